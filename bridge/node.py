@@ -143,8 +143,8 @@ class ReaderNode(Node):
                 return self.interest.link_up(peer)
             case LinkDown(peer):
                 return self.interest.link_down(peer)
-            case Subscribed(topic_filter):
-                return self.interest.subscribed(topic_filter, now)
+            case Subscribed(topic_filter, wanted, narrows):
+                return self.interest.subscribed(topic_filter, now, wanted, narrows)
             case Unsubscribed(topic_filter):
                 return self.interest.unsubscribed(topic_filter, now)
             case Tick():

@@ -26,6 +26,7 @@ from amqtt.plugins.base import BasePlugin
 from amqtt.session import ApplicationMessage
 
 from bridge.contract import Publication, UserProperties
+from bridge.predicates import Predicate
 from gateway.base import ConfigError, load
 from gateway.base.log_events import LogEvent
 from gateway.broker import EdgeBroker
@@ -159,6 +160,13 @@ class _Shell:
 
     def local_filters(self) -> Sequence[str]:
         return [topic_filter for topic_filter, held in self._context.subscriptions.items() if held]
+
+    def wanted_of(self, topic_filter: str) -> Predicate | None:
+        """amqtt knows no predicates."""
+        return None
+
+    def narrowed(self) -> Sequence[str]:
+        return ()
 
     def send_to_peer(
         self, peer: str, topic: str, payload: bytes, properties: UserProperties, on_ack: Callable[[int], None]

@@ -2,9 +2,9 @@
 
 Message header, 68 bytes of prefix and the digests:
 
-    opening(3: version, kind 3, flags: bits 0-1 QoS, bit 2 retain, bit 3 tombstone)  mode(1)
+    opening(3: version, kind 3, flags: bits 0-1 QoS, bit 2 retain, bit 3 tombstone, bit 4 attributes)  mode(1)
     publisher(16) key_id(16) sequence(8) previous(8) time_ms(8) deadline_ms(8)
-    count(1), digests(32 each)
+    count(1), digests(32 each), digest of the list of attributes(32) if flagged
 
 The prefix is authenticated with the sealed content, the digests are not: they are hashes of that very
 content.
@@ -36,6 +36,7 @@ _PREFIX = struct.Struct(">3sB16s16sQQQQ")
 PREFIX_BYTES = _PREFIX.size
 FLAGS_AT, PUBLISHER_AT, KEY_ID_AT, SEQUENCE_AT = 2, 4, 20, 36  # inside the prefix
 QOS_FLAGS, RETAIN, TOMBSTONE, HEADER_FLAGS = 3, 4, 8, 15
+ATTRIBUTES = 16
 PADDED, INNER_FLAGS = 16, 31
 
 
@@ -57,7 +58,8 @@ class MessageHeader:
     `publisher`, `key_id`: 16 bytes, key_id zeros for `Mode.PLAIN` and only there. `sequence`: rises over
     all of the publisher's publications and is never used twice. `previous`: its preceding QoS >= 1
     publication on this topic, 0 for none. `time_ms`, `deadline_ms`: UNIX time, deadline 0 for none.
-    `digests`: SHA-256 of the sealed content, one for each block in `Mode.BLOCKS`, exactly one otherwise.
+    `digests`: SHA-256 of the sealed content, one for each block in `Mode.BLOCKS`, exactly one otherwise. `attributes`:
+    SHA-256 of the list of what it shows of its content; empty: it shows nothing.
     `encode` raises `OurFault`, `decode` `BadFrame`.
     """
 
@@ -72,10 +74,11 @@ class MessageHeader:
     tombstone: bool
     mode: Mode
     digests: tuple[bytes, ...]
+    attributes: bytes = b""
 
     def prefix(self) -> bytes:
         """The 68 bytes up to the digests; they are associated data of the sealed content."""
-        flags = self.qos | RETAIN * self.retain | TOMBSTONE * self.tombstone
+        flags = self.qos | RETAIN * self.retain | TOMBSTONE * self.tombstone | ATTRIBUTES * bool(self.attributes)
         if not 0 <= self.qos <= 2 or len(self.publisher) != 16 or len(self.key_id) != 16:
             raise OurFault("a message header has QoS 0 to 2 and ids of 16 bytes")
         opening = frames.opening(frames.Kind.MESSAGE_HEADER, flags)
@@ -96,7 +99,7 @@ class MessageHeader:
     def encode(self) -> bytes:
         """The frame."""
         self._check(OurFault)
-        return b"".join((self.prefix(), bytes([len(self.digests)]), *self.digests))
+        return b"".join((self.prefix(), bytes([len(self.digests)]), *self.digests, self.attributes))
 
     @classmethod
     def decode(cls, data: bytes) -> MessageHeader:
@@ -109,7 +112,7 @@ class MessageHeader:
     @classmethod
     def read(cls, reader: frames.Reader) -> MessageHeader:
         """Read a header at the front of a longer frame. Raises `BadFrame`."""
-        flags = reader.opening(frames.Kind.MESSAGE_HEADER, HEADER_FLAGS)
+        flags = reader.opening(frames.Kind.MESSAGE_HEADER, HEADER_FLAGS | ATTRIBUTES)
         fields = _PREFIX.unpack(bytes(3) + reader.take(PREFIX_BYTES - 3))
         _, mode, publisher, key_id, sequence, previous, time_ms, deadline_ms = fields
         if flags & 3 == 3 or mode not in _MODES:
@@ -126,6 +129,7 @@ class MessageHeader:
             tombstone=bool(flags & TOMBSTONE),
             mode=_MODES[mode],
             digests=tuple(reader.take(DIGEST_BYTES) for _ in range(reader.number(1))),
+            attributes=reader.take(DIGEST_BYTES) if flags & ATTRIBUTES else b"",
         )
         header._check(BadFrame)
         return header
@@ -136,7 +140,7 @@ class MessageHeader:
         blocks = self.mode is Mode.BLOCKS
         if not 1 <= len(self.digests) <= (BLOCKS_LIMIT if blocks else 1):
             raise error(f"{len(self.digests)} digests in mode {self.mode.name}")
-        if any(len(digest) != DIGEST_BYTES for digest in self.digests):
+        if any(len(digest) != DIGEST_BYTES for digest in (*self.digests, self.attributes or bytes(DIGEST_BYTES))):
             raise error(f"digests are of {DIGEST_BYTES} bytes")
         if (self.key_id == NO_KEY) is not (self.mode is Mode.PLAIN):
             raise error("a key id in plain mode, or none in a sealed one")

@@ -97,6 +97,10 @@ class FairTable(Generic[K, V]):
         """In the order in which they were put. The table must not change meanwhile."""
         return (value for _, value in self._values.values())
 
+    def items(self) -> Iterator[tuple[K, V]]:
+        """The same with keys."""
+        return ((key, value) for key, (_, value) in self._values.items())
+
 
 class FairBytes(Generic[K, V]):
     """Values of at most `limit` bytes together. When there is too much, the owner with most loses its oldest."""

@@ -15,6 +15,7 @@ from enum import StrEnum
 from typing import Protocol, TypeAlias
 
 from bridge.document import Overlay
+from bridge.predicates import Predicate
 from keys.epochs import KeyName
 from keys.identity import Identity
 from keys.issuing import KeepArchive, KeepMaterial
@@ -166,9 +167,13 @@ class KeyDoubted:
 
 @dataclass(frozen=True, slots=True)
 class Subscribed:
-    """The first local client subscribed to `filter` (clear names)."""
+    """A local client subscribed to `filter` (clear names), and wants what `predicate` holds for; None: everything. Said
+    of the first one, and of others unless all they want is wanted already. `narrows`: that is all that is wanted now.
+    """
 
     filter: str
+    predicate: Predicate | None = None
+    narrows: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,9 +32,11 @@ from bridge.document.policy import (
 )
 from bridge.document.record_rights import RecordRights
 from bridge.document.scope_secret import ScopeSecret
+from bridge.document.shown import BORDERS_MAX, SHOWN_MAX, ShownAttribute, are_borders
 
 __all__ = [
     "BATCH_ROOT",
+    "BORDERS_MAX",
     "BROKER",
     "DEPTH_MAX",
     "HOSTED_PROPERTY_CHARS",
@@ -44,6 +46,7 @@ __all__ = [
     "REFRESH_MESSAGES_MAX",
     "REFRESH_SECONDS_MAX",
     "SHARES_PER_KEY_MAX",
+    "SHOWN_MAX",
     "TRACES",
     "VIEW_GRACE_S",
     "Actions",
@@ -60,6 +63,8 @@ __all__ = [
     "RegionView",
     "Scope",
     "ScopeSecret",
+    "ShownAttribute",
+    "are_borders",
     "batch_number",
     "batch_topic",
     "is_batch_topic",

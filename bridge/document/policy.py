@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from itertools import count
 
+from bridge.document.shown import SHOWN_MAX, ShownAttribute
 from keys.envelope import Mode
 from keys.epochs import Calendar
 from keys.errors import BadFrame
@@ -24,7 +25,8 @@ FLAG_TOKENS = 0x01
 FLAG_SHARES_ONLY = 0x02
 FLAG_RETIRING = 0x04
 FLAG_KEYS_ON_TOPIC = 0x08
-SCOPE_FLAGS = FLAG_TOKENS | FLAG_SHARES_ONLY | FLAG_RETIRING | FLAG_KEYS_ON_TOPIC
+FLAG_SHOWN = 0x10
+SCOPE_FLAGS = FLAG_TOKENS | FLAG_SHARES_ONLY | FLAG_RETIRING | FLAG_KEYS_ON_TOPIC | FLAG_SHOWN
 REFRESH_MESSAGES_MAX = 65_536  # a reader remembers which sequences a key served
 REFRESH_BYTES_MAX = 1 << 31
 REFRESH_SECONDS_MAX = 86_400
@@ -80,7 +82,8 @@ class Scope:
     somebody is shut out at once: keys of lower bumps seal nothing from then on. A `retiring` scope is still read, but
     no longer published in: its topics have new tokens. `keys_on_topic`: data keys do not ride on publications but come
     once each, on a topic of their own (`key_repository`). `number`: names the scope on the wire, for good, whatever its
-    filter; the owner counts them and uses none again. 0: it has none yet (`numbered`).
+    filter; the owner counts them and uses none again. 0: it has none yet (`numbered`). `shown`: by what replicas may
+    filter its publications.
     """
 
     filter: str
@@ -93,6 +96,7 @@ class Scope:
     keys_on_topic: bool = False
     refresh: Refresh = REFRESH
     number: int = 0
+    shown: tuple[ShownAttribute, ...] = ()
 
     @property
     def keyed(self) -> bool:
@@ -102,9 +106,11 @@ class Scope:
     def encode(self) -> bytes:
         flags = (FLAG_TOKENS if self.tokens else 0) | (FLAG_SHARES_ONLY if self.shares_only else 0)
         flags |= (FLAG_RETIRING if self.retiring else 0) | (FLAG_KEYS_ON_TOPIC if self.keys_on_topic else 0)
+        flags |= FLAG_SHOWN if self.shown else 0
         parts = [opening(Kind.SCOPE, flags), text(self.filter), number(self.mode, 1), number(self.bump, 2)]
         parts += [number(len(self.regions), 1), *(number(r, 4) for r in self.regions)]
-        return b"".join([*parts, self.refresh.encode(), number(self.number, 4)])
+        shown = [number(len(self.shown), 1), *(each.encode() for each in self.shown)] if self.shown else []
+        return b"".join([*parts, self.refresh.encode(), number(self.number, 4), *shown])
 
     @classmethod
     def decode(cls, data: bytes) -> Scope:
@@ -115,13 +121,34 @@ class Scope:
             raise BadFrame(f"unknown content mode {mode}")
         regions = tuple(frame.number(4) for _ in range(frame.number(1)))
         refresh, scope_number = Refresh.read(frame), frame.number(4)
+        shown = _read_shown(frame) if flags & FLAG_SHOWN else ()
         frame.end()
         tokens, shares_only, retiring, on_topic = (
             bool(flags & f) for f in (FLAG_TOKENS, FLAG_SHARES_ONLY, FLAG_RETIRING, FLAG_KEYS_ON_TOPIC)
         )
         return cls(
-            wire_filter, Mode(mode), regions, tokens, shares_only, bump, retiring, on_topic, refresh, scope_number
+            wire_filter,
+            Mode(mode),
+            regions,
+            tokens,
+            shares_only,
+            bump,
+            retiring,
+            on_topic,
+            refresh,
+            scope_number,
+            shown,
         )
+
+
+def _read_shown(frame: Reader) -> tuple[ShownAttribute, ...]:
+    count = frame.number(1)
+    if not 1 <= count <= SHOWN_MAX:
+        raise BadFrame(f"a scope that shows {count} attributes")
+    shown = tuple(ShownAttribute.read(frame) for _ in range(count))
+    if len({each.name for each in shown}) != count:
+        raise BadFrame("a scope shows an attribute twice")
+    return shown
 
 
 def numbered(scopes: Iterable[Scope]) -> tuple[Scope, ...]:

@@ -8,7 +8,7 @@ from bridge.predicates.attributes import Attributes
 from bridge.predicates.comparing import Comparison, Conjunction, Name, Op, Predicate, PredicateError, Value, value_of
 from bridge.predicates.covering import implies, widen
 from bridge.predicates.matching import PredicateIndex, bits_of, slots_of
-from bridge.predicates.parsing import parse_expression, parse_where
+from bridge.predicates.parsing import parse_expression, parse_name, parse_where
 
 __all__ = [
     "Attributes",
@@ -23,6 +23,7 @@ __all__ = [
     "bits_of",
     "implies",
     "parse_expression",
+    "parse_name",
     "parse_where",
     "slots_of",
     "value_of",

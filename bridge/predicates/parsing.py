@@ -68,6 +68,12 @@ def _unescaped(text: str) -> str:
         raise PredicateError("escapes are not UTF-8") from None
 
 
+def parse_name(text: str) -> Name:
+    """The attribute of a name that stands alone. Raises PredicateError."""
+    _check_length(text)
+    return _name(text)
+
+
 def _name(text: str) -> Name:
     """Escapes are decoded after the dots are split, so that %2E is a dot within a field's name."""
     if text == "payload" or text.startswith("payload."):

@@ -13,12 +13,14 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from bridge.base import matches, specificity
-from bridge.contract import Count, Effect, Publication, UserProperties, Wire
+from bridge.contract import Count, Effect, Publication, UserProperties, Wire, unpacked
 from bridge.document import Overlay, RecordRights, Scope, ScopeSecret, batch_topic
+from bridge.predicates import Attributes
 from bridge.publisher.data_keys import DataKeys, LiveKey
 from bridge.publisher.residents import Standing
-from bridge.wire import OwnLife
+from bridge.wire import PROPERTY_SHOWN, OwnLife, shown_list
 from bridge.wire import pieces as content
+from bridge.wire.shown_lists import LIST_BYTES
 from keys.envelope import (
     NO_KEY,
     PROPERTY_HEADER,
@@ -67,6 +69,7 @@ class Entry:
     key: LiveKey | None = None
     acked: set[str] = field(default_factory=set)
     standing: Standing = Standing.FRESH
+    shown: bytes | None = None
 
     @property
     def size(self) -> int:
@@ -149,7 +152,9 @@ class Sealer:
             inner = len(clear_of(publication))
         except KeysError:
             return 0
-        return inner + len(secret.wire_topic(publication.topic).encode()) + key_chars + PACKET_OVERHEAD_BYTES
+        shown_chars = LIST_BYTES * 4 // 3 if secret.scope.shown else 0
+        topic_bytes = len(secret.wire_topic(publication.topic).encode())
+        return inner + topic_bytes + key_chars + shown_chars + PACKET_OVERHEAD_BYTES
 
     def batch_of(self, topic: str, now: float) -> str | None:
         """The clear filter of the scope whose batches publications on a clear topic are part of; None: they travel
@@ -307,6 +312,8 @@ class Sealer:
                 unsealable.append(entry.sequence)
                 continue
             entry.signed = ((PROPERTY_HEADER, to_property(signed)),)
+            if entry.shown is not None:
+                entry.signed += ((PROPERTY_SHOWN, to_property(entry.shown)),)
             entry.header, entry.pieces = header, pieces
             entry.wire = entry.with_pieces((0,) if header.mode in (Mode.COPIES, Mode.PLAIN) else ())
         sealed = len(entries) - len(unsealable)
@@ -331,6 +338,7 @@ class Sealer:
         if wanted is not Mode.PLAIN and not self._overlay.hosted.isdisjoint(home):
             wanted = Mode.COPIES  # stock brokers put nothing together and are asked for nothing
         mode = content.chosen(wanted, len(inner) + TAG_BYTES, publication.retain)
+        entry.shown = shown_of(publication, entry.sequence, entry.secret)
         key = None if mode is Mode.PLAIN else self._data_keys.key(scope, entry.name, entry.sequence, now)
         deadline_s = publication.expiry_s
         entry.sealed_ms = self._later(entry.sealed_ms, int(now * 1000))
@@ -346,11 +354,26 @@ class Sealer:
             tombstone=publication.retain and not publication.payload,
             mode=mode,
             digests=(),
+            attributes=b"" if entry.shown is None else content_digest(entry.shown),
         )
         sealed = inner if key is None else key.seal(header.prefix(), entry.sequence, entry.topic, inner)
         entry.key = key
         pieces = content.cut(sealed, mode, len(home))
         return replace(header, digests=tuple(map(content_digest, pieces))), pieces
+
+
+def shown_of(publication: Publication, sequence: int, secret: ScopeSecret) -> bytes | None:
+    """The list of attributes that replicas see of it; None: none, and it goes to everybody, as if retained."""
+    if not secret.scope.shown or publication.retain:
+        return None
+    if not publication.records:
+        return shown_list(secret, [Attributes(publication.properties, publication.payload)])
+    records: list[Attributes] = []
+    for record in unpacked(publication.payload, sequence):
+        if isinstance(record, KeysError) or record.publication.retain:
+            return None
+        records.append(Attributes(record.publication.properties, record.publication.payload))
+    return shown_list(secret, records)
 
 
 def clear_of(publication: Publication) -> bytes:

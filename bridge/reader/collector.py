@@ -11,8 +11,8 @@ import heapq
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
-from bridge.base import TopicError, check_name
-from bridge.contract import Blame, Count, Deliver, Effect, FairTable, Publication, Received, is_packed
+from bridge.base import TopicError
+from bridge.contract import Blame, Count, Deliver, Effect, FairTable, Received, is_packed
 from bridge.document import Overlay, ScopeSecret, batch_topic, is_batch_topic
 from bridge.reader.awaiting_keys import Keyless
 from bridge.reader.freshness import Away
@@ -35,18 +35,17 @@ from bridge.reader.newest_retained import Joining, order_of
 from bridge.reader.opening import OpeningKeys
 from bridge.reader.replays import is_dated
 from bridge.reader.room import HeldRoom
+from bridge.reader.skipped import Skipped
 from bridge.reader.streams import Held, Stream
-from bridge.reader.unpacking import Unpacked
-from bridge.wire import PROPERTY_PART, Admitted, refused
-from keys.envelope import DataKey, Inner, Mode
+from bridge.reader.unpacking import Unpacked, publication_of, read_inner
+from bridge.wire import PROPERTY_PART, Admitted, read_skip, refused
+from keys.envelope import DataKey, Mode
 from keys.epochs import ScopeKeys
 from keys.errors import BadContent, KeysError
-from keys.message import SEALED_PROPERTIES
 
 STREAMS_MAX = 100_000  # (publisher, topic) pairs remembered; a flooder of topics forgets its own first
 REPAIR_S = 10.0
 SWEEP_S = 1.0  # after so long it is looked whether what was kept because it waited still does
-EXPIRY_MAX_S = 0xFFFFFFFF  # MQTT 5.0 §3.3.2.3.3: four bytes; a publisher may sign any deadline
 
 StreamId: TypeAlias = tuple[bytes, str]
 
@@ -72,6 +71,7 @@ class Collector:
         self._room = HeldRoom()
         self._waiting: dict[bytes, set[tuple[bytes, str, int]]] = {}  # key id -> what is held and names it
         self._keyless = Keyless()
+        self._skipped = Skipped()
         self._deadlines: dict[StreamId, float] = {}
         self._wakeups: list[tuple[float, StreamId]] = []  # a heap; those that `_deadlines` does not confirm are stale
 
@@ -132,8 +132,11 @@ class Collector:
             if told is not None:
                 admitted = self._intake.admission.publication(told, event.wire.topic, now)
                 pieces = self._intake.pieces(admitted, event.wire.payload, properties.get(PROPERTY_PART))
+                low = read_skip(properties, admitted.header)
+                if low is not None:
+                    self._skipped.heard(_name(event.wire.topic, admitted), event.peer, low)
                 news = self._publication(event, admitted, pieces, now)
-                effects += news
+                effects += news if low is None else news + self._bridged(_name(event.wire.topic, admitted), now)
                 if Count("duplicates_dropped") not in news:
                     self._keep_waiting(event, admitted, now)
         except KeysError as error:
@@ -141,8 +144,17 @@ class Collector:
             effects += refused(event.peer, error)
         return effects
 
+    def _bridged(self, name: Name, now: float) -> list[Effect]:
+        """Another replica said that something was left out before a publication: it may wait for that."""
+        stream = self._streams.get(name[:2])
+        if stream is not None and name[2] in stream.held:
+            return self._advance(name[:2], now)
+        if not self._waits(name):
+            self._skipped.done(name)
+        return []
+
     def _keep_waiting(self, event: Received, admitted: Admitted, now: float) -> None:
-        name = admitted.header.publisher, event.wire.topic, admitted.header.sequence
+        name = _name(event.wire.topic, admitted)
         if self._waits(name):
             self._kept.waits(name, event.peer, event.wire, now)
             self._sweep_at = self._sweep_at or now + SWEEP_S
@@ -211,7 +223,7 @@ class Collector:
             return [Count("vouchers_awaited")]
         stream = self._streams.get((header.publisher, event.wire.topic)) or Stream()
         waiting = stream.held.get(header.sequence)
-        if stream.delivered(header.sequence) or (waiting is not None and not _adds(admitted, waiting)):
+        if stream.delivered(header.sequence) or (waiting is not None and not waiting.gains(admitted)):
             return [Count("duplicates_dropped")]
         new = not stream.knows(header.sequence)
         if new and is_dated(header, now, self._away):
@@ -281,6 +293,7 @@ class Collector:
     def _drop(self, stream: Stream, sequence: int) -> None:
         held = stream.held.pop(sequence)
         header = held.admitted.header
+        self._skipped.done((header.publisher, held.topic, sequence))
         self._room.remove(header.publisher, held.size)
         waiting = self._waiting.get(header.key_id)
         if waiting is not None:
@@ -321,14 +334,15 @@ class Collector:
                 self._drop(stream, sequence)
                 effects += [Count("unopened"), *self._set_aside(held)]
                 continue
-            if self._misses_predecessor(stream, held):
+            bridged = self._is_bridged(stream, held)
+            if not bridged and self._misses_predecessor(stream, held):
                 if now < wake_at:
                     if self._assembling.miss((stream_id[0], held.admitted.header.previous), now):
                         effects.append(Count("reorder_waits"))
                     break
                 effects.append(Count("holes"))
             self._drop(stream, sequence)
-            late = stream.deliver(sequence, held.admitted.header.previous)
+            late = stream.deliver(sequence, 0 if bridged else held.admitted.header.previous)
             self._kept.stream(stream_id, stream)
             self._kept.done((*stream_id, sequence))
             if not held.replayed:
@@ -359,6 +373,17 @@ class Collector:
             return False
         return held.admitted.header.previous > before.highest
 
+    def _is_bridged(self, stream: Stream, held: Held) -> bool:
+        """Whether enough replicas say that what lacks before it was left out, since nobody here wants it."""
+        header, before = held.admitted.header, self._batches_before(held) if stream.first is None else stream
+        if not self._skipped or before is None or header.previous <= before.highest:
+            return False
+        view = self._overlay.views[self._intake.home]
+        if not self._skipped.bridges(_name(held.topic, held.admitted), before.highest, view):
+            return False
+        self._assembling.forget((header.publisher, header.previous))
+        return True
+
     def _batches_before(self, held: Held) -> Stream | None:
         """The publisher's batches of the scope: what is first to travel alone on its topic may follow one of them."""
         topic = batch_topic(held.admitted.scope.number)
@@ -381,7 +406,7 @@ class Collector:
             clear = self._clear(held)
             if is_packed(clear):
                 return self._unpack(held, clear, late)
-            inner = self._inner(held, clear)
+            inner = read_inner(clear, self._secrets.get(held.admitted.scope.filter), held.topic)
         except (KeysError, TopicError) as error:
             return [Count("unopened"), Blame(held.admitted.publisher.name, False, str(error))]
         retain = header.retain
@@ -395,17 +420,7 @@ class Collector:
                 retain = False  # it was overtaken: to retain it now would bring back an old value
             else:
                 self._joining.delivered(held.topic, order)
-        expiry_s = max(0, header.deadline_ms - inner.time_ms) // 1000
-        publication = Publication(
-            topic=inner.topic,
-            payload=inner.payload,
-            qos=header.qos,
-            retain=retain,
-            properties=inner.properties,
-            expiry_s=min(expiry_s, EXPIRY_MAX_S) if header.deadline_ms else None,
-            time_ms=inner.time_ms,
-            **{name: getattr(inner, name) for name in SEALED_PROPERTIES},
-        )
+        publication = publication_of(header, inner, retain)
         name, scope = held.admitted.publisher.name, held.admitted.scope.filter
         return [Deliver(name, header.sequence, publication, late, scope, header.time_ms), Count("delivered")]
 
@@ -429,22 +444,6 @@ class Collector:
         found = Unpacked(secret, held.admitted.rights, clear, header.sequence, held.arrived)
         return found.delivered(held.admitted.publisher.name, header.time_ms, late)
 
-    def _inner(self, held: Held, clear: bytes) -> Inner:
-        """Raises a keys error, or TopicError for names that would break the connections of local clients."""
-        inner = Inner.decode(clear)
-        secret = self._secrets.get(held.admitted.scope.filter)
-        check_name(inner.topic)
-        if secret is None or secret.wire_topic(inner.topic) != held.topic:
-            raise BadContent("sealed topic is not the one on the wire")
-        if inner.response_topic is not None:
-            check_name(inner.response_topic)
-        texts = [inner.content_type or "", *(text for pair in inner.properties for text in pair)]
-        if any("\0" in text for text in texts):
-            raise BadContent("sealed text contains U+0000")
-        return inner
 
-
-def _adds(admitted: Admitted, waiting: Held) -> bool:
-    """Whether what came is a later sealing than what waits, or may bring pieces that it waits for."""
-    before_ms = waiting.admitted.header.time_ms
-    return admitted.header.time_ms >= before_ms if waiting.content is None else admitted.header.time_ms > before_ms
+def _name(topic: str, admitted: Admitted) -> Name:
+    return admitted.header.publisher, topic, admitted.header.sequence

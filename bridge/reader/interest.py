@@ -1,33 +1,45 @@
 """A gateway's own subscriptions to the overlay: from local filters to signed statements, one a scope.
 
 Local clients subscribe to clear filters; upstream the gateway asks for whole scopes (docs/protocol.md §5.4), so
-replicas learn nothing finer. A subscription counts as *accepted* when a quorum of the home region's replicas
-acknowledged the statement. `statements` has the other end. A hosted broker understands no statement: there an
-ordinary SUBSCRIBE is all, and its SUBACK counts.
+replicas learn nothing finer. Of a scope that shows attributes it asks for the cover of its clients' predicates, if all
+have one: what they want more counts at once, what they want no more when the cover has stood for a while. A
+subscription counts as *accepted* when a quorum of the home region's replicas acknowledged the statement. `statements`
+has the other end. A hosted broker understands no statement: there an ordinary SUBSCRIBE is all, and its SUBACK counts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from math import inf
 
 from bridge.base import overlaps
 from bridge.contract import Acked, Count, Effect, NotTaken, Send, Watch, Wire
 from bridge.document import Overlay, ScopeSecret, batch_topic
-from bridge.wire import RENEW_AFTER_S, STATEMENT_LEASE_S, SUBSCRIBE_TOPIC, Statement
+from bridge.predicates import Predicate, implies, widen
+from bridge.wire import RENEW_AFTER_S, STATEMENT_LEASE_S, SUBSCRIBE_TOPIC, Statement, cover_of
 from keys.identity import Identity
 
+GATHER_S = 1.0  # covers that widen sooner after each other become the whole scope, for so long
+NARROW_S = 10.0  # so long a cover stands before a narrower one is stated
 REPEAT_S = 30.0  # after another version of the overlay, statements are repeated once when all must have it
 
 
 @dataclass(slots=True)
 class _Want:
-    """One scope that local clients want: the filters that want it and the statement that says so."""
+    """One scope that local clients want: the filters that want it and the statement that says so. `narrow_at`: when it
+    is looked whether a narrower cover would do."""
 
     filters: set[str] = field(default_factory=set)
     statement: Statement | None = None
+    stated_at: float = 0.0
     renew_at: float = 0.0
+    narrow_at: float = inf
     acked: set[str] = field(default_factory=set)
+
+    def narrow_later(self, now: float) -> None:
+        """A narrower cover may do."""
+        self.narrow_at = min(self.narrow_at, max(now, self.stated_at + NARROW_S))
 
 
 class ScopeInterest:
@@ -40,7 +52,8 @@ class ScopeInterest:
         self._home = overlay.certificate(name).region
         self._secrets = list(secrets)
         self._readable: dict[str, ScopeSecret] = {}  # by wire filter, as of the last review
-        self._filters: set[str] = set()  # what local clients want, whether a scope has it or not
+        # What local clients want, whether a scope has it or not: by filter the cover of their predicates, None: all.
+        self._filters: dict[str, Predicate | None] = {}
         self._review_at = 0.0  # when rights may change next; 0: they were not looked at yet
         self._wants: dict[str, _Want] = {}
         self._up: set[str] = set()
@@ -51,20 +64,37 @@ class ScopeInterest:
         self._last_ticket = 0
         self._version = 0
 
-    def subscribed(self, topic_filter: str, now: float) -> list[Effect]:
-        self._filters.add(topic_filter)
+    def subscribed(
+        self, topic_filter: str, now: float, wanted: Predicate | None = None, narrows: bool = False
+    ) -> list[Effect]:
+        """A filter is new, or wanted more of; or, if it `narrows`, maybe less."""
+        is_new = topic_filter not in self._filters
+        before = self._filters.get(topic_filter)
+        if not is_new and not narrows and (before is None or (wanted is not None and implies(wanted, before))):
+            return []
+        if not is_new and not narrows and before is not None and wanted is not None:
+            wanted = widen((before, wanted))
+        self._filters[topic_filter] = wanted
+        effects: list[Effect] = []
         if now >= self._review_at:
-            return self._review(now)
-        return self._want({topic_filter}, now)
+            effects = self._review(now)
+        elif is_new:
+            effects = self._want({topic_filter}, now)
+        for wire_filter, want in self._wants.items():
+            if topic_filter in want.filters:
+                effects += self._widen(wire_filter, want, now)
+        return effects
 
     def unsubscribed(self, topic_filter: str, now: float) -> list[Effect]:
-        self._filters.discard(topic_filter)
+        self._filters.pop(topic_filter, None)
         effects: list[Effect] = []
         for wire_filter, want in self._wants.items():
             if topic_filter in want.filters:
                 want.filters.discard(topic_filter)
                 if not want.filters:
                     effects += self._state(wire_filter, want, False, now)
+                elif self._shows(wire_filter):
+                    want.narrow_later(now)
         return effects
 
     def adopt(self, overlay: Overlay, secrets: Sequence[ScopeSecret], now: float) -> list[Effect]:
@@ -75,6 +105,7 @@ class ScopeInterest:
         for want in self._wants.values():  # a replica that adopts after us refuses a right that it does not know yet
             if want.filters:
                 want.renew_at = min(want.renew_at, now + REPEAT_S)
+                want.narrow_at = now  # the owner may show other attributes, or hide them by another key
         return effects
 
     def rotate(self, identity: Identity) -> None:
@@ -97,7 +128,7 @@ class ScopeInterest:
             if want.filters and wire_filter not in self._readable:
                 want.filters.clear()
                 effects += self._state(wire_filter, want, False, now)
-        return effects + self._want(self._filters, now)
+        return effects + self._want(self._filters.keys(), now)
 
     def _want(self, topic_filters: Collection[str], now: float) -> list[Effect]:
         """State every scope that these filters want and no statement says so yet."""
@@ -108,8 +139,42 @@ class ScopeInterest:
                 want = self._wants.setdefault(wire_filter, _Want())
                 want.filters |= filters
                 if want.statement is None or not want.statement.on:
-                    effects += self._state(wire_filter, want, True, now)
+                    effects += self._state(wire_filter, want, True, now, self._cover(wire_filter, want))
+                elif filters:
+                    effects += self._widen(wire_filter, want, now)
         return effects
+
+    def _shows(self, wire_filter: str) -> bool:
+        secret = self._readable.get(wire_filter)
+        return secret is not None and bool(secret.scope.shown)
+
+    def _cover(self, wire_filter: str, want: _Want) -> Predicate | None:
+        secret = self._readable.get(wire_filter)
+        wanted = [self._filters[topic_filter] for topic_filter in want.filters]
+        return None if secret is None or not wanted else cover_of(wanted, secret)
+
+    def _widen(self, wire_filter: str, want: _Want, now: float) -> list[Effect]:
+        """Ask for more if more is wanted than the present cover; for less later."""
+        if want.statement is None or not want.statement.on or not self._shows(wire_filter):
+            return []
+        cover, stated = self._cover(wire_filter, want), want.statement.cover
+        if cover == stated:
+            return []
+        if stated is None or (cover is not None and implies(cover, stated)):
+            want.narrow_later(now)
+            return []
+        if now < want.stated_at + GATHER_S:
+            cover = None
+        effects = self._state(wire_filter, want, True, now, cover)
+        want.narrow_at = now + GATHER_S if cover is None else inf
+        return effects
+
+    def _narrow(self, wire_filter: str, want: _Want, now: float) -> list[Effect]:
+        want.narrow_at = inf
+        if want.statement is None or not want.filters:
+            return []
+        cover = self._cover(wire_filter, want)
+        return [] if cover == want.statement.cover else self._state(wire_filter, want, True, now, cover)
 
     def link_up(self, peer: str) -> list[Effect]:
         """A replica is there, maybe without memory: repeat what we want."""
@@ -164,23 +229,30 @@ class ScopeInterest:
         """Renew leases in time, and see what we may read in a new epoch."""
         effects = self._review(now) if 0 < self._review_at <= now else []
         for wire_filter, want in self._wants.items():
-            if want.filters and want.renew_at <= now:
-                effects += self._state(wire_filter, want, True, now)
+            if want.filters and want.renew_at <= now and want.statement is not None:
+                effects += self._state(wire_filter, want, True, now, want.statement.cover)
+            if want.narrow_at <= now:
+                effects += self._narrow(wire_filter, want, now)
         return effects
 
     @property
     def next_deadline(self) -> float | None:
-        renewals = [want.renew_at for want in self._wants.values() if want.filters]
+        renewals = [min(want.renew_at, want.narrow_at) for want in self._wants.values() if want.filters]
         review = [self._review_at] if self._filters and self._review_at < float("inf") else []
         return min(renewals + review, default=None)
 
-    def _state(self, wire_filter: str, want: _Want, on: bool, now: float) -> list[Effect]:
+    def _state(
+        self, wire_filter: str, want: _Want, on: bool, now: float, cover: Predicate | None = None
+    ) -> list[Effect]:
         """Make a new statement; its version is the time, so that it rises over restarts too."""
         self._version = max(self._version + 1, int(now * 1000))
         expires_ms = int((now + STATEMENT_LEASE_S) * 1000)
-        statement = Statement(self._name, wire_filter, self._version, on, expires_ms)
+        before = want.statement if want.statement is not None and want.statement.on else None
+        # Where only the cover is another, what is retained is here: it is left out for no cover.
+        goes_on = on and before is not None and before.cover != cover
+        statement = Statement(self._name, wire_filter, self._version, on, expires_ms, cover=cover, goes_on=goes_on)
         want.statement = statement.signed(self._identity)
-        want.renew_at = now + RENEW_AFTER_S
+        want.stated_at, want.renew_at, want.narrow_at = now, now + RENEW_AFTER_S, inf
         want.acked.clear()
         return [effect for peer in sorted(self._up) for effect in self._tell(peer, wire_filter, want)]
 

@@ -28,6 +28,11 @@ class Held:
         """Bytes of its content, as far as it is here."""
         return len(self.content or b"")
 
+    def gains(self, admitted: Admitted) -> bool:
+        """Whether what came is a later sealing than what waits, or may bring pieces that it waits for."""
+        before_ms, came_ms = self.admitted.header.time_ms, admitted.header.time_ms
+        return came_ms >= before_ms if self.content is None else came_ms > before_ms
+
 
 @dataclass(slots=True)
 class Stream:

@@ -1,4 +1,4 @@
-"""The records of a batch at a reader: which may be delivered to local clients.
+"""What was opened, at a reader: a publication that travelled alone, or the records of a batch that may be delivered.
 
 Whoever published the batch may publish on some topic of the scope; so each record's topic must be one of the scope that
 its publisher has the right to. Names and texts that would break connections of local clients, and what has expired, are
@@ -10,7 +10,11 @@ from __future__ import annotations
 from bridge.base import TopicError, check_name, matches
 from bridge.contract import Blame, Count, Deliver, Effect, Numbered, Publication, unpacked
 from bridge.document import RecordRights, ScopeSecret
-from keys.errors import KeysError
+from keys.envelope import Inner, MessageHeader
+from keys.errors import BadContent, KeysError
+from keys.message import SEALED_PROPERTIES
+
+EXPIRY_MAX_S = 0xFFFFFFFF  # MQTT 5.0 §3.3.2.3.3: four bytes; a publisher may sign any deadline
 
 
 class Unpacked:
@@ -51,6 +55,36 @@ class Unpacked:
             why = "records of a batch that may not be delivered"
             effects += [Count("unopened", self.refused), Blame(publisher, False, why)]
         return [*effects, Count("delivered", len(self.records))]
+
+
+def read_inner(clear: bytes, secret: ScopeSecret | None, wire_topic: str) -> Inner:
+    """A publication that travelled alone. Raises a keys error, or TopicError for names that would break the connections
+    of local clients."""
+    inner = Inner.decode(clear)
+    check_name(inner.topic)
+    if secret is None or secret.wire_topic(inner.topic) != wire_topic:
+        raise BadContent("sealed topic is not the one on the wire")
+    if inner.response_topic is not None:
+        check_name(inner.response_topic)
+    texts = [inner.content_type or "", *(text for pair in inner.properties for text in pair)]
+    if any("\0" in text for text in texts):
+        raise BadContent("sealed text contains U+0000")
+    return inner
+
+
+def publication_of(header: MessageHeader, inner: Inner, retain: bool) -> Publication:
+    """What local clients get of it. `retain`: whether it is still the last word on its topic."""
+    expiry_s = max(0, header.deadline_ms - inner.time_ms) // 1000
+    return Publication(
+        topic=inner.topic,
+        payload=inner.payload,
+        qos=header.qos,
+        retain=retain,
+        properties=inner.properties,
+        expiry_s=min(expiry_s, EXPIRY_MAX_S) if header.deadline_ms else None,
+        time_ms=inner.time_ms,
+        **{name: getattr(inner, name) for name in SEALED_PROPERTIES},
+    )
 
 
 def _is_name(topic: str) -> bool:

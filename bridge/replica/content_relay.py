@@ -153,6 +153,11 @@ class Carrying:
     def _pass_on(self, peer: str, passing: Passing, pieces: content.Pieces) -> list[Effect]:
         return self._give(peer, content.wire(passing.topic, passing.header, passing.signed, pieces), passing.admitted)
 
+    def tell(self, peer: str, name: Name) -> list[Effect]:
+        """The header of what the peer got, once more, for what is said beside it now."""
+        passing = self._recent.get(name)
+        return [] if passing is None or peer not in self._routes.up else self._pass_on(peer, passing, {})
+
     def _retain(self, passing: Passing, now: float) -> None:
         if passing.header.retain and 0 in passing.pieces:
             whole = content.wire(passing.topic, passing.header, passing.signed, passing.pieces)

@@ -12,28 +12,35 @@ they may not read. Not here: shares (`resplitting`), what is retained (`retained
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from math import inf
 
-from bridge.contract import Allowance, Blame, Count, Effect, Received, Repeats, Send, Wire
+from bridge.contract import Allowance, Blame, Count, Effect, Received, Repeats, Send, UserProperties, Wire
 from bridge.document import Overlay, Scope
 from bridge.replica.content_relay import Carrying
+from bridge.replica.filtering import Filtering
 from bridge.replica.resplitting import HeldKey, Resplitter
 from bridge.replica.retained import Owing, Retained, data_key_name
 from bridge.topology import Routes
 from bridge.wire import (
     PROPERTY_PART,
+    PROPERTY_SHOWN,
+    PROPERTY_SKIP,
     PULL_TOPIC,
     SUBSCRIBE_TOPIC,
     SWEEP_S,
     Admission,
     Admitted,
     RoutingTable,
+    ShownList,
     Statement,
     carries_key_alone,
     read,
+    read_list,
+    read_skip,
     refused,
 )
-from keys.envelope import PROPERTY_HEADER
+from keys.envelope import PROPERTY_HEADER, from_property
 from keys.errors import BadFrame, KeysError, Superseded
 from keys.identity import Certificate
 
@@ -56,6 +63,7 @@ class Forwarder:
         self._repeats: dict[bytes, Repeats] = {}  # by publisher, all of whom are certified
         self._retained: Retained[HeldKey] = Retained()
         self._owing = Owing()
+        self._filtering = Filtering()
         self._sweep_at: float | None = None
         self._newcomers: dict[tuple[str, str], Allowance] = {}  # by (member, scope) of accepted statements
 
@@ -117,6 +125,7 @@ class Forwarder:
         for wanted in [wanted for wanted in self._newcomers if wanted[0] not in overlay.members]:
             del self._newcomers[wanted]
         self._content.adopt()
+        self._filtering.keep(overlay.members, overlay.by_party)
         self._sweep_at = None
         return self._sweep(now) + self._keys.adopt(overlay, now)
 
@@ -187,13 +196,14 @@ class Forwarder:
         """Adopt a signed statement, pass it on along the tree, and serve the newcomer what is retained."""
         statement = Statement.decode(event.wire.payload)
         from_region = self._routes.region_of(event.peer)
+        goes_on = self._routing.goes_on(statement, now)
         if not self._routing.accept(statement, now):
             return []
         effects: list[Effect] = [Count("statements")]
         for region in self._routes.topology.neighbours(self._routes.region):
             if region != from_region or not self._routes.is_replica(event.peer):
                 effects += [Send(peer, event.wire) for peer in self._routes.replicas_up(region)]
-        if statement.on:
+        if statement.on and not goes_on:
             effects += self._serve_newcomer(statement.member, statement.filter, now)
         return effects
 
@@ -244,15 +254,45 @@ class Forwarder:
         repeats = self._repeats.get(header.publisher)
         if repeats is None:
             repeats = self._repeats[header.publisher] = Repeats()
-        signed = ((PROPERTY_HEADER, properties[PROPERTY_HEADER]),)
+        signed: UserProperties = ((PROPERTY_HEADER, properties[PROPERTY_HEADER]),)
+        shown: ShownList | None = None
+        if header.attributes:
+            told = properties.get(PROPERTY_SHOWN, "")
+            shown = read_list(from_property(told), header.attributes)
+            signed += ((PROPERTY_SHOWN, told),)
         if repeats.seen(header.sequence, header.time_ms):
             news = self._content.again(event.peer, event.wire.topic, signed, admitted, pieces, now)
-            return [*effects, *(news if news is not None else [Count("duplicates_dropped")])]
+            effects += news if news is not None else [Count("duplicates_dropped")]
+            return effects + self._left_out_before(event, properties, admitted)
         if held is not None:
             held.use.count(held.header.message_limit, now)
-        peers = self._wanting(admitted.publisher, admitted.scope, now)
+        peers = self._choose(event.wire.topic, admitted, shown, now)
         effects += self._content.first(event.peer, event.wire.topic, signed, admitted, pieces, peers, now)
-        return [*effects, Count("forwarded")]
+        return [*effects, *self._left_out_before(event, properties, admitted), Count("forwarded")]
+
+    def _choose(self, topic: str, admitted: Admitted, shown: ShownList | None, now: float) -> list[str]:
+        """Who gets a publication; those who want its scope, but not what it shows, are noted. What is retained goes to
+        everybody, who would else keep a former value."""
+        everybody = self._wanting(admitted.publisher, admitted.scope, now)
+        if not admitted.scope.shown:
+            return everybody
+        header, peers = admitted.header, everybody
+        if shown is not None and not header.retain:
+            peers = self._wanting(admitted.publisher, admitted.scope, now, shown)
+        left_out = everybody if not peers else [peer for peer in everybody if peer not in peers]
+        self._filtering.passes(topic, header, peers, left_out)
+        return peers
+
+    def _left_out_before(self, event: Received, properties: dict[str, str], admitted: Admitted) -> list[Effect]:
+        """What a replica of the region before says about a gap, and what we may say of it then."""
+        header, topology = admitted.header, self._routes.topology
+        low = read_skip(properties, header)
+        before = topology.last_before(admitted.publisher.region, self._routes.region)
+        if low is None or before is None or event.peer not in self._overlay.views[before].members:
+            return []
+        threshold = self._overlay.views[before].threshold
+        told = self._filtering.heard(event.wire.topic, header, event.peer, low, threshold)
+        return [effect for peer, number in told for effect in self._content.tell(peer, (header.publisher, number))]
 
     def _keep(self, wire: Wire, admitted: Admitted, now: float) -> None:
         """Retain a publication whose content is whole."""
@@ -260,11 +300,12 @@ class Forwarder:
         if self._retained.keep(wire, admitted, held, now) and held is None:
             self._owing.topic(wire.topic, admitted)
 
-    def _wanting(self, publisher: Certificate, scope: Scope, now: float) -> list[str]:
-        """Peers to send to: replicas of next regions, and gateways here, that somebody's statement leads to."""
+    def _wanting(self, publisher: Certificate, scope: Scope, now: float, shown: ShownList | None = None) -> list[str]:
+        """Peers to send to: replicas of next regions, and gateways here, that somebody's statement leads to; all, or
+        those who want what a publication shows."""
         arrival = self._routes.towards(publisher.region)
         peers: dict[str, None] = {}
-        for member in self._routing.wanting(scope, now):
+        for member in self._routing.wanting(scope, now, shown):
             direction = self._routes.towards(self._routes.region_of(member))
             if direction is None:
                 if member != publisher.name and member in self._routes.up:
@@ -278,6 +319,8 @@ class Forwarder:
     ) -> list[Effect]:
         """The publication for one peer; its first under a key, and every retained one, carries key and shares, unless
         the key stands alone: then it goes before the first."""
+        if (low := self._filtering.claim(peer, wire.topic, admitted.header)) is not None:
+            wire = replace(wire, properties=(*wire.properties, (PROPERTY_SKIP, str(low))))
         # Not whatever key rode along: its shares are for readers of its own scope only.
         held = held or self._keys.get(data_key_name(admitted))
         if held is None:

@@ -8,11 +8,14 @@ replica or reader.
 from __future__ import annotations
 
 from bridge.wire.admission import AHEAD_S, TIME_MS_MAX, Admission, Admitted, refused
+from bridge.wire.covers import cover_of
 from bridge.wire.early_keys import Ahead
 from bridge.wire.generations import GENERATION_TOPIC, Generations, OwnLife
 from bridge.wire.key_repository import SWEEP_S, Use, carries_key_alone, check_key_topic, key_topic
 from bridge.wire.pieces import NO_PART, PROPERTY_PART, check_mode, read
 from bridge.wire.pulling import PULL_S, PULL_TOPIC, Answers, Name, PullRequest, Pulls
+from bridge.wire.shown_lists import PROPERTY_SHOWN, ShownList, read_list, shown_list
+from bridge.wire.skips import PROPERTY_SKIP, agreed, read_skip
 from bridge.wire.statements import (
     CONTROL_ROOT,
     DOMAIN,
@@ -33,6 +36,8 @@ __all__ = [
     "KEYS_TOPIC",
     "NO_PART",
     "PROPERTY_PART",
+    "PROPERTY_SHOWN",
+    "PROPERTY_SKIP",
     "PULL_S",
     "PULL_TOPIC",
     "RENEW_AFTER_S",
@@ -50,13 +55,19 @@ __all__ = [
     "PullRequest",
     "Pulls",
     "RoutingTable",
+    "ShownList",
     "Statement",
     "Use",
+    "agreed",
     "carries_key_alone",
     "check_key_topic",
     "check_mode",
+    "cover_of",
     "key_topic",
     "read",
+    "read_list",
+    "read_skip",
     "refused",
+    "shown_list",
     "verify_author",
 ]

@@ -1,10 +1,11 @@
 """Who wants what: signed subscription statements and the routing table they make.
 
 A gateway states, per scope, that it wants it: a frame (gateway, wire filter, version, on/off, lease) that it
-signs. Statements flood along the region tree; because the author signs, one copy suffices and the highest
-version wins, so a lying replica can withhold a statement but neither invent nor undo one. A gateway counts a
-subscription as *accepted* once a quorum of its region's replicas acknowledged it (k = threshold: at least one
-more than can lie). Not here: unsigned summaries and majority adoption at attach (A14).
+signs, with a cover of what it wants of the scope if that is not all (`covers`). Statements flood along the region
+tree; because the author signs, one copy suffices and the highest version wins, so a lying replica can withhold a
+statement but neither invent nor undo one. A gateway counts a subscription as *accepted* once a quorum of its region's
+replicas acknowledged it (k = threshold: at least one more than can lie). Not here: unsigned summaries and majority
+adoption at attach (A14).
 """
 
 from __future__ import annotations
@@ -14,12 +15,17 @@ from typing import NamedTuple
 
 from bridge.contract import Allowance
 from bridge.document import Member, Overlay, Scope
+from bridge.predicates import Predicate
 from bridge.wire.admission import AHEAD_S
+from bridge.wire.covers import ScopeCovers, decode_cover, encode_cover
+from bridge.wire.shown_lists import ShownList
 from keys.errors import BadSignature, Expired, NotAuthorised, NotFresh, TooOften
-from keys.frames import Kind, Reader, number, opening, text
+from keys.frames import Kind, Reader, number, opening, sized, text
 from keys.identity import Identity, verify
 
 FLAG_ON = 0x01
+FLAG_COVER = 0x02
+FLAG_GOES_ON = 0x04
 DOMAIN = "veilmq/1 subscription"
 STATEMENT_LEASE_S = 3600.0
 RENEW_AFTER_S = STATEMENT_LEASE_S / 3
@@ -35,7 +41,8 @@ KEYS_TOPIC = f"{CONTROL_ROOT}/keys"
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """`member` wants (`on`) what matches the wire `filter` until `expires_ms`."""
+    """`member` wants (`on`) what matches the wire `filter` until `expires_ms`; of it what `cover` holds for, if there
+    is one. `goes_on`: it wanted the scope before, and has what is retained."""
 
     member: str
     filter: str
@@ -43,10 +50,14 @@ class Statement:
     on: bool
     expires_ms: int
     signature: bytes = b""
+    cover: Predicate | None = None
+    goes_on: bool = False
 
     def body(self) -> bytes:
-        names = opening(Kind.STATEMENT, FLAG_ON if self.on else 0) + text(self.member) + text(self.filter)
-        return names + number(self.version, 8) + number(self.expires_ms, 8)
+        flags = FLAG_ON * self.on | FLAG_COVER * (self.cover is not None) | FLAG_GOES_ON * self.goes_on
+        names = opening(Kind.STATEMENT, flags) + text(self.member) + text(self.filter)
+        cover = b"" if self.cover is None else sized(encode_cover(self.cover))
+        return names + number(self.version, 8) + number(self.expires_ms, 8) + cover
 
     def signed(self, identity: Identity) -> Statement:
         return replace(self, signature=identity.sign(DOMAIN, self.body()))
@@ -58,13 +69,15 @@ class Statement:
     def decode(cls, data: bytes) -> Statement:
         body, signature = data[:-64], data[-64:]
         frame = Reader(body)
-        flags = frame.opening(Kind.STATEMENT, FLAG_ON)
+        flags = frame.opening(Kind.STATEMENT, FLAG_ON | FLAG_COVER | FLAG_GOES_ON)
         statement = cls(
             member=frame.text(),
             filter=frame.text(),
             on=bool(flags & FLAG_ON),
             version=frame.number(8),
             expires_ms=frame.number(8),
+            cover=decode_cover(frame.sized()) if flags & FLAG_COVER else None,
+            goes_on=bool(flags & FLAG_GOES_ON),
             signature=signature,
         )
         frame.end()
@@ -92,6 +105,7 @@ class RoutingTable:
     def __init__(self, overlay: Overlay) -> None:
         self._overlay = overlay
         self._statements: dict[str, dict[str, _Known]] = {}
+        self._covers: dict[str, ScopeCovers] = {}  # of scopes in which somebody has one, as of the last use
         self._count = 0
         self._allowances: dict[str, Allowance] = {}  # by author
         self._rights: dict[tuple[str, str, int], bool] = {}  # (member, filter, epoch); bounded by members x scopes
@@ -109,6 +123,7 @@ class RoutingTable:
             for member in [member for member in of_filter if member not in overlay.members]:
                 del of_filter[member]
         self._count = sum(map(len, self._statements.values()))
+        self._covers.clear()
 
     def may_read(self, member: str, scope: Scope, now: float) -> bool:
         """Whether the member may read the whole scope in the present epoch."""
@@ -160,18 +175,37 @@ class RoutingTable:
             return False
         self._count += known is None
         of_filter[statement.member] = _Known(statement, signer)
+        covers = self._covers.get(statement.filter)
+        if covers is not None:
+            covers.put(statement.member, statement.cover if statement.on else None)
         return True
 
-    def wanting(self, scope: Scope, now: float) -> list[str]:
+    def goes_on(self, statement: Statement, now: float) -> bool:
+        """Whether its author wants the scope already, as it says, so that it has what is retained. Before `accept`."""
+        known = self._statements.get(statement.filter, {}).get(statement.member)
+        lives = known is not None and known.statement.on and now * 1000 < known.statement.expires_ms
+        return statement.goes_on and lives
+
+    def wanting(self, scope: Scope, now: float, shown: ShownList | None = None) -> list[str]:
         """Members that may read the scope now and whose live statement says that they want it. A lease ends with its
-        author's certificate."""
+        author's certificate. `shown`: of a publication that not all of them may want."""
+        left_out = frozenset() if shown is None else self._covers_of(scope).left_out(shown)
         return [
             s.member
             for s, _ in self._statements.get(scope.filter, {}).values()
             if s.on
+            and s.member not in left_out
             and now * 1000 < min(s.expires_ms, self._overlay.certificate(s.member).not_after_ms)
             and self.may_read(s.member, scope, now)
         ]
+
+    def _covers_of(self, scope: Scope) -> ScopeCovers:
+        covers = self._covers.get(scope.filter)
+        if covers is None:
+            covers = self._covers[scope.filter] = ScopeCovers(scope)
+            for s, _ in self._statements.get(scope.filter, {}).values():
+                covers.put(s.member, s.cover if s.on else None)
+        return covers
 
     def all(self) -> list[Statement]:
         """Everything known, for a neighbour whose link came up."""

@@ -10,12 +10,16 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
 from bridge.contract import Publication, UserProperties
+from bridge.predicates import Predicate
 from gateway.broker.exchange import Exchange
 from gateway.broker.lifecycle import Lifecycle
 from gateway.broker.member_sessions import send as send_to_member
 from gateway.clients import Done, PeerMessage, SharedName, message_of
 from gateway.mqtt5.packets import Properties
 from gateway.sessions import SessionStore
+
+NARROWED_AT_ONCE = 8
+"""Filters whose cover is made anew each time: that takes milliseconds."""
 
 
 class ForOverlay:
@@ -84,6 +88,15 @@ class ForOverlay:
     def local_filters(self) -> list[str]:
         """Distinct filters that local clients hold, share prefixes stripped."""
         return self.exchange.router.filters()
+
+    def wanted_of(self, topic_filter: str) -> Predicate | None:
+        """The cover of what local clients want of a filter. None: everything."""
+        return self.exchange.router.wanted_of(topic_filter)
+
+    def narrowed(self) -> list[str]:
+        """A few of the filters of which somebody left since this was asked last, while some have predicates."""
+        left = self.exchange.router.narrowed
+        return [left.pop() for _ in range(min(NARROWED_AT_ONCE, len(left)))]
 
     def local_groups(self) -> list[SharedName]:
         """Shared groups that have local members."""

@@ -28,6 +28,7 @@ from gateway.clients import (
     all_predicates,
     fits,
     inner_filter,
+    predicate_of,
     route_name,
     split_expression,
     wants,
@@ -194,7 +195,9 @@ class Subscribing:
                 self._leave(client, former.options)  # another `$where` makes it another group
             if self._exchange.overlay is not None:
                 group, plain_filter = route_name(options)
-                if fresh:
+                if self._exchange.predicates:
+                    self._exchange.overlay.subscribed(plain_filter, predicate_of(options))
+                elif fresh:
                     self._exchange.overlay.subscribed(plain_filter)
                 if group is not None:
                     self._tell("group_joined", group, plain_filter)

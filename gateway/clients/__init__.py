@@ -10,6 +10,7 @@ from gateway.clients.bounds import Pace, Reached, fits
 from gateway.clients.content_filters import (
     all_predicates,
     inner_filter,
+    predicate_of,
     route_name,
     split_expression,
     wants,
@@ -75,6 +76,7 @@ __all__ = [
     "fits",
     "inner_filter",
     "message_of",
+    "predicate_of",
     "publication_of",
     "route_name",
     "split_expression",

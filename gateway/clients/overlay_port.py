@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias, runtime_checkable
 
 from bridge.contract import Publication, UserProperties
+from bridge.predicates import Predicate
 from bridge.traces import EntityConnected, EntityGone, EntitySeen
 from gateway.base import Figures
 from gateway.mqtt5.packets import Properties, Publish, Will
@@ -60,8 +61,9 @@ class OverlayPort(Protocol):
         """
         ...
 
-    def subscribed(self, topic_filter: str, /) -> None:
-        """First local subscription of a filter; share prefix stripped."""
+    def subscribed(self, topic_filter: str, wanted: Predicate | None = None, /) -> None:
+        """First local subscription of a filter, share prefix stripped, and every one where clients may have predicates.
+        None: it wants everything."""
         ...
 
     def unsubscribed(self, topic_filter: str, /) -> None:
@@ -186,5 +188,12 @@ class LocalBroker(Protocol):
         ...
 
     def local_filters(self) -> Sequence[str]: ...
+
+    def wanted_of(self, topic_filter: str) -> Predicate | None:
+        """The cover of what local clients want of a filter. None: everything."""
+
+    def narrowed(self) -> Sequence[str]:
+        """A few of the filters of which somebody left since this was asked last, while some have predicates."""
+        ...
 
     def local_groups(self) -> Sequence[SharedName]: ...

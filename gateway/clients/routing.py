@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from bridge.base import MEMO_CHARS, MEMO_TOPICS, TopicIndex
-from bridge.predicates import Predicate, PredicateIndex, bits_of, slots_of
+from bridge.predicates import Predicate, PredicateIndex, bits_of, slots_of, widen
 from gateway.clients.content_filters import Carried, attributes_of, predicate_of, route_name
 from gateway.mqtt5.packets import Subscription
 
+COVERED_MAX = 1_024
+"""Predicates of one filter that others are told the cover of; of more of them, the filter: to join them takes time."""
 C = TypeVar("C")
 
 
@@ -147,6 +149,7 @@ class Router(Generic[C]):
         self._plans: dict[str, DeliveryPlan[C]] = {}
         self._predicates = PredicateIndex()
         self.predicates = 0  # subscriptions that have one
+        self.narrowed: set[str] = set()  # filters of which a subscription went while some had predicates
 
     def refuse(self, refuses: Callable[[str], str | None]) -> None:
         """Another answer to which bound a topic exceeds."""
@@ -184,6 +187,8 @@ class Router(Generic[C]):
 
     def _forget(self, held: RouteEntry[C] | SharedGroup[C] | None) -> None:
         """What it holds in the index of predicates."""
+        if held is not None and self.predicates:
+            self.narrowed.add(held.filter)
         if held is not None and held.slots is not None:
             self._predicates.remove(held.slots)
             self.predicates -= isinstance(held, RouteEntry)
@@ -216,6 +221,17 @@ class Router(Generic[C]):
     def filters(self) -> list[str]:
         """Distinct filters that local clients hold, share prefixes stripped."""
         return list(self._index)
+
+    def wanted_of(self, topic_filter: str) -> Predicate | None:
+        """A predicate that holds wherever one of this filter's subscriptions wants a message. None: everything."""
+        predicates: list[Predicate] = []
+        for value in self._index.entries(topic_filter).values():
+            options = next(iter(value.members.values())).options if isinstance(value, SharedGroup) else value.options
+            predicate = predicate_of(options)
+            if predicate is None or len(predicates) >= COVERED_MAX:
+                return None
+            predicates.append(predicate)
+        return widen(predicates) if predicates else None
 
     def entries(self) -> Iterator[RouteEntry[C]]:
         """Every subscription of every client."""

@@ -21,6 +21,7 @@ from gateway.base import ConfigError, Limits, Listener, Settings, StartError
 from gateway.base.descriptors import SPARE_FILES, allowed_files
 from gateway.client import LinkTls
 from gateway.commands.check_plugins import check_plugins
+from gateway.commands.check_predicates import check_predicates
 from gateway.commands.check_traces import check_traces, check_watched
 from gateway.commands.check_trust import CheckFinding, check_keys, check_rights, identity_of
 from gateway.commands.probing import probe
@@ -122,6 +123,7 @@ def _findings(settings: Settings, probed: bool, is_start: bool = False) -> tuple
         if place is not None and place.local.role is Role.GATEWAY:
             findings += _check_hosted(settings, place, probed)
             findings += _check_reports(settings, place)
+    findings += check_predicates(settings, [secret.clear_filter for secret in place.secrets] if place else ())
     return place, findings
 
 

@@ -36,6 +36,7 @@ from bridge.contract import (
 )
 from bridge.document import Overlay, OwnTopics, constrained
 from bridge.node import GatewayNode
+from bridge.predicates import Predicate
 from bridge.traces import Announce, AvailabilityEffect, AvailabilityEvent
 from gateway.base import FIGURES_TOPIC, Figures
 from gateway.base.log_events import LogEvent
@@ -120,7 +121,7 @@ class BrokerOverlay:
         if self._rows is not None and (kept := self._rows.open(broker.kept())):
             self._handle(Restored(kept))
         for topic_filter in broker.local_filters():
-            self.subscribed(topic_filter)
+            self.subscribed(topic_filter, broker.wanted_of(topic_filter))
         for group, topic_filter in broker.local_groups():
             self.group_joined(group, topic_filter)
         self._dials.start(self.peers_to_dial(), self)
@@ -233,10 +234,10 @@ class BrokerOverlay:
             return secret is not None
         return any(matches(f, topic) for f in self._plain)
 
-    def subscribed(self, topic_filter: str) -> None:
-        """The first local subscription of a filter."""
+    def subscribed(self, topic_filter: str, wanted: Predicate | None = None, narrows: bool = False) -> None:
+        """The first local subscription of a filter, or a further one that wants something else."""
         if not constrained.stays_here(topic_filter):
-            self._handle(Subscribed(topic_filter))
+            self._handle(Subscribed(topic_filter, wanted, narrows))
 
     def unsubscribed(self, topic_filter: str) -> None:
         if not constrained.stays_here(topic_filter):
@@ -393,6 +394,9 @@ class BrokerOverlay:
         while True:
             assert self._broker is not None
             self._keeping.tick(self._clock())
+            for topic_filter in self._broker.narrowed():
+                if (wanted := self._broker.wanted_of(topic_filter)) is not None:
+                    self.subscribed(topic_filter, wanted, narrows=True)
             if self._flow is not None:
                 self._flow.tick(self._clock())
             body = self.figures.to_json(**self.gauges())

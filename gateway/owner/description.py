@@ -15,13 +15,18 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, Validatio
 
 from bridge.base import TopicError, check_filter
 from bridge.document import (
+    BORDERS_MAX,
     KEY_SERVERS_MAX,
     REFRESH,
     REFRESH_BYTES_MAX,
     REFRESH_MESSAGES_MAX,
     REFRESH_SECONDS_MAX,
+    SHOWN_MAX,
     Issuer,
+    ShownAttribute,
+    are_borders,
 )
+from bridge.predicates import parse_name
 from gateway.trust import TrustError, read_public
 from keys.epochs import Calendar
 from keys.errors import OurFault
@@ -86,6 +91,29 @@ class RefreshEntry(_Model):
     seconds: int = Field(default=REFRESH.age_s, ge=1, le=REFRESH_SECONDS_MAX, description="its age")
 
 
+class ShownEntry(_Model):
+    """An attribute that replicas see, so that they leave out what no client wants."""
+
+    name: str = Field(description="as predicates spell it: a user property, or payload.FIELD of a JSON payload")
+    show: Literal["clear", "token"] = Field(
+        default="clear", description="the value, or a token of it, which shows what is equal; only with hidden names"
+    )
+    buckets: list[float] = Field(
+        default=[], max_length=BORDERS_MAX, description="borders, ascending: of a number only the range is shown"
+    )
+
+    def attribute(self) -> ShownAttribute:
+        """Raises ValueError for what is no name, or no borders."""
+        return ShownAttribute(parse_name(self.name), self.show == "token", tuple(self.buckets))
+
+    @model_validator(mode="after")
+    def _is_one(self) -> ShownEntry:
+        self.attribute()
+        if not are_borders(tuple(self.buckets)):
+            raise ValueError(f"attribute {self.name}: buckets are finite numbers, each above the one before")
+        return self
+
+
 class ScopeEntry(_Model):
     """One scope of the description: a filter, and how its publications travel."""
 
@@ -100,6 +128,23 @@ class ScopeEntry(_Model):
         default="riding", description="whether data keys ride on publications or stand on a topic of their own"
     )
     refresh: RefreshEntry = Field(default=RefreshEntry(), description="after what a publisher takes its next data key")
+    attributes: list[ShownEntry] = Field(
+        default=[], max_length=SHOWN_MAX, description="what replicas see of the content, to leave out what nobody wants"
+    )
+
+    @property
+    def shown(self) -> tuple[ShownAttribute, ...]:
+        return tuple(entry.attribute() for entry in self.attributes)
+
+    @model_validator(mode="after")
+    def _attributes_fit(self) -> ScopeEntry:
+        if len({each.name for each in self.shown}) < len(self.shown):
+            raise ValueError(f"scope {self.filter} shows an attribute twice; list it once")
+        if any(entry.show == "token" for entry in self.attributes) and (self.mode == "plain" or not self.tokens):
+            raise ValueError(
+                f"scope {self.filter} shows tokens, which takes hidden names; set tokens: true, or show clear"
+            )
+        return self
 
     @model_validator(mode="after")
     def _keys_fit(self) -> ScopeEntry:

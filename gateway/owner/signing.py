@@ -311,7 +311,7 @@ def _scope(wire: str, entry: ScopeEntry, mode: Mode, regions: tuple[int, ...], r
     on_topic = entry.keys == "topic"
     refresh = Refresh(entry.refresh.messages, entry.refresh.bytes, entry.refresh.seconds)
     return Scope(
-        wire, mode, regions, entry.tokens, entry.shares_only, retiring=retiring, keys_on_topic=on_topic, refresh=refresh
+        wire, mode, regions, entry.tokens, entry.shares_only, 0, retiring, on_topic, refresh, shown=entry.shown
     )
 
 

@@ -203,13 +203,12 @@ class Traffic:
         self._next = 1
 
     def publish(
-        self, kernel: Kernel, when: float, topic: str, payload: bytes, qos: int = 1, retain: bool = False
-    ) -> int:
+        self, kernel: Kernel, when: float, topic: str, payload: bytes, qos: int = 1, retain: bool = False,
+        properties: tuple[tuple[str, str], ...] = (("k", "v"), ("k", "w")),
+    ) -> int:  # fmt: skip
         sequence = self._next
         self._next += 1
-        publication = Publication(
-            topic, payload, qos, retain, properties=(("k", "v"), ("k", "w")), time_ms=int(when * 1000)
-        )
+        publication = Publication(topic, payload, qos, retain, properties=properties, time_ms=int(when * 1000))
         previous = self._last.get(topic, 0)
         if qos:
             self._last[topic] = sequence

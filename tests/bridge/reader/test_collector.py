@@ -23,10 +23,11 @@ from bridge.contract.machine import (
 from bridge.document.policy import Scope
 from bridge.node import GatewayNode
 from bridge.reader.awaiting_keys import KEPT_OVERHEAD_BYTES
-from bridge.reader.collector import EXPIRY_MAX_S, REPAIR_S
+from bridge.reader.collector import REPAIR_S
 from bridge.reader.freshness import FRESH_S
 from bridge.reader.heads import OPEN_MAX
 from bridge.reader.newest_retained import RETAINED_WAIT_S
+from bridge.reader.unpacking import EXPIRY_MAX_S
 from bridge.wire.statements import KEYS_TOPIC
 from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, Inner, Mode, to_property
 from keys.keyheader import KEY_DOMAIN

@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from bridge.contract.machine import Acked, Effect, Send, Watch
-from bridge.document.policy import Scope
-from bridge.reader.interest import REPEAT_S, ScopeInterest
+from bridge.document import Scope, ShownAttribute
+from bridge.predicates import Predicate, parse_where, widen
+from bridge.reader.interest import GATHER_S, NARROW_S, REPEAT_S, ScopeInterest
 from bridge.wire.statements import RENEW_AFTER_S, SUBSCRIBE_TOPIC, RoutingTable, Statement
 from keys.epochs import Calendar
 from keys.identity import Identity
@@ -183,3 +184,83 @@ def test_after_a_rotation_statements_are_signed_with_the_new_key(world: World):
     interest.rotate(fresh)
     (statement, *_) = statements(interest.subscribed("plant/t", NOW))
     assert statement == statement.signed(fresh)
+
+
+# ------------------------------------------------------------------------------------------ predicates of clients
+
+ATTIC, CELLAR = parse_where("room = 'attic'"), parse_where("room = 'cellar'")
+
+
+def shown_world() -> World:
+    shown = (ShownAttribute(("room",)),)
+    return make_world({1: 3}, [], {"control": 1}, [Scope("plant/#", shown=shown), Scope("open/#")])
+
+
+def ask(interest: ScopeInterest, topic_filter: str, at: float, wanted: Predicate | None = None) -> list[Statement]:
+    return statements([e for e in interest.subscribed(topic_filter, NOW + at, wanted) if isinstance(e, Send)][:1])
+
+
+def ticked(interest: ScopeInterest, at: float) -> list[Statement]:
+    return statements([e for e in interest.tick(NOW + at) if isinstance(e, Send)][:1])
+
+
+def test_a_cover_is_stated_and_widens_at_once():
+    interest = interest_of(shown_world())
+    first = ask(interest, "plant/a", 0, ATTIC)[0]
+    assert (first.cover, first.goes_on) == (ATTIC, False)
+    assert ask(interest, "plant/a", 5, parse_where("room = 'attic' AND owner = 'me'")) == [], "it is covered"
+    second = ask(interest, "plant/b", 6, CELLAR)[0]
+    assert second.cover == widen((ATTIC, CELLAR))
+    assert second.goes_on
+    assert ask(interest, "plant/b", 9)[0].cover is None, "somebody wants everything"
+    assert ask(interest, "plant/b", 9, ATTIC) == []
+
+
+def test_covers_that_widen_soon_after_each_other_become_the_whole_scope_for_a_while():
+    interest = interest_of(shown_world())
+    assert ask(interest, "plant/a", 0, ATTIC)[0].cover == ATTIC
+    assert ask(interest, "plant/a", 0.5, CELLAR)[0].cover is None
+    assert ask(interest, "plant/a", 0.6, parse_where("room = 'hall'")) == []
+    assert interest.next_deadline == NOW + 0.5 + GATHER_S
+    assert ticked(interest, 0.4 + GATHER_S) == []
+    stated = ticked(interest, 0.5 + GATHER_S)[0]
+    assert stated.cover == widen((ATTIC, CELLAR, parse_where("room = 'hall'")))
+
+
+def test_a_cover_narrows_after_it_has_stood_for_a_while():
+    interest = interest_of(shown_world())
+    ask(interest, "plant/a", 0, ATTIC)
+    ask(interest, "plant/b", 2, CELLAR)
+    assert not [e for e in interest.unsubscribed("plant/b", NOW + 3) if isinstance(e, Send)]
+    assert ticked(interest, 1.9 + NARROW_S) == []
+    assert ticked(interest, 2 + NARROW_S)[0].cover == ATTIC
+    effects = interest.subscribed("plant/a", NOW + 30, CELLAR, narrows=True)
+    stated = statements([e for e in effects if isinstance(e, Send)])
+    assert {statement.cover for statement in stated} == {CELLAR}, "what is wanted more counts at once"
+
+
+def test_a_renewal_repeats_the_cover_and_serves_as_it_always_did():
+    interest = interest_of(shown_world())
+    ask(interest, "plant/a", 0, ATTIC)
+    renewed = ticked(interest, RENEW_AFTER_S)[0]
+    assert (renewed.cover, renewed.goes_on) == (ATTIC, False)
+    interest.unsubscribed("plant/a", NOW + RENEW_AFTER_S + 1)
+    again = ask(interest, "plant/a", RENEW_AFTER_S + 2, CELLAR)[0]
+    assert (again.cover, again.goes_on) == (CELLAR, False), "it may lack what is retained"
+
+
+def test_a_scope_that_shows_nothing_is_wanted_as_a_whole():
+    interest = interest_of(shown_world())
+    assert ask(interest, "open/a", 0, ATTIC)[0].cover is None
+    assert ask(interest, "open/a", 5, CELLAR) == []
+    assert interest.next_deadline == NOW + RENEW_AFTER_S
+
+
+def test_the_owner_shows_other_attributes():
+    world = shown_world()
+    interest = interest_of(world)
+    assert ask(interest, "plant/a", 0, parse_where("door = 'open'"))[0].cover is None
+    scopes = tuple(replace(s, shown=(ShownAttribute(("door",)),)) for s in world.overlay.policy.scopes)
+    overlay = world.with_policy(scopes=scopes)
+    interest.adopt(overlay, world.secrets_under(overlay), NOW + 3)
+    assert ticked(interest, 3)[0].cover == parse_where("door = 'open'")

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from bridge.document.overlay import Member, Overlay
-from bridge.document.policy import Scope
+from bridge.document import Member, Overlay, Scope, ShownAttribute
+from bridge.predicates import parse_where
+from bridge.wire import ShownList
 from bridge.wire.admission import AHEAD_S
 from bridge.wire.statements import (
     CLOCKS_S,
@@ -318,3 +319,34 @@ def test_former_keys_rank_among_themselves_until_the_present_one_speaks(world: W
     assert table.accept(Statement("control", "plant/#", 2, False, EXPIRES_MS).signed(fresh), NOW), "it outranks them"
     assert not table.accept(stated(world, version=9), NOW)
     assert table.accept(Statement("control", "plant/#", 3, True, EXPIRES_MS).signed(fresh), NOW)
+
+
+ATTIC = parse_where("room = 'attic'")
+
+
+def test_a_cover_travels_with_its_statement_and_nobody_can_change_it(world: World):
+    for goes_on in (False, True):
+        statement = replace(stated(world), cover=ATTIC, goes_on=goes_on).signed(world.identities["control"])
+        assert Statement.decode(statement.encode()) == statement
+    with pytest.raises(BadSignature):
+        RoutingTable(world.overlay).accept(replace(statement, cover=None), NOW)
+
+
+def test_who_wants_less_is_left_out_where_a_publication_shows_it(world: World):
+    scopes = (replace(world.overlay.policy.scopes[0], shown=(ShownAttribute(("room",)),)),)
+    table = RoutingTable(world.with_policy(scopes=scopes))
+    attic, hall = (ShownList(frozenset({("room",)}), ({("room",): room},)) for room in ("attic", "hall"))
+    sign = world.identities["control"]
+    assert table.accept(replace(stated(world), cover=ATTIC).signed(sign), NOW)
+    assert table.wanting(scopes[0], NOW, attic) == table.wanting(scopes[0], NOW) == ["control"]
+    assert table.wanting(scopes[0], NOW, hall) == []
+    again = replace(stated(world, version=2), goes_on=True).signed(sign)
+    assert table.goes_on(again, NOW)
+    assert not table.goes_on(stated(world, version=2), NOW)
+    assert not table.goes_on(again, NOW + 3600), "what it says to go on with has ended"
+    assert table.accept(again, NOW)
+    assert table.wanting(scopes[0], NOW, hall) == ["control"]
+    assert table.accept(replace(stated(world, version=3), cover=ATTIC).signed(sign), NOW)
+    assert table.wanting(scopes[0], NOW, hall) == []
+    table.adopt(world.with_policy(scopes=(PLANT,)))
+    assert table.wanting(PLANT, NOW, hall) == ["control"], "the owner shows it no more"

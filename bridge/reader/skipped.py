@@ -1,0 +1,49 @@
+"""What replicas say was left out before a publication, since nobody here wants it (`wire.skips`).
+
+f + 1 of the home region say it together, one of whom is honest: then nobody waits for what was left out, and nobody
+asks for it. It may still come, late, if it was wanted after all. Not here: what the others wait for (`collector`).
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from bridge.contract import FairTable
+from bridge.document import RegionView
+from bridge.wire import agreed
+
+SKIPS_MAX = 16_384
+"""Publications of which it is known who said what; a flooder forgets its own first."""
+
+SkipName: TypeAlias = tuple[bytes, str, int]
+"""Publisher, wire topic, sequence."""
+
+
+class Skipped:
+    """See the module."""
+
+    def __init__(self) -> None:
+        self._lows: FairTable[SkipName, dict[str, int]] = FairTable(SKIPS_MAX)
+
+    def __len__(self) -> int:
+        return len(self._lows)
+
+    def heard(self, name: SkipName, peer: str, low: int) -> None:
+        """A replica says that all after `low` was left out."""
+        lows = self._lows.get(name)
+        if lows is None:
+            lows = {}
+            self._lows.put(name, name[0], lows)
+        lows[peer] = min(low, lows.get(peer, low))
+
+    def bridges(self, name: SkipName, highest: int, view: RegionView) -> bool:
+        """Whether nothing is missing between `highest`, which was delivered, and this publication."""
+        lows = self._lows.get(name)
+        if lows is None:
+            return False
+        low = agreed({peer: low for peer, low in lows.items() if peer in view.members}, view.threshold)
+        return low is not None and low <= highest
+
+    def done(self, name: SkipName) -> None:
+        """It waits no more."""
+        self._lows.pop(name)

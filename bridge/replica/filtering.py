@@ -1,0 +1,137 @@
+"""What one replica left out, so that whoever gets the next publication knows that nothing is missing (C10).
+
+It remembers, of each stream (publisher, wire topic) of a scope that shows attributes, which runs of numbers it left out
+for which neighbour, and which runs f + 1 replicas of the region before left out for us (*vouched*). From both follows
+what it says beside the next publication that a neighbour gets: from which number on all up to its predecessor was left
+out (`wire.skips`). Where the others' word comes after the publication was passed on, its header goes once more.
+
+Bounded: what is forgotten is not vouched for, and is asked for like any gap. Not here: who wants what
+(`wire.covers`), sending (`forwarder`).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from bridge.base import Intervals
+from bridge.contract import FairTable
+from bridge.wire.skips import agreed
+from keys.envelope import MessageHeader
+
+STREAMS_MAX = 16_384
+RUNS_MAX = 16
+"""Of one stream and neighbour; the lowest go first."""
+VOTES_MAX = 16
+"""Publications of a stream of which we know who said what."""
+GIVEN_MAX = 8
+"""Publications that a neighbour got last, of which more may have to be said."""
+
+StreamKey: TypeAlias = tuple[bytes, str]
+"""Publisher and wire topic."""
+
+
+@dataclass(slots=True)
+class _Given:
+    """A publication that a neighbour got, and from where on all before it was left out."""
+
+    sequence: int
+    previous: int
+    low: int
+
+
+@dataclass(slots=True)
+class _Filtered:
+    vouched: Intervals = field(default_factory=Intervals)
+    left_out: dict[str, Intervals] = field(default_factory=dict)
+    given: dict[str, list[_Given]] = field(default_factory=dict)
+    votes: OrderedDict[int, dict[str, int]] = field(default_factory=OrderedDict)
+
+    def low(self, peer: str, number: int) -> int:
+        """Up to `number`, all after this was left out for the peer."""
+        while True:
+            runs = (*self.vouched.within(number, number), *self.left_out.get(peer, _NONE).within(number, number))
+            if not runs:
+                return number
+            number = min(self._begin(peer, number)) - 1
+
+    def _begin(self, peer: str, number: int) -> Iterable[int]:
+        for runs in (self.vouched, self.left_out.get(peer, _NONE)):
+            yield from (low for low, high in runs if low <= number <= high)
+
+
+_NONE = Intervals()
+
+
+class Filtering:
+    """See the module."""
+
+    def __init__(self) -> None:
+        self._streams: FairTable[StreamKey, _Filtered] = FairTable(STREAMS_MAX)
+
+    def __len__(self) -> int:
+        """Streams that are remembered."""
+        return len(self._streams)
+
+    def passes(self, topic: str, header: MessageHeader, given: Iterable[str], left_out: Collection[str]) -> None:
+        """A publication of a scope that shows attributes is passed on to some, and not to others who want its scope."""
+        stream = self._stream((header.publisher, topic))
+        for peer in left_out if header.qos else ():  # one of QoS 0 is nobody's predecessor
+            _add(stream.left_out.setdefault(peer, Intervals()), header.previous + 1, header.sequence)
+        for peer in given:
+            lately = stream.given.setdefault(peer, [])
+            lately.append(_Given(header.sequence, header.previous, stream.low(peer, header.previous)))
+            del lately[:-GIVEN_MAX]
+
+    def claim(self, peer: str, topic: str, header: MessageHeader) -> int | None:
+        """What is said to the peer beside this publication; None: nothing."""
+        stream = self._streams.get((header.publisher, topic))
+        lately = () if stream is None else stream.given.get(peer, ())
+        given = next((each for each in lately if each.sequence == header.sequence), None)
+        return None if given is None or given.low >= given.previous else given.low
+
+    def heard(self, topic: str, header: MessageHeader, peer: str, low: int, threshold: int) -> list[tuple[str, int]]:
+        """A replica of the region before says that it left something out. To whom something more is to be said now,
+        beside which number."""
+        stream = self._stream((header.publisher, topic))
+        votes = stream.votes.setdefault(header.sequence, {})
+        votes[peer] = min(low, votes.get(peer, low))
+        while len(stream.votes) > VOTES_MAX:
+            stream.votes.popitem(last=False)
+        low_of_all = agreed(votes, threshold)
+        if low_of_all is None or not stream.vouched.without(low_of_all + 1, header.previous):
+            return []
+        _add(stream.vouched, low_of_all + 1, header.previous)
+        told = []
+        for other, lately in stream.given.items():
+            for given in lately:
+                lower = stream.low(other, given.low)
+                if lower < given.low:
+                    given.low = lower
+                    told.append((other, given.sequence))
+        return told
+
+    def keep(self, members: Collection[str], publishers: Collection[bytes]) -> None:
+        """Forget whoever is no member any more."""
+        for key, stream in list(self._streams.items()):
+            if key[0] not in publishers:
+                self._streams.pop(key)
+                continue
+            for table in (stream.left_out, stream.given):
+                for peer in [peer for peer in table if peer not in members]:
+                    del table[peer]
+
+    def _stream(self, key: StreamKey) -> _Filtered:
+        stream = self._streams.get(key)
+        if stream is None:
+            stream = _Filtered()
+            self._streams.put(key, key[0], stream)
+        return stream
+
+
+def _add(runs: Intervals, low: int, high: int) -> None:
+    runs.add(low, high)
+    while len(runs) > RUNS_MAX:
+        runs.drop_lowest()

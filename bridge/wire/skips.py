@@ -1,0 +1,35 @@
+"""Property `vmq-skip`: what a replica says of a gap before the publication that it rides on.
+
+Its value is a number, `low`: every reliable publication of this publisher on this topic after `low`, up to `previous`
+of the header, came to that replica, or was left out by those before it, and fitted no statement that leads over this
+link. It is believed of f + 1 replicas of one view, one of whom is honest; else the gap is asked for like any other. Not
+here: who says it (`replica.filtering`), what follows (`reader.skipped`). Paper item C10.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from keys.errors import BadFrame
+from keys.message import MessageHeader
+
+PROPERTY_SKIP = "vmq-skip"
+_DIGITS_MAX = 19
+
+
+def read_skip(properties: Mapping[str, str], header: MessageHeader) -> int | None:
+    """`low`; None: nothing is said. Raises BadFrame for what cannot be."""
+    told = properties.get(PROPERTY_SKIP)
+    if told is None:
+        return None
+    if not (told.isascii() and told.isdigit() and len(told) <= _DIGITS_MAX) or (told[0] == "0" and told != "0"):
+        raise BadFrame("property vmq-skip is no number")
+    low = int(told)
+    if low >= header.previous:
+        raise BadFrame("property vmq-skip says that nothing was left out")
+    return low
+
+
+def agreed(lows: Mapping[str, int], threshold: int) -> int | None:
+    """The least that `threshold` of those who say something say together; None: too few say anything."""
+    return sorted(lows.values())[threshold - 1] if len(lows) >= threshold else None
