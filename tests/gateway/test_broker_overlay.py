@@ -62,7 +62,7 @@ class FakeOverlay:
             return True
         return False
 
-    def subscribed(self, topic_filter: str) -> None:
+    def subscribed(self, topic_filter: str, wanted: object = None) -> None:
         self.filters.append(f"+{topic_filter}")
 
     def unsubscribed(self, topic_filter: str) -> None:
