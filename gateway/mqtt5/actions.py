@@ -8,9 +8,10 @@ from typing import TypeAlias
 from gateway.mqtt5.message import Message
 from gateway.mqtt5.packets import Auth, Publish, Subscribe, Subscription, Unsubscribe, Version, Will
 from gateway.mqtt5.types import ReasonCode
+from keys.values import value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SessionLimits:
     """What one session may hold. Each bound says what it keeps a client from doing."""
 
@@ -26,7 +27,7 @@ class SessionLimits:
     topic_aliases: int = 64  # aliases that we define towards a client that allows thousands
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ServerOffer:
     """What the server allows on a connection and says in CONNACK (MQTT 5.0 §3.2.2.3); 3.x clients are not told."""
 
@@ -61,7 +62,7 @@ class SessionFigures:
         return self.dropped_qos0 + self.dropped_queue_full + self.dropped_expired + self.dropped_too_large
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class KeptSession:
     """What a server's session is beside its flows and subscriptions, for whoever stores it. Times: UNIX epoch."""
 
@@ -72,7 +73,7 @@ class KeptSession:
     ends_at: float | None  # when the session expires; None while connected
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SessionSubscription:
     """A subscription as a session holds it, with its identifier."""
 
@@ -80,7 +81,7 @@ class SessionSubscription:
     identifier: int = 0  # subscription identifier, 0 if none
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Granted:
     """Answer to a SUBSCRIBE: bytes to write, filters for the router, and those whose retained messages go out."""
 
@@ -89,7 +90,7 @@ class Granted:
     retained: tuple[SessionSubscription, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Close:
     """Write `farewell` (DISCONNECT of MQTT 5, or nothing) and close. Afterwards call `disconnected`."""
 
@@ -98,14 +99,14 @@ class Close:
     text: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class PublishWill:
     """Route this will as a publication of the client (Message.of_will)."""
 
     will: Will
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SessionEnded:
     """The session has expired or was replaced: forget it, its subscriptions and what is stored of it.
 

@@ -15,7 +15,7 @@ Source: MQTT 5.0 §3.1, §4.1, §4.3, §4.4, §4.9.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from gateway.mqtt5.actions import Close, SessionLimits
@@ -61,9 +61,10 @@ from gateway.mqtt5.types import (
     check_topic_name,
     reason_of_connack_v3,
 )
+from keys.values import value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Connected:
     """CONNACK of success. Without `connack.session_present` the server knows no subscription of ours.
 
@@ -74,7 +75,7 @@ class Connected:
     doubtful: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Completed:
     """The flow of `publish(..., token)` is over. `code` >= 0x80: the server refused, or it was dropped here."""
 
@@ -83,7 +84,7 @@ class Completed:
     properties: Properties = NO_PROPERTIES
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Answered:
     """SUBACK or UNSUBACK to `subscribe(..., token)`. On 3.1.1 an UNSUBACK has no codes."""
 
@@ -91,7 +92,7 @@ class Answered:
     packet: SubAck | UnsubAck
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Unanswered:
     """The connection ended before SUBACK or UNSUBACK: ask again."""
 
@@ -103,7 +104,7 @@ class Unanswered:
 ClientAction: TypeAlias = bytes | Publish | Connected | Completed | Answered | Unanswered | Auth | Close
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class _Request:
     packet: Subscribe | Unsubscribe
     token: object
