@@ -8,10 +8,9 @@ from typing import TypeAlias
 from gateway.mqtt5.message import Message
 from gateway.mqtt5.packets import Auth, Publish, Subscribe, Subscription, Unsubscribe, Version, Will
 from gateway.mqtt5.types import ReasonCode
-from keys.values import value
 
 
-@value
+@dataclass(frozen=True, slots=True)
 class SessionLimits:
     """What one session may hold. Each bound says what it keeps a client from doing."""
 
@@ -27,7 +26,7 @@ class SessionLimits:
     topic_aliases: int = 64  # aliases that we define towards a client that allows thousands
 
 
-@value
+@dataclass(frozen=True, slots=True)
 class ServerOffer:
     """What the server allows on a connection and says in CONNACK (MQTT 5.0 §3.2.2.3); 3.x clients are not told."""
 
@@ -62,7 +61,7 @@ class SessionFigures:
         return self.dropped_qos0 + self.dropped_queue_full + self.dropped_expired + self.dropped_too_large
 
 
-@value
+@dataclass(frozen=True, slots=True)
 class KeptSession:
     """What a server's session is beside its flows and subscriptions, for whoever stores it. Times: UNIX epoch."""
 
@@ -73,7 +72,7 @@ class KeptSession:
     ends_at: float | None  # when the session expires; None while connected
 
 
-@value
+@dataclass(frozen=True, slots=True)
 class SessionSubscription:
     """A subscription as a session holds it, with its identifier."""
 
@@ -81,7 +80,7 @@ class SessionSubscription:
     identifier: int = 0  # subscription identifier, 0 if none
 
 
-@value
+@dataclass(frozen=True, slots=True)
 class Granted:
     """Answer to a SUBSCRIBE: bytes to write, filters for the router, and those whose retained messages go out."""
 
@@ -90,7 +89,7 @@ class Granted:
     retained: tuple[SessionSubscription, ...]
 
 
-@value
+@dataclass(frozen=True, slots=True)
 class Close:
     """Write `farewell` (DISCONNECT of MQTT 5, or nothing) and close. Afterwards call `disconnected`."""
 
@@ -99,14 +98,14 @@ class Close:
     text: str = ""
 
 
-@value
+@dataclass(frozen=True, slots=True)
 class PublishWill:
     """Route this will as a publication of the client (Message.of_will)."""
 
     will: Will
 
 
-@value
+@dataclass(frozen=True, slots=True)
 class SessionEnded:
     """The session has expired or was replaced: forget it, its subscriptions and what is stored of it.
 

@@ -15,7 +15,7 @@ Source: MQTT 5.0 §3.1, §4.1, §4.3, §4.4, §4.9.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from gateway.mqtt5.actions import Close, SessionLimits
@@ -61,10 +61,9 @@ from gateway.mqtt5.types import (
     check_topic_name,
     reason_of_connack_v3,
 )
-from keys.values import value
 
 
-@value
+@dataclass(frozen=True, slots=True)
 class Connected:
     """CONNACK of success. Without `connack.session_present` the server knows no subscription of ours.
 
@@ -75,7 +74,7 @@ class Connected:
     doubtful: bool = False
 
 
-@value
+@dataclass(frozen=True, slots=True)
 class Completed:
     """The flow of `publish(..., token)` is over. `code` >= 0x80: the server refused, or it was dropped here."""
 
@@ -84,7 +83,7 @@ class Completed:
     properties: Properties = NO_PROPERTIES
 
 
-@value
+@dataclass(frozen=True, slots=True)
 class Answered:
     """SUBACK or UNSUBACK to `subscribe(..., token)`. On 3.1.1 an UNSUBACK has no codes."""
 
@@ -92,7 +91,7 @@ class Answered:
     packet: SubAck | UnsubAck
 
 
-@value
+@dataclass(frozen=True, slots=True)
 class Unanswered:
     """The connection ended before SUBACK or UNSUBACK: ask again."""
 
@@ -104,7 +103,7 @@ class Unanswered:
 ClientAction: TypeAlias = bytes | Publish | Connected | Completed | Answered | Unanswered | Auth | Close
 
 
-@value
+@dataclass(frozen=True, slots=True)
 class _Request:
     packet: Subscribe | Unsubscribe
     token: object
