@@ -42,9 +42,9 @@ class Word(IntEnum):
     """What a message in a session is about, and its body."""
 
     PING = 1
-    """Broker: number(8), sent_ms(8)."""
+    """Broker: number(8), sent_ms(8), every_ms(4): say ALIVE so often, unless it is 0 or left out."""
     ANSWER = 2
-    """Entity: the ping's number(8) and sent_ms(8)."""
+    """Entity: the ping's body."""
     STATE = 3
     """Entity: one byte, a `bridge.traces.kinds.TraceKind` of the states."""
     LOAD = 4
@@ -57,6 +57,8 @@ class Word(IntEnum):
     """Entity: no more traces, please."""
     CLOCK = 8
     """Broker: its UNIX time in ms(8), to an entity whose token does not count by it."""
+    ALIVE = 9
+    """Entity, unasked: lived_ms(8), the sent_ms of the last ping and how long that is ago."""
 
 
 _WORDS = {int(word): word for word in Word}
