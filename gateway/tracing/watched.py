@@ -1,8 +1,8 @@
 """A broker that is an entity itself: others trace it, and trackers hear when a majority of them holds it for failed.
 
-So a gateway's death is known, which no client behind it could tell. It says that it lives and answers pings from threads
-of its own, but only while its event loop turns: one that hangs serves nobody. Not here: how an entity speaks (`client`), whom it
-traces (`assembly`).
+So a gateway's death is known, which no client behind it could tell. It says that it lives, and answers pings, from
+threads of its own, but only while its event loop turns: one that hangs serves nobody. Not here: how an entity speaks
+(`client`), whom it traces (`assembly`).
 """
 
 from __future__ import annotations

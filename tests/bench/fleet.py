@@ -1,8 +1,9 @@
 """Thousands of traced entities in one process: the machine of the library (`bridge.traces.entity`) over bare sockets.
 
-MQTT 3.1.1, QoS 0 for answers to pings and 1 for the rest, one epoll. An entity whose connection ends connects again
-after a pause as paho's: a second, doubled up to `PAUSE_MAX_S`, and spread. What is due is kept in a heap. All entities have one key pair and topics
-that were advertised before (`entities`), so that making them takes seconds. Not here: what is measured (`herd`).
+MQTT 3.1.1, QoS 0 for signs of life and 1 for the rest, one epoll. An entity whose connection ends connects again
+after a pause as paho's: a second, doubled up to `PAUSE_MAX_S`, and spread. What is due is kept in a heap. All entities
+have one key pair and topics that were advertised before (`entities`), so that making them takes seconds. Not here: what
+is measured (`herd`).
 """
 
 from __future__ import annotations
@@ -83,13 +84,13 @@ class Member:
 
 class Fleet:
     """`within_s`: over which the first connections are spread. `answered` is called with a member that gave a sign of
-    life."""
+    life. `is_asked`: entities only answer, as those do that know nothing else."""
 
     def __init__(
         self, port: int, members: list[TracedEntity], within_s: float = 0.0,
-        answered: Callable[[Member], None] = lambda member: None,
+        answered: Callable[[Member], None] = lambda member: None, is_asked: bool = False,
     ) -> None:  # fmt: skip
-        self._port, self._answered = port, answered
+        self._port, self._answered, self._is_asked = port, answered, is_asked
         self._rng = random.Random(len(members))
         self._poll = select.epoll()
         self._open: dict[int, Member] = {}
@@ -220,7 +221,10 @@ class Fleet:
                 return
             member.pings += 1
             self.pings += 1
-            self._perform(member, member.entity.handle(Told(topic, rest), now))
+            answers = member.entity.handle(Told(topic, rest), now)
+            if self._is_asked:
+                member.entity._alive_at = None
+            self._perform(member, answers)
             self._signed(member)
 
     def _perform(self, member: Member, effects: list) -> bool:  # type: ignore[type-arg]

@@ -3,8 +3,8 @@
 Everything happens `RUNS` times, each with a fresh broker. A figure is the median of all runs; where something must not
 happen at all, that of the worst. The broker runs on a core of its own, the entities (`fleet`) and one tracker of a few
 of them on another. Processor time is read from the kernel; on a machine that does other things as well it says more
-than times do. Beside a sign of life, which is one packet, or two where the broker had to ask, stands a plain QoS 0 message
-that a client sends to itself through the same broker.
+than times do. Beside a sign of life, which is one packet, or two where the broker had to ask, stands a plain QoS 0
+message that a client sends to itself through the same broker.
 """
 
 from __future__ import annotations

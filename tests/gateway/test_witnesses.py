@@ -1,4 +1,4 @@
-"""Three brokers of three trust domains trace one entity: one that lies, dies or loses its link kills nobody, and it dies
+"""Three brokers of three trust domains trace one entity: one that lies, dies or is cut off kills nobody, and it dies
 once."""
 
 from __future__ import annotations

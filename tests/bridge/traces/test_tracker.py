@@ -96,8 +96,11 @@ def test_a_wish_that_was_lost_is_said_again_before_it_is_asked_for(bus: Bus) -> 
     bus.entity("pump")
     bus.run(95)  # the next question comes at 210 s
     bus.tracker("desk")
-    hears, bus.tracer.handle = bus.tracer.handle, lambda event, now: (  # type: ignore[method-assign]
-        [] if isinstance(event, Interested) else hears(event, now)
+    hears, bus.tracer.handle = (
+        bus.tracer.handle,
+        lambda event, now: (  # type: ignore[method-assign]
+            [] if isinstance(event, Interested) else hears(event, now)
+        ),
     )
     follow(bus, "pump", Interest.ALL_UPDATES)
     bus.run(2)
