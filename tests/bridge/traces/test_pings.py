@@ -303,16 +303,34 @@ def test_after_a_lost_ping_and_a_word_the_next_wait_begins_with_its_ping() -> No
 def test_who_says_by_itself_that_it_lives_gathers_experience() -> None:
     pulse = Pulse(within(10), NOW)
     run(pulse, NOW + 1, 0.01)
-    now, newcomer_s = NOW + 1, pulse.every_s
+    now, newcomer_s, asked = NOW + 1, pulse.every_s, list[float]()
     for _ in range(EXPERIENCE):
+        asked += pings(run(pulse, now, 0.01))
         assert pulse.announced(now, now, 1e9) is None
         now += pulse.every_s
+    assert len(asked) == 2, (
+        "it is told that it may say so more rarely, once its link is known and once it is known well"
+    )
+    run(pulse, now - 0.1, 0.01)
+    assert pulse.announced(now, now, 1e9) is None
+    now += pulse.every_s
     assert pulse.every_s == pytest.approx(ALIVE_PART * (9.5 - 2))
     assert pulse.every_s > newcomer_s
     assert pings(run(pulse, now + 0.4, None)) == [], "its word is on the way"
     assert pulse.announced(now + 0.5, now + 0.4, 1e9) is None, "nothing was said later than now"
     assert pulse.next_deadline == pytest.approx(now + 0.4 + 7.5)
     assert Pulse(LAN, NOW).every_s == 0, "whose link is not known is asked"
+
+
+def test_who_answers_late_says_so_earlier() -> None:
+    pulse = Pulse(within(10), NOW)
+    run(pulse, NOW + 60, 0.8)
+    interval_s = pulse.every_s + pulse.timeout_s
+    assert pulse.timeout_s > 0.8
+    assert pulse.announced(NOW + 60, NOW + 60, 1e9) is None
+    assert pulse.next_deadline == pytest.approx(NOW + 60 + interval_s), "so that it comes in time"
+    run(pulse, NOW + 300, 1.9)
+    assert pulse.every_s >= (pulse.next_deadline - NOW - 300) / 2 > 0
 
 
 def test_a_word_that_was_waited_for_says_how_long_waits_are() -> None:
