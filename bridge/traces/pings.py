@@ -20,8 +20,8 @@ rarer exponentially, the longest of N is exceeded `STEADY` times with a chance o
                 never before `floor_s`: a program that pauses for half a second is no death, however good its link.
                 Where there are others to ask through (`self_health.others`), not before a ping went through them, and
                 a timeout passed. Who answers only there is suspected as long as it does: the link is broken, not it
-    every     = interval - max(interval / 10, timeout), at least half of it: who was told so says by itself that it lives,
-                and is asked when that does not come within the interval, or was not asked for long
+    every     = interval - max(interval / 10, timeout), at least half of it: who was told so says by itself that it
+                lives, and is asked when that does not come within the interval, or was not asked for long
     interval  = interval_s, half of it until ten pings went, since nothing is known of a newcomer, unless our turns come
                 late; with a goal (`within`) what the patience leaves of most of it; at once after the first miss,
                 then an eighth of the wait so far, at least interval_min_s, or a
