@@ -26,7 +26,7 @@ from tests.gateway.traced_site import Site
 
 ENTITIES, PROCESSES = 50_000, 3
 WITHIN_S = 10.0
-ARRIVE_S, READY_MAX_S, BACK_MAX_S = 75.0, 150.0, 70.0
+ARRIVE_S, READY_MAX_S, BACK_MAX_S = 100.0, 150.0, 70.0
 SETTLE_S, STEADY_S, LONG_S = 12.0, 12.0, 600.0
 ROUNDS = 3
 REMEMBERED_S = 2.0  # what was told is on disk then
