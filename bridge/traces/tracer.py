@@ -332,9 +332,9 @@ class Tracer:
         voice = self._traced[session].voice
         if not voice.knows(event.data):
             self._offenders.afford(event.client, "interest", now)
-        effects = [*voice.answered(event.data, self._authority, now)]
+        effects = voice.answered(event.data, self._authority, now)
         self._schedule(self._traced[session])
-        return effects
+        return [*effects]
 
     # ------------------------------------------------------------------------------------------------ time
 

@@ -56,7 +56,9 @@ class Crowd:
 def _serve(site: Site, port: int, number: int, core: int, shared: Any) -> None:
     pin(core)
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
-    fleet = Fleet(port, entities(site.domain, site.gateway, number, Wishes(("desk",))), PROCESSES * number / ARRIVE_PER_S)
+    fleet = Fleet(
+        port, entities(site.domain, site.gateway, number, Wishes(("desk",))), PROCESSES * number / ARRIVE_PER_S
+    )
 
     def look() -> bool:
         shared[TRACED], shared[SIGNS], shared[PINGS] = fleet.traced, fleet.signs, fleet.pings

@@ -308,9 +308,7 @@ def test_who_says_by_itself_that_it_lives_gathers_experience() -> None:
         asked += pings(run(pulse, now, 0.01))
         assert pulse.announced(now, now, 1e9) is None
         now += pulse.every_s
-    assert len(asked) == 2, (
-        "told that it may say so more rarely: its link is known, and later known well"
-    )
+    assert len(asked) == 2, "told that it may say so more rarely: its link is known, and later known well"
     run(pulse, now - 0.1, 0.01)
     assert pulse.announced(now, now, 1e9) is None
     now += pulse.every_s
