@@ -65,8 +65,9 @@ bench-keys: venv   ## sharing, sealing, signatures
 bench-broker: venv ## our broker beside Mosquitto and amqtt
 	$(BIN)/python -m tests.bench.broker $(BENCH_ARGS)
 
-bench-forwarding: venv ## sealed across an overlay beside bridged Mosquittos (10 minutes)
+bench-forwarding: venv ## sealed across an overlay beside bridged Mosquittos, and where each process spends its time (20 minutes)
 	$(BIN)/python -m tests.bench.forwarding $(BENCH_ARGS)
+	$(if $(findstring --json,$(BENCH_ARGS)),,$(BIN)/python -m tests.bench.forwarding_profile)
 
 bench-availability: venv ## what tracing tells how soon, beside other detectors, and what it costs (the longest)
 	$(BIN)/python -m tests.bench.availability $(BENCH_ARGS)
