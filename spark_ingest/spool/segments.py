@@ -5,6 +5,7 @@
     SPOOL/RECEIVER/00000001.arrow    segment: an Arrow IPC stream; one record batch = one group
     SPOOL/RECEIVER/00000001.index    one entry a group: (end byte, rows, CRC), written after the group's fsync
     SPOOL/RECEIVER/00000001.state    what the collector knew before this segment (`collector.py`)
+    SPOOL/RECEIVER/00000001.pack     the segment once more, quicker to read, if somebody packed it (`packs.py`)
 
 A segment that nobody writes any more is *sealed*: segment and index end with how many rows and groups there are and a
 checksum over all index entries (`index.py`). Its schema names receiver and number, so that a file that was copied from
@@ -152,6 +153,12 @@ class SegmentFile:
     format: int
     part: str
     schema: Any
+
+    @property
+    def name(self) -> str:
+        """As its schema says it: receiver and number."""
+        where = Path(self.path)
+        return _name(where.parent, int(where.stem))
 
     def batches(self, start: int, end: int) -> Iterator[tuple[Any, int]]:
         """The record batches (SCHEMA) from byte `start` up to `end`, not copied, and where each of them ends. Raises
