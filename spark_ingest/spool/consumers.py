@@ -37,7 +37,6 @@ from spark_ingest.spool.segments import (
     Position,
     as_offset,
     positions_of,
-    segment_numbers,
     segment_path,
 )
 from spark_ingest.spool.view import SpoolView
@@ -220,7 +219,7 @@ def trim(root: Path, view: SpoolView, *, heed_wishes: bool = True) -> int:
     for name in view.receivers():
         oldest = min((place.oldest(name) for place in places), default=Position(0, 0))
         directory = root / name
-        for number in segment_numbers(directory):
+        for number in view.segments(name):
             if number >= oldest.segment or _age_s(segment_path(directory, number)) < retain_s:
                 break
             erase_pack(directory, number)
@@ -238,7 +237,7 @@ def make_room(root: Path) -> int:
         view = SpoolView(root)
         if removed := trim(root, view, heed_wishes=False):
             return removed
-        segments = [(root / name, number) for name in view.receivers() for number in segment_numbers(root / name)]
+        segments = [(root / name, number) for name in view.receivers() for number in view.segments(name)]
         return sum(erase_pack(directory, number) for directory, number in segments)
 
 

@@ -86,6 +86,29 @@ class Size(NamedTuple):
     bytes: int
 
 
+class SizeSums:
+    """Sizes of segments one after the other, from number `first` on; of any stretch of them at once."""
+
+    def __init__(self, first: int) -> None:
+        self.first = first
+        self._sums = [Size(0, 0)]  # of those before each, and of all
+
+    @property
+    def next(self) -> int:
+        """The first that was not added yet."""
+        return self.first + len(self._sums) - 1
+
+    def add(self, size: Size) -> None:
+        """Of the next one."""
+        rows, size_bytes = self._sums[-1]
+        self._sums.append(Size(rows + size.rows, size_bytes + size.bytes))
+
+    def between(self, begin: int, end: int) -> Size:
+        """Of those numbered `begin` to `end` (exclusive), which were added."""
+        before, after = self._sums[begin - self.first], self._sums[end - self.first]
+        return Size(after.rows - before.rows, after.bytes - before.bytes)
+
+
 @dataclass(frozen=True, slots=True)
 class ByteRange:
     """Whole groups of one segment: what one task of a micro-batch reads."""
