@@ -34,7 +34,8 @@ def together(groups: Iterable[Any], rows: int) -> Iterator[Any]:
 
 
 def in_batches(batches: Iterable[Any], rows: int) -> Iterator[Any]:
-    """The same rows in batches of `rows`; one ends earlier at about BATCH_BYTES. What need not be joined is not copied."""
+    """The same rows in batches of `rows`; one ends earlier at about BATCH_BYTES. What need not be joined is not
+    copied."""
     held: list[Any] = []
     count = size = 0
     for batch in batches:

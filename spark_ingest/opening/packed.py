@@ -7,8 +7,8 @@ run go the way of those that were opened just now (`rows`). Topics, publishers, 
 What did not open stands in the schema, with its reason; whole rows that only wait for a key keep a segment from being
 packed (`packing`).
 
-Whoever lacks a key of a segment, or finds its pack damaged, reads the segment. The quarantine, queries of some devices and
-those that pass rows over for want of a key always do: what they go by is not in a pack.
+Whoever lacks a key of a segment, or finds its pack damaged, reads the segment. The quarantine, queries of some devices
+and those that pass rows over for want of a key always do: what they go by is not in a pack.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Making a pack of a sealed segment: what all of it opens to, in runs (`packed`).
 
 A segment with a whole row that does not open for want of a key is not packed: such a row may open later. Whoever packs
-therefore has all keys of a segment, and who opens the pack needs them too (`secrets.packbox`). Not here: which segments,
-and when (`spark_ingest.packing`).
+therefore has all keys of a segment, and who opens the pack needs them too (`secrets.packbox`). Not here: which
+segments, and when (`spark_ingest.packing`).
 """
 
 from __future__ import annotations
@@ -78,9 +78,8 @@ class PackMaker:
         told = batch.column("reason")
         for row, reason in opened.closed:
             if reason.startswith(GRANT) and told[row].as_py() is None:
-                raise GrantsError(
-                    f"{reason.removeprefix(GRANT).strip()}, which rows of it need; name the file that its receiver writes"
-                )
+                lacking = reason.removeprefix(GRANT).strip()
+                raise GrantsError(f"{lacking}, which rows of it need; name the file that its receiver writes")
         closed = [(int(offsets[row]), reason) for row, reason in sorted(opened.closed)]
         return encode_run(_columns(batch, offsets, opened), closed)
 

@@ -15,7 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
-from itertools import chain, groupby
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -177,13 +177,19 @@ class RowReader:
 
     def _made(self, extents: Sequence[ByteRange], reasons: Counter[str]) -> Iterator[Any]:
         """Rows of this stream, out of packs where there are some."""
-        stretches = chain.from_iterable(map(self._stretches, extents))
-        for packed, some in groupby(stretches, lambda each: isinstance(each, PackedRows)):
-            if packed:
-                yield from (self._unpacked(each, reasons) for each in some)
+        spooled: list[ByteRange] = []
+        for each in chain.from_iterable(map(self._stretches, extents)):
+            if isinstance(each, ByteRange):
+                spooled.append(each)
                 continue
-            for groups in together(chain.from_iterable(map(self._groups, some)), self._rows_per_batch):
-                yield self.rows(groups, reasons)
+            yield from self._spooled(spooled, reasons)
+            spooled = []
+            yield self._unpacked(each, reasons)
+        yield from self._spooled(spooled, reasons)
+
+    def _spooled(self, extents: Sequence[ByteRange], reasons: Counter[str]) -> Iterator[Any]:
+        for groups in together(chain.from_iterable(map(self._groups, extents)), self._rows_per_batch):
+            yield self.rows(groups, reasons)
 
     def _stretches(self, extent: ByteRange) -> Iterator[PackedRows | ByteRange]:
         if self._stream is IngestStream.QUARANTINE or self._shards or self._held:

@@ -1,8 +1,8 @@
 """Which segments a receiver has, for who asks often: listing a directory costs as much as it has names.
 
-A directory tells when names in it came or went last. It is listed again when that time is another one, or so recent that
-a change since may have had the same. Where times are told in whole seconds, a segment that came within that second shows
-because its name is looked for, and one that went when somebody reads it. Not here: which of them must be there (`view`).
+A directory tells when names in it came or went last. It is listed again when that time is another one, or so recent
+that a change since may have had the same. Where times are told in whole seconds, a segment that came within that second
+shows because its name is looked for, and one that went when somebody reads it. Not here: which must be there (`view`).
 """
 
 from __future__ import annotations

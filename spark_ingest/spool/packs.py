@@ -9,8 +9,8 @@ The table names the segment and repeats its seal, so that a pack of another segm
 It says which runs there are, and what keys the key of the pack is sealed under: that key stands in the slot, and zeros
 stand there once it was erased.
 
-A pack appears whole or not at all, and only while its segment is there. Not here: keys (`secrets.packbox`), what is in a
-run (`opening.packing`).
+A pack appears whole or not at all, and only while its segment is there. Not here: keys (`secrets.packbox`), what is in
+a run (`opening.packed`).
 """
 
 from __future__ import annotations
@@ -79,9 +79,9 @@ class PackTable:
         told = json.loads(data)
         keys = tuple((str(scope), int(epoch), int(bump)) for scope, epoch, bump in told["keys"])
         runs = tuple(PackRun(*map(int, run)) for run in told["runs"])
-        texts = (str(told[name]) for name in ("name", "part", "seal"))
+        name, part, seal = (str(told[each]) for each in ("name", "part", "seal"))
         tags = tuple(bytes.fromhex(tag).hex() for tag in told["tags"])
-        return cls(*texts, keys, tags, runs, int(told["format"]))
+        return cls(name, part, seal, keys, tags, runs, int(told["format"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ def pack_path(directory: Path, number: int) -> Path:
 def sealed_end(segment: SegmentFile) -> bytes:
     """What a sealed segment ends with. Raises SpoolError for one that is not sealed, or of an earlier version."""
     size = segment.buffer.size
-    tail = segment.buffer.slice(max(0, size - len(STREAM_END) - SEAL_BYTES)).to_pybytes()
+    tail: bytes = segment.buffer.slice(max(0, size - len(STREAM_END) - SEAL_BYTES)).to_pybytes()
     if segment.format < 2 or not tail.startswith(STREAM_END):
         raise SpoolError(f"{segment.path} has no seal: it is being written, or an earlier version wrote it")
     return tail[len(STREAM_END) :]
@@ -182,13 +182,14 @@ def erase_unfinished(directory: Path) -> None:
 
 def _erase(path: Path) -> bool:
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        with path.open("r+b") as file:
+            file.seek(_SLOT_AT)
+            file.write(_ERASED)
+            file.flush()
+            os.fsync(file.fileno())
     except FileNotFoundError:
         return False
-    try:
-        os.pwrite(descriptor, _ERASED, _SLOT_AT)
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    except PermissionError:
+        pass  # another user's, who packed: no reason for a query to fail
     path.unlink(missing_ok=True)
     return True

@@ -119,7 +119,7 @@ class Site:
         return KINDS[name].batch * sum(extent.rows for extent in view.ranges({}, view.latest(), 1))
 
     def parquet(self, clear: str, sealed: dict[str, int]) -> None:
-        """For each number of tasks as many files: the rows of a large spool in clear, and by kind so many sealed ones."""
+        """For each number of tasks as many files: the rows of a large spool in clear, and by kind so many sealed."""
         options = parse_options({"spool": str(self.directory / f"large-{clear}"), "grants": str(self.keys)})
         view = SpoolView(options.spool)
         rows = [batch for extent in view.ranges({}, view.latest(), 1) for batch in RowReader(options).read(extent)]

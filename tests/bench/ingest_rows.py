@@ -1,8 +1,9 @@
-"""Rows a second from disk to Spark's noop sink, in a process of its own: `python -m tests.bench.ingest_rows DIR CORES WAYS`.
+"""Rows a second from disk to Spark's noop sink, in a process of its own: `tests.bench.ingest_rows DIR CORES WAYS`.
 
-DIR is what `tests.bench.ingest` made, WAYS a JSON object: by way, how many rows must come. A figure is rows over the time of the micro-batch that read them all (planning,
-tasks, commit), so that the start of a query counts for nobody. The ways take turns; each goes once before it counts.
-One JSON object is printed: for each way a list of runs, (rows a second, CPU us a row).
+DIR is what `tests.bench.ingest` made, WAYS a JSON object: by way, how many rows must come. A figure is rows over the
+time of the micro-batch that read them all (planning, tasks, commit), so that the start of a query counts for nobody.
+The ways take turns; each goes once before it counts. One JSON object is printed: for each way a list of runs, (rows a
+second, CPU us a row).
 """
 
 from __future__ import annotations

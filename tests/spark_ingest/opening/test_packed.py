@@ -1,4 +1,4 @@
-"""Reading packs: whatever is asked for, the rows are those of the segment, also where a pack is damaged or not for us."""
+"""Reading packs: whatever is asked, the rows are those of the segment, also where a pack is damaged or not for us."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from spark_ingest.opening.packed import PackedRows, packed_stretches
 from spark_ingest.opening.rows import EXTRAS, SCHEMAS, RowReader
 from spark_ingest.options import IngestStream
 from spark_ingest.secrets.grants import read_grants
+from spark_ingest.secrets.sharebox import key_tag
 from spark_ingest.spool.index import SegmentIndex
 from spark_ingest.spool.segments import ByteRange, segment_path
 from spark_ingest.spool.view import SpoolView
-from tests.spark_ingest.packs import PackJob, filled
+from tests.spark_ingest.packs import LOCAL_KEY, PackJob, filled
 from tests.spark_ingest.region import NOW
 
 ALL = ",".join([*SCHEMAS[IngestStream.TELEMETRY].names, *EXTRAS.names])
@@ -118,15 +119,8 @@ def test_who_lacks_a_key_of_the_segment_sees_what_it_opens_and_no_more(job: Pack
 def test_rows_that_a_micro_batch_was_planned_to_pass_over_stay_passed_over(job: PackJob) -> None:
     (extent,) = SpoolView(job.root).ranges({}, SpoolView(job.root).latest(), 1)
     reader = RowReader(job.options())
-    held = [each for each in ("scope plant/#, epoch 0, bump 0, local key " + key_of(job),)]
+    held = ["scope plant/#, epoch 0, bump 0, local key " + key_tag(LOCAL_KEY).hex()]
     job.pack()
     assert list(reader.read(extent, held=held)) == []
     redriven = [row for batch in reader.read(extent, held=held, only=True) for row in batch.to_pylist()]
     assert redriven == job.rows()
-
-
-def key_of(job: PackJob) -> str:
-    from spark_ingest.secrets.sharebox import key_tag
-    from tests.spark_ingest.packs import LOCAL_KEY
-
-    return key_tag(LOCAL_KEY).hex()
