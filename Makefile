@@ -72,7 +72,7 @@ bench-forwarding: venv ## sealed across an overlay beside bridged Mosquittos, an
 bench-availability: venv ## what tracing tells how soon, beside other detectors, and what it costs (the longest)
 	$(BIN)/python -m tests.bench.availability $(BENCH_ARGS)
 
-bench-ingest: venv ## sealed rows into Spark beside parquet, receiver, delay, growth (7 minutes)
+bench-ingest: venv ## sealed rows into Spark beside parquet, receiver, delay, growth (a quarter of an hour; BENCH_ARGS="--only rows" for a part)
 	$(BIN)/python -m tests.bench.ingest $(BENCH_ARGS)
 
 clean:           ## drop what was built
