@@ -6,7 +6,6 @@ All methods are called on the event loop and must not block.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol, TypeAlias, runtime_checkable
 
 from bridge.contract import Publication, UserProperties
@@ -15,6 +14,7 @@ from bridge.traces import EntityConnected, EntityGone, EntitySeen
 from gateway.base import Figures
 from gateway.mqtt5.packets import Properties, Publish, Will
 from gateway.mqtt5.session import ServerSession
+from keys.values import value
 
 __all__ = [
     "Accepted",
@@ -41,7 +41,7 @@ Done: TypeAlias = Callable[[int], None]
 EntityEvent: TypeAlias = EntityConnected | EntitySeen | EntityGone
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class PeerRefusal:
     """What a member's PUBLISH is answered with instead of an acknowledgement."""
 
