@@ -15,7 +15,6 @@ from bridge.devices import device_tracing
 from bridge.devices.conventions import Conventions
 from bridge.devices.dashboards import GATEWAY_STATE, Dashboards, Show, entity_id
 from bridge.devices.device_tracing import (
-    GAUGE_IDLE_S,
     RESTORED_PER_S,
     TOKEN_LIFE_S,
     TOPIC_LEFT_S,
@@ -34,6 +33,7 @@ from bridge.traces.discovery import Asked, DiscoveryNode, Heard, ShareAdvertisem
 from bridge.traces.entity import BrokerConnected, Listen, Told
 from bridge.traces.kinds import (
     DISCOVERY_TOPIC,
+    GAUGE_IDLE_S,
     INTEREST_LIVES_S,
     Interest,
     TraceKind,
@@ -214,7 +214,7 @@ def test_heartbeats_are_told_only_while_somebody_is_interested() -> None:
         gate.publish("plug", "t")
         gate.run(10)
     assert [each.kind for each in seen].count(TraceKind.ALLS_WELL) >= 10
-    gate.filters["desk"].clear()  # it is gone without a word
+    del gate.filters["desk"], gate.trackers["desk"]  # it is gone without a word
     gate.run(INTEREST_LIVES_S)
     before = gate.counted["traces"]
     for _ in range(60):
