@@ -12,6 +12,7 @@ from bridge.base import Wall
 from bridge.contract import Count, Tick
 from bridge.traces.discovery import Request
 from bridge.traces.entity import (
+    ALIVE_LEAST_S,
     ASK_AGAIN_MAX_S,
     ASK_AGAIN_S,
     CLOCK_SET_S,
@@ -460,3 +461,24 @@ def test_who_signs_its_words_seals_its_secrets_all_the_same() -> None:
 
 def test_no_topic_shows() -> None:
     assert "secret" not in repr((Told("secret", b"secret"), Listen("secret"), Leave("secret")))
+
+
+@pytest.mark.parametrize(("every_ms", "every_s"), [(500, 0.5), (10, ALIVE_LEAST_S)])
+def test_who_is_asked_to_says_unasked_that_it_lives_but_not_at_any_pace(every_ms: int, every_s: float) -> None:
+    site = traced()
+    usual = site.entity.next_deadline
+    ping = (7).to_bytes(8) + NOW_MS.to_bytes(8) + every_ms.to_bytes(4)
+    assert site.words(site.hears(Word.PING, ping)) == [(Word.ANSWER, ping)]
+    assert site.entity.next_deadline == pytest.approx(NOW + every_s)
+    assert site.tick(NOW + every_s - 0.001) == []
+    for times in (1, 2):
+        due = site.entity.next_deadline or 0
+        (alive,) = site.tick(due)
+        assert isinstance(alive, Say)
+        assert alive.qos == 0
+        ((word, body),) = site.words([alive])
+        assert word is Word.ALIVE
+        assert abs(int.from_bytes(body) - NOW_MS - times * every_s * 1000) <= 1
+    site.hears(Word.PING, ping[:16])
+    assert site.entity.next_deadline == usual, "it is asked for no more"
+    assert site.hears(Word.PING, ping[:19]) == [Count("traces_refused", 1, "BadFrame")]
