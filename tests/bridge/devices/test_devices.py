@@ -727,12 +727,12 @@ def test_words_of_one_device_are_bounded_and_the_oldest_go() -> None:
 def test_a_root_takes_its_children_with_it_however_it_goes(word: bytes, kind: TraceKind) -> None:
     site = Site(DeviceRules(clients=()))
     site.connect("bridge")
-    for device in ("root", "lamp", "alone"):
+    for device in ("hub", "lamp", "alone"):
         site.publish("bridge", f"homie/5/{device}/$state", b"ready")
-    site.publish("bridge", "homie/5/lamp/$description", b'{"root": "root"}')
+    site.publish("bridge", "homie/5/lamp/$description", b'{"root": "hub"}')
     site.run(5)
-    site.publish("bridge", "homie/5/root/$state", word)
-    assert [site.kinds(device)[-1] for device in ("root", "lamp", "alone")] == [kind, kind, READY]
+    site.publish("bridge", "homie/5/hub/$state", word)
+    assert [site.kinds(device)[-1] for device in ("hub", "lamp", "alone")] == [kind, kind, READY]
 
 
 def test_a_state_that_expires_does_so_after_its_time_and_not_before() -> None:
