@@ -1,4 +1,4 @@
-"""A process that serves is not held up by the garbage collector: what stays is left alone, the rest seldom looked at."""
+"""A process that serves is not held up by the garbage collector: what stays is left alone, the rest seldom seen."""
 
 from __future__ import annotations
 
