@@ -21,6 +21,8 @@ from gateway.mqtt5.packets import Subscription
 
 COVERED_MAX = 1_024
 """Predicates of one filter that others are told the cover of; of more of them, the filter: to join them takes time."""
+NARROWED_MAX = 4_096
+"""Filters that are remembered until somebody asks; others stay as wide as they were."""
 C = TypeVar("C")
 
 
@@ -187,7 +189,7 @@ class Router(Generic[C]):
 
     def _forget(self, held: RouteEntry[C] | SharedGroup[C] | None) -> None:
         """What it holds in the index of predicates."""
-        if held is not None and self.predicates:
+        if held is not None and self.predicates and len(self.narrowed) < NARROWED_MAX:
             self.narrowed.add(held.filter)
         if held is not None and held.slots is not None:
             self._predicates.remove(held.slots)
