@@ -214,3 +214,21 @@ def test_what_is_replaced_or_ended_leaves_nothing_in_the_index() -> None:
     assert (made.predicates, made.filters()) == (0, ["t"])
     made.unsubscribe(A, wanting("t", ""))
     assert made.filters() == []
+
+
+def test_what_a_filter_is_wanted_for_and_that_somebody_left() -> None:
+    made: Router[Client] = Router()
+    made.subscribe(A, wanting("t", "v > 1"))
+    made.subscribe(B, wanting("t", "v > 5"))
+    made.subscribe(C, wanting("$share/g/t", "v = 0"))
+    cover = made.wanted_of("t")
+    assert cover is not None
+    assert [cover.holds({("v",): value}) for value in (0.0, 1.0, 2.0, 9.0)] == [True, False, True, True]
+    assert made.wanted_of("u") is None
+    assert not made.narrowed
+    made.unsubscribe(A, wanting("t", "v > 1"))
+    assert made.narrowed == {"t"}
+    assert (narrower := made.wanted_of("t")) is not None
+    assert not narrower.holds({("v",): 2.0})
+    made.subscribe(A, Subscription("t"))
+    assert made.wanted_of("t") is None, "somebody wants everything"
