@@ -8,6 +8,7 @@ not happen at all, that of the worst. `LONG_S` is one round of the ten minutes i
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import resource
 import statistics
@@ -57,6 +58,7 @@ class Crowd:
 def _serve(site: Site, port: int, number: int, core: int, shared: Any) -> None:
     pin(core)
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+    gc.disable()  # millions of objects that stay
     fleet = Fleet(
         port, entities(site.domain, site.gateway, number, Wishes(("desk",))), PROCESSES * number / ARRIVE_PER_S
     )
