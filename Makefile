@@ -69,7 +69,7 @@ bench-forwarding: venv ## sealed across an overlay beside bridged Mosquittos, an
 	$(BIN)/python -m tests.bench.forwarding $(BENCH_ARGS)
 	$(if $(findstring --json,$(BENCH_ARGS)),,$(BIN)/python -m tests.bench.forwarding_profile)
 
-bench-availability: venv ## what tracing tells how soon, beside other detectors, and what it costs (15 minutes)
+bench-availability: venv ## what tracing tells how soon, beside other detectors, and what it costs (the longest)
 	$(BIN)/python -m tests.bench.availability $(BENCH_ARGS)
 
 bench-ingest: venv ## sealed rows into Spark beside parquet, receiver, delay, growth (a quarter of an hour; BENCH_ARGS="--only rows" for a part)
