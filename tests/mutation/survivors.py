@@ -23,7 +23,6 @@ _PATH = "header[SCOPE_AT : SCOPE_AT + len(known.path)] != known.path"
 _OUTLINE = "known = self._outlines.get((len(header), path)) if header.startswith(_OPENING) else None"
 _HOPS_END = "return hops_at + 1 + header[hops_at] * HOP_BYTES"
 _LEVEL = "if any(len(share.label) != 1 for share in decoded):"
-_SHORT = "if len(data) < FIXED_BYTES + 2:"
 _ENDORSED = "return [Endorsement.of(overlay.latest[r], self._name, self._identity) for r in regions if self._identity]"
 _OLDER_FILE = "if version.number < self._latest.number:"
 _NEWER_OFFER = "return offered.number > self._latest.number"
@@ -156,12 +155,6 @@ EXPLAINED: dict[tuple[str, str, str], str] = {
         "keys/shamir.py",
         "below zero either way: no size yet",
         ("total, size = 0, -1", "total, size = 0, -2"),
-    ),
-    **_alike(
-        "keys/batchheader.py",
-        "too short for a signature either way",
-        (_SHORT, _SHORT.replace("<", "<=")),
-        (_SHORT, _SHORT.replace("+ 2", "+ 3")),
     ),
     **_alike(
         "bridge/membership/endorsing.py",
