@@ -34,6 +34,7 @@ from bridge.traces.kinds import (
 from bridge.traces.patterns import names_for
 from bridge.traces.pings import LAN
 from bridge.traces.telling import Say
+from bridge.traces.tracer import Interested
 from bridge.traces.tracker import (
     FOUND_S,
     OFFLINE_S,
@@ -106,6 +107,13 @@ class Desk:
             assert due is not None
             effects = self.tick(due - self.now)
             if effects:
+                return due, effects
+
+    def next_query(self) -> tuple[float, list[TrackingEffect]]:
+        """When it asks for topics next."""
+        while True:
+            due, effects = self.next()
+            if queries(effects):
                 return due, effects
 
     def answer(
@@ -225,9 +233,9 @@ def test_a_topic_that_is_found_is_listened_to_and_told_what_is_wanted() -> None:
         assert (wish.tracker, wish.interest, wish.anew, wish.time_ms) == ("desk", interest, True, NOW_MS)
         assert wish.verify(TOPIC, AUTHORITY.public_bytes, NOW_MS) == certified(DESK, "desk")
         at, effects = desk.next()
-        assert (at, len(queries(effects))) == (NOW + 60, 1), "as long as nobody speaks there"
-    brief = Desk(found=known(life_ms=20_000))
-    assert brief.next()[0] == NOW + 20
+        assert (at, [wish.anew for wish in wishes(effects)]) == (NOW + 5, [True]), "said again where nothing is heard"
+        assert desk.next_query()[0] == NOW + 60, "as long as nobody speaks there"
+    assert Desk(found=known(life_ms=20_000)).next_query()[0] == NOW + 20
 
 
 ANSWERS = {
@@ -354,7 +362,7 @@ def test_entities_of_a_pattern_are_followed_as_if_their_names_were_known() -> No
     desk.asked = found.request
     (wish,) = wishes(desk.answer(known()))
     assert wish.interest == Interest.LOAD
-    at, effects = desk.next()
+    at, effects = desk.next_query()
     assert at == NOW + 60
     again = [query.descriptor for query in queries(effects)]
     assert again == ["Availability/Traces/pump*", "Availability/Traces/pump-7"]
@@ -518,7 +526,9 @@ def test_a_token_that_ended_tells_how_far_clocks_are_apart(desk: Desk) -> None:
 def test_who_is_heard_no_more_is_unknown_once_and_told_anew(desk: Desk) -> None:
     desk.says(K.ALLS_WELL)
     unknown = Observed("pump-7", K.UNKNOWN, NOW_MS + 90_000, 0, {"silent_s": 90})
-    assert desk.next() == (NOW + SILENT_S, [unknown])
+    at, (seen, *said) = desk.next()
+    assert (at, seen) == (NOW + SILENT_S, unknown)
+    assert [wish.anew for wish in wishes(said)] == [True]
     assert desk.tick() == []
     assert desk.tracker.next_deadline == NOW + HOUR_MS / 1000, "its topic ends"
     assert wishes(desk.says(K.GAUGE_INTEREST))[0].anew
@@ -724,6 +734,23 @@ def test_a_tracker_that_leaves_ends_the_traces(bus: Bus) -> None:
     assert bus.filters["desk"] == {next(iter(bus.filters["desk"]))}
 
 
+def test_a_wish_that_was_lost_is_said_again_before_it_is_asked_for(bus: Bus) -> None:
+    bus.entity("pump")
+    bus.run(95)  # the next question comes at 210 s
+    bus.tracker("desk")
+    hears, bus.tracer.handle = (
+        bus.tracer.handle,
+        lambda event, now: (  # type: ignore[method-assign]
+            [] if isinstance(event, Interested) else hears(event, now)
+        ),
+    )
+    follow(bus, "pump", Interest.ALL_UPDATES)
+    bus.run(2)
+    bus.tracer.handle = hears  # type: ignore[method-assign]
+    bus.run(61)
+    assert bus.observed["desk"], "long before the next question"
+
+
 def test_an_entity_that_comes_late_is_found(bus: Bus) -> None:
     bus.tracker("desk")
     follow(bus, "pump")
@@ -787,7 +814,7 @@ def test_secured_traces_are_read_by_trackers_and_by_nobody_else(bus: Bus, signed
     bus.run(40)
     heartbeats = [seen for _, seen in bus.observed["desk"] if seen.kind is TraceKind.ALLS_WELL]
     assert len(heartbeats) > 30
-    assert all("latency_ms" in seen.fields for seen in heartbeats)
+    assert {"latency_ms" in seen.fields for seen in heartbeats} == {True, False}, "answers, and what is said unasked"
     told = [payload for topic, payload in bus.on_topic if topic.endswith("AllUpdates")]
     assert told
     assert not [payload for payload in told if b"latency_ms" in payload]
