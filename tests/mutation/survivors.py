@@ -50,7 +50,7 @@ _TRIP = "self._smoothed_s, self._deviation_s = -1.0, 0.0  # of round trips; noth
 _EXCUSED = "self._excused_s = 0.0  # of that wait, we came late ourselves"
 _FIRST_DUE = "if self._waiting and self._waiting[0][2] < due:"
 _OVERTAKEN = "self._reordered = self._reordered << 1 | (number < self._highest_answered)"
-_BITS = "if self._reordered >= 2 * _LEADING:"
+_LATE_ANSWERS = "if self._reordered >= 2 * _LEADING:"
 _MISSES = "self._misses = max(self._misses, 1)"
 _ASKED_MS = "return -1 if known is None else known[2]"
 _COUNTED = "counted = [each.level for each in self._witnesses if each.level is not None and each.counts(now)]"
@@ -281,7 +281,7 @@ EXPLAINED: dict[tuple[str, str, str], str] = {
     ),
     **_alike(_PINGS, "the same time", (_FIRST_DUE, _FIRST_DUE.replace("<", "<="))),
     **_alike(_PINGS, "no ping is answered twice", (_OVERTAKEN, _OVERTAKEN.replace(" < ", " <= "))),
-    **_alike(_PINGS, "where both differ no answer came late", (_BITS, _BITS.replace(">=", ">"))),
+    **_alike(_PINGS, "where both differ no answer came late", (_LATE_ANSWERS, _LATE_ANSWERS.replace(">=", ">"))),
     **_alike(_PINGS, "whether there is one is all that counts", (_MISSES, _MISSES.replace("1", "2"))),
     **_alike(
         "bridge/traces/kinds.py",
