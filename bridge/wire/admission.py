@@ -5,9 +5,10 @@ the epoch in which it says it was sealed; its key header likewise; its shares ar
 Everything refused raises a keys error; the caller charges the link.
 
 Replicas and readers (gateways and ingest jobs) differ in one thing. A replica refuses what cannot be fresh: an epoch
-that is dead or has not begun, a key that a bump outdated. A reader may have been away, or its clock be slow, so it
-admits that and asks for vouchers (`Admitted.live`, `reader.replays`); a key needs none, since k of our replicas must
-have passed on its shares before it opens anything. Not here: content (`pieces`).
+that is dead or has not begun, a certificate that has ended, a key that a bump outdated. A reader may have been away, or
+its clock be off, so it admits that, unless it was sealed after the certificate's end, and asks for vouchers
+(`Admitted.live`, `reader.replays`); a key needs none, since k of our replicas must have passed on its shares before it
+opens anything. Not here: content (`pieces`).
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def refused(peer: str, error: KeysError) -> list[Effect]:
 
 class Admitted(NamedTuple):
     """A publication whose header holds. `frame`: header and signature as they came. `epoch`: in which it was sealed;
-    `live`: that can be now. `rights`: what its records may be about."""
+    `live`: that can be now, and its publisher's certificate counts. `rights`: what its records may be about."""
 
     header: MessageHeader
     frame: bytes
@@ -121,8 +122,8 @@ class Admission:
         """`told`: property `vmq` as it came. Raises BadFrame, BadSignature, NotAuthorised, Expired."""
         known = self._admitted.get((told, wire_topic))
         if known is not None:
-            _check_end(known.publisher, now)
-            live = self._check_epoch(known.epoch, now)
+            certified = self._check_end(known.publisher, known.header, now)
+            live = self._check_epoch(known.epoch, now) and certified
             self._check_age(known.header, now)
             return known if live is known.live else known._replace(live=live)
         admitted = self.first(told, wire_topic, now)
@@ -137,14 +138,15 @@ class Admission:
         refused is never remembered, and costs its link the same each time."""
         frame = from_property(told)
         header = header_of(frame)
-        publisher = self.publisher(header.publisher, now)
+        publisher = self.publisher(header.publisher)
+        certified = self._check_end(publisher, header, now)
         verify_header(header, frame, wire_topic, publisher.public_key)
         if header.sequence > SEQUENCE_MAX or header.time_ms > TIME_MS_MAX:
             raise BadFrame(f"sequence {header.sequence} or time {header.time_ms} is beyond what anybody can show")
         if header.previous >= header.sequence:
             raise BadFrame(f"sequence {header.sequence} follows {header.previous}")
         epoch = self._span[0] if self._span[1] <= header.time_ms < self._span[2] else self._epoch_of(header.time_ms)
-        live = self._check_epoch(epoch, now)
+        live = self._check_epoch(epoch, now) and certified
         self._check_age(header, now)
         asked = (header.publisher, wire_topic, epoch)
         found = self._rights[asked] if asked in self._rights else self._learn(publisher, asked)
@@ -175,7 +177,7 @@ class Admission:
             return None
         known = self._keys.get(text)
         key = known or KeyHeader.decode(from_property(text))
-        publisher = self.publisher(key.publisher, now)
+        publisher = self.publisher(key.publisher, now if self._replica else 0.0)
         if known is not None:
             self._check_name(key.epoch_key, now)
             return key
@@ -248,6 +250,15 @@ class Admission:
             raise NotAuthorised(f"epoch {epoch} has not begun")
         raise Expired(f"epoch {epoch} is over")
 
+    def _check_end(self, publisher: Certificate, header: MessageHeader, now: float) -> bool:
+        """Whether the publisher's certificate counts now. Raises Expired where it does not: at a replica, and for what
+        was sealed after its end."""
+        if now * 1000 <= publisher.not_after_ms:
+            return True
+        if self._replica or header.time_ms > publisher.not_after_ms:
+            raise _ended(publisher)
+        return False
+
     def _check_age(self, header: MessageHeader, now: float) -> None:
         """At a replica, raises NotFresh for what was sealed too long ago, or is to be. What is retained may be old."""
         if self._replica and not header.retain and not -AHEAD_S <= now - header.time_ms / 1000 <= AGE_S:
@@ -273,7 +284,8 @@ class Admission:
         certificate = self._overlay.by_party.get(party_id)
         if certificate is None or certificate.role in CARRIERS:
             raise NotAuthorised("publisher is not a member that may publish")
-        _check_end(certificate, now)
+        if now * 1000 > certificate.not_after_ms:
+            raise _ended(certificate)
         return certificate
 
     def _learn(self, publisher: Certificate, asked: tuple[bytes, str, int]) -> tuple[Scope, RecordRights] | None:
@@ -314,6 +326,5 @@ def _check_label(label: Label, expected: Sequence[Place | Hop]) -> None:
 _NO_SPAN = (0, 0, 0)
 
 
-def _check_end(certificate: Certificate, now: float) -> None:
-    if now * 1000 > certificate.not_after_ms:
-        raise Expired(f"the certificate of {certificate.name} ended")
+def _ended(certificate: Certificate) -> Expired:
+    return Expired(f"the certificate of {certificate.name} ended")

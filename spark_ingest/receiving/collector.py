@@ -207,7 +207,7 @@ class SpoolCollector:
     def _missing(self, entry: Form) -> str | None:
         """What is missing, in the words of column `reason`; None for a whole publication."""
         if entry.unvouched_at is not None:
-            return f"{UNVOUCHED}: of none that is live, and brought by too few replicas"
+            return f"{UNVOUCHED}: of none that is live, or its certificate ended, and brought by too few replicas"
         if entry.content is None:
             return "content: no copy fits the signed digest"
         if entry.header.mode is Mode.PLAIN:

@@ -114,6 +114,24 @@ def test_a_verified_header_is_asked_about_the_time_and_forgotten_with_the_overla
         publication(admission, wire)
 
 
+def test_a_reader_asks_vouchers_for_what_was_sealed_before_the_certificate_ended(world: World):
+    """It may have been away, or its clock be ahead; afterwards nothing is sealed."""
+    reader = Admission(world.overlay, replica=False)
+    wire = publish(gateway(world, "site"), "plant/t", sequence=1)["r1a"]
+    key = forge_key(world, "site", "plant/#")
+    for _ in range(2):
+        assert not publication(reader, wire, AFTER).live
+        assert publication(reader, wire, NOT_AFTER_MS / 1000).live
+        assert reader.key(dict(key.properties()), AFTER) == key.header
+    for sealed_ms in (NOT_AFTER_MS, NOT_AFTER_MS + 1):
+        late = craft(world, "site", "clear/t", sequence=2, mode=Mode.PLAIN, now=sealed_ms / 1000)
+        if sealed_ms == NOT_AFTER_MS:
+            assert not publication(reader, late, AFTER).live
+        else:
+            with pytest.raises(Expired, match="site ended"):
+                publication(reader, late, AFTER)
+
+
 def test_what_is_refused_or_has_a_huge_topic_is_not_remembered_and_the_rest_is_bounded(
     world: World, monkeypatch: pytest.MonkeyPatch
 ):
