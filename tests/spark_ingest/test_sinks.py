@@ -89,6 +89,19 @@ def test_parquet_with_a_manifest(site: Site, tmp_path: Path) -> None:
     assert len(found) == len(set(found)) == ROWS
 
 
+def test_delta_lake(site: Site, tmp_path: Path) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    site.fill(ROWS)
+    table = str(tmp_path / "delta")
+    write = recipe("Delta Lake")["to_delta"](table, "plant")
+    until_killed(site, killed_after(write, 0))
+    until_killed(site, killed_after(write, 1))
+    to_the_end(site, write)
+    found = site.spark.read.parquet(*deltalake.DeltaTable(table).file_uris()).select("publisher", "sequence").collect()
+    assert len(found) == len(set(found)) == ROWS
+    assert deltalake.DeltaTable(table).transaction_version("plant") == 3
+
+
 @pytest.fixture
 def database() -> Iterator[str]:
     """A PostgreSQL of this test alone, on a socket."""
