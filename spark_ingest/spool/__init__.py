@@ -10,6 +10,7 @@ from spark_ingest.spool.ledger import HeldStretch
 from spark_ingest.spool.segments import (
     CONSUMERS,
     RECEIVER_NAME,
+    SCHEMA,
     ByteRange,
     Offset,
     Position,
@@ -23,19 +24,21 @@ from spark_ingest.spool.sharding import DEVICE_LEVEL, LEVELS_MAX, Shard, parse_s
 from spark_ingest.spool.standing import standings
 from spark_ingest.spool.trouble import tell_trouble
 from spark_ingest.spool.view import SpoolView, groups_of, in_tasks, salvaged_groups
-from spark_ingest.spool.writer import SEGMENT_BYTES, SpooledKey, SpoolRecord, SpoolWriter
+from spark_ingest.spool.writer import SEGMENT_BYTES, Remembered, SpooledKey, SpoolRecord, SpoolWriter
 
 __all__ = [
     "CONSUMERS",
     "DEVICE_LEVEL",
     "LEVELS_MAX",
     "RECEIVER_NAME",
+    "SCHEMA",
     "SEGMENT_BYTES",
     "ByteRange",
     "Consumer",
     "HeldStretch",
     "Offset",
     "Position",
+    "Remembered",
     "Shard",
     "SpoolRecord",
     "SpoolView",

@@ -43,9 +43,9 @@ from keys.epochs import Calendar
 from keys.identity import Identity, verify
 from keys.sharetree import encode_shares
 from spark_ingest.receiver.acknowledging import acknowledge
-from spark_ingest.receiver.daemon import GARBAGE
 from spark_ingest.receiver.receiver import GROUP_BYTES, GROUP_ROWS
 from spark_ingest.receiver.recovery import state_of
+from spark_ingest.receiver.worker import GARBAGE
 from spark_ingest.spool.writer import SpoolWriter
 from tests.spark_ingest.region import NOW, Overlay, Publisher, Wire, collector_of
 
