@@ -17,7 +17,7 @@ from keys.identity import Identity
 from spark_ingest.errors import SpoolDamaged
 from spark_ingest.receiving import Seen, materials_from_json, materials_to_json
 from spark_ingest.secrets import ShareBox, ShareOpener, read_grants
-from spark_ingest.spool import Remembered, SpooledKey
+from spark_ingest.spool import RememberedPart, SpooledKey
 
 STATE_VERSION = 2
 KEYS_KEPT = 4_096
@@ -73,7 +73,7 @@ def recovered_beside(
     SpoolDamaged, GrantsError."""
     found = []
     for name, grants in parts:
-        told = Remembered(spool / name)
+        told = RememberedPart(spool / name)
         spool_keys = read_grants(grants, readers).spool_keys if grants.exists() else ()
         found.append(recovered(told.state, told.history(), next(iter(spool_keys), None)))
     return found

@@ -179,6 +179,7 @@ def _told(receiver: Receiver) -> WorkTold:
 
 
 def main() -> int:
+    """The process; its argument is the number of its end of the socket pair."""
     for name in (signal.SIGINT, signal.SIGTERM):
         signal.signal(name, signal.SIG_IGN)  # of a terminal, or a supervisor: the receiver says when
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")

@@ -24,7 +24,7 @@ from spark_ingest.spool.sharding import DEVICE_LEVEL, LEVELS_MAX, Shard, parse_s
 from spark_ingest.spool.standing import standings
 from spark_ingest.spool.trouble import tell_trouble
 from spark_ingest.spool.view import SpoolView, groups_of, in_tasks, salvaged_groups
-from spark_ingest.spool.writer import SEGMENT_BYTES, Remembered, SpooledKey, SpoolRecord, SpoolWriter
+from spark_ingest.spool.writer import SEGMENT_BYTES, RememberedPart, SpooledKey, SpoolRecord, SpoolWriter
 
 __all__ = [
     "CONSUMERS",
@@ -38,7 +38,7 @@ __all__ = [
     "HeldStretch",
     "Offset",
     "Position",
-    "Remembered",
+    "RememberedPart",
     "Shard",
     "SpoolRecord",
     "SpoolView",

@@ -98,7 +98,7 @@ def as_batch(records: Sequence[SpoolRecord], keys: Mapping[bytes, SpooledKey]) -
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
-class Remembered:
+class RememberedPart:
     """What a part of the spool says of the time before: for the next process, and for those that write beside it."""
 
     def __init__(self, directory: Path, numbers: Sequence[int] | None = None) -> None:
@@ -193,12 +193,12 @@ class SpoolWriter:
 
         It says what was known *before* the segments that `history` gives back. Raises SpoolDamaged.
         """
-        return Remembered(self._directory, self._numbers).state
+        return RememberedPart(self._directory, self._numbers).state
 
     def history(self) -> Iterator[Any]:
         """Record batches of the newest segment of an earlier process: what came after `state`. Of more segments
         where states are missing. Raises SpoolDamaged."""
-        return Remembered(self._directory, self._numbers).history()
+        return RememberedPart(self._directory, self._numbers).history()
 
     @property
     def segment(self) -> int:

@@ -27,6 +27,13 @@ def made(tmp_path: Any) -> tuple[DealtReplicas, list[Any], Overlay]:
     return DealtReplicas(setup, sent.append), sent, overlay
 
 
+async def turn() -> None:
+    """What was handed to the loop until now has run."""
+    passed = asyncio.Event()
+    asyncio.get_running_loop().call_soon_threadsafe(passed.set)
+    await passed.wait()
+
+
 def test_pieces_of_the_session_that_is_there_come_and_their_tickets_go_back(tmp_path: Any) -> None:
     replicas, sent, _ = made(tmp_path)
     came: list[tuple[str, str, bytes, Any]] = []
@@ -40,11 +47,11 @@ def test_pieces_of_the_session_that_is_there_come_and_their_tickets_go_back(tmp_
         await asyncio.sleep(0)
         for told in (number - 1, number):
             replicas.take(Dealt(told, "r1", [(40 + told, "plant/a", b"x", (("vmq", "AAAA"),))]))
-        await asyncio.sleep(0.01)
+        await turn()
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
         replicas.take(Dealt(number, "r1", [(99, "plant/a", b"late", ())]))
-        await asyncio.sleep(0.01)
+        await turn()
 
     asyncio.run(session(1))
     replicas.take(Dealt(1, "r1", [(99, "plant/a", b"late", ())]))  # its loop has ended
