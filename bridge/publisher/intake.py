@@ -76,9 +76,9 @@ class OutboxIntake:
         self._left_is_old = self._unreadable = self._asked = False
         self._look_at: float | None = None
 
-    def appending(self, sequence: int) -> None:
-        """A publication of QoS 1 or 2 is on its way to the disk."""
-        self._storing[sequence] = None
+    def appending(self, sequences: Sequence[int]) -> None:
+        """Publications of QoS 1 or 2 are on their way to the disk."""
+        self._storing.update(dict.fromkeys(sequences))
 
     def not_appended(self, sequence: int, now: float) -> list[Effect]:
         """The disk did not take it: what waited behind it goes on."""
