@@ -10,7 +10,6 @@ Not here: receiving itself (`receiver`), what options mean (`options`).
 
 from __future__ import annotations
 
-import gc
 import logging
 import signal
 import threading
@@ -19,13 +18,14 @@ from pathlib import Path
 
 import yaml
 
+from gateway.base import collect_seldom
 from gateway.base.log_events import LogEvent
 from gateway.overlay import ConfigError, OverlayError, TlsError, TrustError
 from spark_ingest.errors import BadOption, IngestError
 from spark_ingest.options import Options, parse_options
 from spark_ingest.receiver.receiver import Receiver, ReceiverSettings
 from spark_ingest.receiver.replicas import RegionReplicas
-from spark_ingest.receiver.worker import GARBAGE, STOP_S
+from spark_ingest.receiver.worker import STOP_S
 from spark_ingest.receiver.workers import WORKERS_MAX, WorkingReceiver
 
 LOOK_S = 0.5
@@ -95,8 +95,7 @@ def serve(options: Options, metrics: str | None = None, workers: int = 1) -> int
         parts = receiver.parts if isinstance(receiver, WorkingReceiver) else [options.receiver]
         end_metrics = serve_metrics(metrics, ReceiverMetrics(receiver, options.spool, parts, options.cap_bytes))
     receiver.start()
-    gc.freeze()
-    gc.set_threshold(*GARBAGE)
+    collect_seldom()
     LogEvent.RECEIVER_STARTED.say(_log, options.receiver, options.spool)
     try:
         while receiver.alive and not stopped.wait(LOOK_S):

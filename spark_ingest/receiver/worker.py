@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import logging
 import signal
 import socket
@@ -17,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 
 from bridge.document import Overlay
+from gateway.base import collect_seldom
 from gateway.overlay import Properties, Publish
 from keys.envelope import KeyName
 from spark_ingest.receiver.channel import (
@@ -38,9 +38,6 @@ from spark_ingest.receiver.receiver import OnArrivals, Receiver
 from spark_ingest.receiving import Dealt
 from spark_ingest.secrets import Grants
 
-GARBAGE = (100_000, 20, 20)
-"""Thresholds of Python's garbage collector. What a receiver holds for a moment is freed by counting references; with
-the default the collector looks through all of it again and again, a tenth of the receiver's time."""
 STOP_S = 60.0
 """How long the end waits for the group that is being written; a disk that takes longer has failed."""
 TELL_S = 1.0
@@ -159,8 +156,7 @@ async def serve(sock: socket.socket) -> int:
     await loop.create_connection(lambda: channel, sock=sock)
     receiver = Receiver(setup.settings, lambda: replicas)
     receiver.start()
-    gc.freeze()
-    gc.set_threshold(*GARBAGE)
+    collect_seldom()
     while receiver.alive and not ended.is_set():
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(ended.wait(), TELL_S)

@@ -10,7 +10,6 @@ TLS and replicas are not in it: on two cores they would be what is measured.
 from __future__ import annotations
 
 import asyncio
-import gc
 import sys
 import tempfile
 import time
@@ -18,12 +17,12 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
 
+from gateway.base import collect_seldom
 from gateway.client.mqtt_client import MqttClient
 from gateway.mqtt5.copies import Copies
 from gateway.mqtt5.packets import Publish
 from keys.envelope import KeyName
 from spark_ingest.receiver.receiver import OnArrivals, Receiver, ReceiverSettings
-from spark_ingest.receiver.worker import GARBAGE
 from spark_ingest.receiver.workers import WorkingReceiver
 from spark_ingest.secrets import Grants
 from tests.bench import receiving
@@ -67,8 +66,7 @@ class Fed:
         for replica in self._replicas:
             replica.client.on_publishes = partial(_arrived, on_arrivals, replica.name, replica.client)
             replica.connect()
-        gc.freeze()
-        gc.set_threshold(*GARBAGE)
+        collect_seldom()
         await asyncio.sleep(3.0)  # workers start meanwhile
         began = time.perf_counter()
         for turn in range(len(self._replicas[0].reads)):

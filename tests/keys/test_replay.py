@@ -1,5 +1,7 @@
 """keys.replay: nothing passes twice, however it is ordered."""
 
+import struct
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -99,3 +101,96 @@ def test_what_is_no_window_is_refused(content: bytes) -> None:
 def test_an_empty_window_is_our_fault() -> None:
     with pytest.raises(OurFault):
         SequenceWindow(size=0)
+
+
+def test_what_it_can_tell_about_is_the_last_so_many() -> None:
+    window = SequenceWindow(size=8)
+    assert window.highest == -1
+    assert window.reaches(0)
+    window.seen(100)
+    assert [window.reaches(sequence) for sequence in (92, 93, 101)] == [False, True, True]
+    assert [sequence in window for sequence in (92, 93, 99, 100, 101)] == [True, False, False, True, False]
+    assert SequenceWindow(size=1).reaches(0)
+
+
+def test_to_ask_marks_nothing() -> None:
+    window = SequenceWindow()
+    assert 5 not in window
+    assert not window.seen(7)
+    assert 5 not in window
+    assert not window.seen(5)
+
+
+@pytest.mark.parametrize("sequence", [0, 7, 8, 4095, 4096, 8191, 12_345])
+def test_every_sequence_has_a_bit_of_its_own(sequence: int) -> None:
+    window = SequenceWindow()
+    window.seen(20_000)
+    window.seen(sequence)
+    near = {*range(sequence - 9, sequence + 10), sequence - 4096, sequence + 4096}
+    assert [other for other in near if other >= 0 and other in window] == [sequence]
+
+
+def test_two_blocks_within_the_window_never_share_a_place() -> None:
+    size = 3 * 4096
+    window = SequenceWindow(size)
+    for sequence in (4096, 2 * 4096, 3 * 4096, 4 * 4096 - 1):
+        assert not window.seen(sequence)
+    assert all(window.seen(sequence) for sequence in (4096, 2 * 4096, 3 * 4096))
+    assert not window.seen(4 * 4096)
+    assert window.seen(4 * 4096 - 1)
+
+
+def test_a_block_that_was_full_and_is_older_than_the_window_makes_room() -> None:
+    window = SequenceWindow(size=4096)
+    for sequence in range(4096):
+        window.seen(sequence)
+    later = 3 * 4096  # of the same place
+    assert not window.seen(later)
+    assert later in window
+    assert not window.seen(later + 1)
+
+
+def test_its_bytes_are_runs_of_full_blocks_and_bitmaps_of_others() -> None:
+    window = SequenceWindow()
+    for sequence in [*range(2 * 4096), *range(3 * 4096, 4 * 4096), *range(5 * 4096, 6 * 4096), 2 * 4096 + 9]:
+        window.seen(sequence)
+    bits = bytes(1) + b"\2" + bytes(510)
+    expected = struct.pack(">q", 6 * 4096 - 1) + struct.pack(">QI", 0, 2) + struct.pack(">QI", 2, 0) + bits
+    expected += struct.pack(">QI", 3, 1) + struct.pack(">QI", 5, 1)
+    assert window.to_bytes() == expected
+    again = SequenceWindow.from_bytes(expected)
+    assert again.to_bytes() == expected
+    assert [again.seen(sequence) for sequence in (0, 2 * 4096 + 9, 2 * 4096 + 8, 4 * 4096)] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+
+
+def test_what_claims_millions_of_full_blocks_costs_no_more_than_a_window() -> None:
+    claimed = struct.pack(">q", 5) + struct.pack(">QI", 0, 2**32 - 1)
+    assert len(SequenceWindow.from_bytes(claimed, 1 << 16)._blocks) == (1 << 16) // 4096 + 2
+
+
+def test_a_file_that_is_cut_anywhere_is_refused() -> None:
+    window = SequenceWindow()
+    for sequence in [*range(4096), 5000]:
+        window.seen(sequence)
+    content = window.to_bytes()
+    for size in range(len(content)):
+        if size in (8, 20):  # a whole file of what came before
+            continue
+        with pytest.raises(ValueError, match="cut short"):
+            SequenceWindow.from_bytes(content[:size])
+
+
+def test_what_an_older_block_of_the_same_place_holds_is_not_said_of_a_younger_one() -> None:
+    window = SequenceWindow(size=4096)
+    for sequence in range(4096):
+        window.seen(sequence)
+    window.seen(4 * 4096 + 5)
+    younger = 3 * 4096 + 100  # its place is that of the first block, which is long out of the window
+    assert younger not in window
+    assert not window.seen(younger)
+    assert younger in window
