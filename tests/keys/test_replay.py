@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from keys.envelope import SequenceWindow
 from keys.errors import OurFault
-from keys.replay import WINDOW_SIZE
+from keys.replay import BLOCK_NUMBERS, BLOCKS_MAX
 
 
 def test_the_second_time_is_seen() -> None:
@@ -24,16 +24,19 @@ def test_the_second_time_is_seen() -> None:
 
 
 def test_what_is_older_than_the_window_counts_as_seen() -> None:
-    window = SequenceWindow(size=8)
-    assert not window.seen(100)
-    assert not window.seen(93)
-    assert window.seen(92)
-    assert not window.seen(101)
-    assert window.seen(93)
+    """Two blocks are remembered, wherever they lie: a third pushes the lowest out; nothing below is told apart."""
+    window = SequenceWindow(blocks=2)
+    low, middle, high = 5 * BLOCK_NUMBERS, 9 * BLOCK_NUMBERS, BLOCK_NUMBERS << 40
+    assert not window.seen(low)
+    assert not window.seen(middle)
+    assert (window.seen(low - 1), window.seen(low + 1)) == (True, False)
+    assert not window.seen(high)
+    assert (low + 2 in window, window.seen(low + 2), window.seen(middle - 1)) == (True, True, True)
+    assert (window.seen(middle), window.seen(middle + 1)) == (True, False)
 
 
 def test_a_great_leap_forgets_nothing_into_replay() -> None:
-    window = SequenceWindow(size=8)
+    window = SequenceWindow(blocks=1)
     assert not window.seen(3)
     assert not window.seen((1 << 64) - 1)
     assert window.seen(3)
@@ -41,56 +44,62 @@ def test_a_great_leap_forgets_nothing_into_replay() -> None:
 
 
 @settings(max_examples=80)
-@given(st.lists(st.integers(0, 60), max_size=80), st.integers(1, 20))
-def test_the_window_agrees_with_a_set(sequences: list[int], size: int) -> None:
-    window, passed, highest = SequenceWindow(size), set(), -1
-    for sequence in sequences:
-        expected = sequence in passed or sequence <= highest - size
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 3)), max_size=80), st.integers(1, 6))
+def test_the_window_agrees_with_sets(pairs: list[tuple[int, int]], blocks: int) -> None:
+    window, passed, floor = SequenceWindow(blocks), {}, 0
+    for block, at in pairs:
+        sequence = block * BLOCK_NUMBERS + at
+        expected = block < floor or at in passed.get(block, ())
+        assert (sequence in window) is expected
         assert window.seen(sequence) is expected
-        highest = max(highest, sequence)
-        passed.add(sequence)
+        if block >= floor:
+            passed.setdefault(block, set()).add(at)
+        if len(passed) > blocks:
+            del passed[min(passed)]
+        floor = min(passed) if len(passed) == blocks else floor
 
 
 def test_a_backlog_beside_what_is_new_passes_once_and_its_replay_never() -> None:
     """A gateway that was away sends old sequences between new ones; a replica that recorded them sends them again."""
     window = SequenceWindow()
-    backlog, live = range(1, 200_000, 7), range(1_000_000, 1_200_000, 7)
+    backlog, live = range(1, 200_000, 7), range(1 << 50, (1 << 50) + 200_000, 7)
     for pair in zip(backlog, live, strict=True):
         assert not any(window.seen(sequence) for sequence in pair)
     assert all(window.seen(sequence) for sequence in (*backlog, *live))
     assert not any(sequence + 1 in window for sequence in backlog)
-    assert not window.seen(live[-1] + WINDOW_SIZE)
+    for block in range(1, BLOCKS_MAX + 1):
+        assert not window.seen(live[-1] + block * BLOCK_NUMBERS)
     assert window.seen(live[0]), "older than the window"
     assert window.seen(2), "never came, and nobody can tell any more"
 
 
 def test_a_publisher_that_scatters_its_sequences_costs_bounded_memory() -> None:
-    window = SequenceWindow(size=1 << 16)
-    for sequence in range(0, 1 << 26, 4096):
+    window = SequenceWindow(blocks=16)
+    for sequence in range(0, 1 << 26, BLOCK_NUMBERS):
         window.seen(sequence)
-    assert len(window._blocks) <= (1 << 16) // 4096 + 2
+    assert len(window._blocks) == 16
 
 
 def test_what_came_in_full_costs_no_bitmap() -> None:
     window = SequenceWindow()
     for sequence in range(100_000):
         window.seen(sequence)
-    assert sum(isinstance(bits, bytearray) for _, bits in window._blocks.values()) <= 1
+    assert sum(isinstance(bits, bytearray) for bits in window._blocks.values()) <= 1
 
 
 @settings(max_examples=40)
-@given(st.lists(st.integers(0, 3), max_size=30), st.integers(1, 40_000), st.booleans())
-def test_a_window_comes_back_from_its_bytes(blocks: list[int], size: int, full: bool) -> None:
-    window = SequenceWindow(size)
-    for block in blocks:
+@given(st.lists(st.integers(0, 3), max_size=30), st.integers(1, 5), st.booleans())
+def test_a_window_comes_back_from_its_bytes(came: list[int], blocks: int, full: bool) -> None:
+    window = SequenceWindow(blocks)
+    for block in came:
         for sequence in range(block * 4096, block * 4096 + (4096 if full else 5)):
             window.seen(sequence)
-    again = SequenceWindow.from_bytes(window.to_bytes(), size)
+    again = SequenceWindow.from_bytes(window.to_bytes(), blocks)
     assert again.highest == window.highest
     assert [s in again for s in range(0, 20_000, 3)] == [s in window for s in range(0, 20_000, 3)]
 
 
-@pytest.mark.parametrize("content", [b"", b"1234567", bytes(8) + b"1", bytes(8 + 12 + 511)])
+@pytest.mark.parametrize("content", [b"", b"1234567", bytes(16) + b"1", bytes(16 + 12 + 511)])
 def test_what_is_no_window_is_refused(content: bytes) -> None:
     with pytest.raises(ValueError, match="cut short"):
         SequenceWindow.from_bytes(content)
@@ -98,4 +107,4 @@ def test_what_is_no_window_is_refused(content: bytes) -> None:
 
 def test_an_empty_window_is_our_fault() -> None:
     with pytest.raises(OurFault):
-        SequenceWindow(size=0)
+        SequenceWindow(blocks=0)
