@@ -65,13 +65,14 @@ bench-keys: venv   ## sharing, sealing, signatures
 bench-broker: venv ## our broker beside Mosquitto and amqtt
 	$(BIN)/python -m tests.bench.broker $(BENCH_ARGS)
 
-bench-forwarding: venv ## sealed across an overlay beside bridged Mosquittos (10 minutes)
+bench-forwarding: venv ## sealed across an overlay beside bridged Mosquittos, and where each process spends its time (20 minutes)
 	$(BIN)/python -m tests.bench.forwarding $(BENCH_ARGS)
+	$(if $(findstring --json,$(BENCH_ARGS)),,$(BIN)/python -m tests.bench.forwarding_profile)
 
 bench-availability: venv ## what tracing tells how soon, beside other detectors, and what it costs (the longest)
 	$(BIN)/python -m tests.bench.availability $(BENCH_ARGS)
 
-bench-ingest: venv ## sealed rows into Spark beside parquet, receiver, delay, growth (7 minutes)
+bench-ingest: venv ## sealed rows into Spark beside parquet, receiver, delay, growth (a quarter of an hour; BENCH_ARGS="--only rows" for a part)
 	$(BIN)/python -m tests.bench.ingest $(BENCH_ARGS)
 
 clean:           ## drop what was built

@@ -266,8 +266,8 @@ class GatewayNode(ReaderNode):
             case Acked():
                 effects = super()._own(event, now)
                 return effects + self.groups.reviewed(now) if effects else effects
-            case Appending(sequence):
-                return self.intake.appending(sequence)
+            case Appending(sequences):
+                return self.intake.appending(sequences)
             case NotAppended(sequence):
                 return self.intake.not_appended(sequence, now)
             case Committed():

@@ -99,7 +99,7 @@ def _write(path: Path, content: bytes, mode: int, replace: bool) -> None:
         if replace:
             write_durably(path, content, mode)
             return
-        with _written(path, content, mode) as temporary:
+        with written_durably(path, content, mode) as temporary:
             # link, not rename: of two writers exactly one wins, and the loser sees it.
             os.link(temporary, path)
     except FileExistsError:
@@ -110,13 +110,15 @@ def _write(path: Path, content: bytes, mode: int, replace: bool) -> None:
 
 def write_durably(path: Path, content: bytes, mode: int = PRIVATE_MODE) -> None:
     """Replace `path` so that after a crash it holds the old or the new content, whole. Raises OSError."""
-    with _written(path, content, mode) as temporary:
+    with written_durably(path, content, mode) as temporary:
         temporary.replace(path)
 
 
 @contextlib.contextmanager
-def _written(path: Path, content: bytes, mode: int) -> Iterator[Path]:
-    """The content on disk under another name, which is gone afterwards; then names are durable. Raises OSError."""
+def written_durably(path: Path, content: bytes, mode: int = PRIVATE_MODE) -> Iterator[Path]:
+    """The content on disk under another name, which is gone afterwards; then names are durable. Raises OSError.
+
+    Whoever renames or links it to `path` makes it visible, whole."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
         with contextlib.suppress(FileNotFoundError):

@@ -20,12 +20,13 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from typing import Any, NamedTuple, TypeAlias
 
 from keys import frames
 from keys.errors import BadFrame, KeysError, OurFault
+from keys.values import value
 
 NO_KEY = bytes(16)
 DIGEST_BYTES = 32
@@ -50,7 +51,7 @@ class Mode(IntEnum):
     """Of a scope only: copies or blocks, as the publisher finds right for each publication."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class MessageHeader:
     """What the publisher signs about one publication.
 
@@ -177,7 +178,7 @@ SEALED_PROPERTIES = tuple(each.name for each in SEALED)
 Sealed: TypeAlias = str | bytes | int | None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Inner:
     """An application message as it is sealed: `topic` is the clear one, `time_ms` the original UNIX time.
 

@@ -42,9 +42,9 @@ class Word(IntEnum):
     """What a message in a session is about, and its body."""
 
     PING = 1
-    """Broker: number(8), sent_ms(8)."""
+    """Broker: number(8), sent_ms(8), every_ms(4): say ALIVE so often, unless it is 0 or left out."""
     ANSWER = 2
-    """Entity: the ping's number(8) and sent_ms(8)."""
+    """Entity: the ping's body."""
     STATE = 3
     """Entity: one byte, a `bridge.traces.kinds.TraceKind` of the states."""
     LOAD = 4
@@ -57,6 +57,8 @@ class Word(IntEnum):
     """Entity: no more traces, please."""
     CLOCK = 8
     """Broker: its UNIX time in ms(8), to an entity whose token does not count by it."""
+    ALIVE = 9
+    """Entity, unasked: lived_ms(8), the sent_ms of the last ping and how long that is ago."""
 
 
 _WORDS = {int(word): word for word in Word}
@@ -124,11 +126,12 @@ class TraceSession:
     """
 
     # A broker says and hears as many messages a second as it pings entities: what each of them needs is kept ready.
-    __slots__ = ("_cipher", "_counter", "_heard", "_hears", "_opening", "_peer_key", "_says", "_speaks", "session")
+    __slots__ = ("_counter", "_heard", "_hears", "_key", "_opening", "_peer_key", "_says", "_speaks", "session")
 
     def __init__(self, session: bytes, key: bytes, speaks: int, peer_key: bytes = b"") -> None:
         self.session = session
-        self._cipher = AESGCM(key)
+        # The bytes, and no cipher: that would take 2.5 kB for each entity, and is made in a microsecond.
+        self._key = key
         self._opening = opening(Kind.TRACE_SESSION) + session  # of what is sealed
         self._speaks = speaks
         self._says, self._hears = number(speaks, 4), number(speaks ^ 1, 4)  # what nonces of each end begin with
@@ -142,7 +145,7 @@ class TraceSession:
         if self._speaks > 1:
             raise OurFault("a session has one end beside it")
         made = TraceSession.__new__(TraceSession)
-        made.session, made._cipher, made._opening = self.session, self._cipher, self._opening
+        made.session, made._key, made._opening = self.session, self._key, self._opening
         made._speaks = self._speaks + _ASIDE
         made._says, made._hears = number(made._speaks, 4), number(made._speaks ^ 1, 4)
         made._peer_key, made._counter, made._heard = b"", 0, 0
@@ -160,7 +163,7 @@ class TraceSession:
             readable = opening(Kind.TRACE_SESSION, _SIGNED) + self.session + counter + clear
             return readable + signer.sign(DOMAIN_SESSION, readable)
         head = self._opening + counter
-        return head + self._cipher.encrypt(self._says + counter, clear, head)
+        return head + AESGCM(self._key).encrypt(self._says + counter, clear, head)
 
     def hear(self, data: bytes) -> tuple[Word, bytes]:
         """Word and body of the other end's next message. Raises BadFrame, BadSignature, BadContent, Replayed."""
@@ -173,7 +176,7 @@ class TraceSession:
             clear = self._verified(data, data[_HEAD_BYTES:])
         else:
             try:
-                clear = self._cipher.decrypt(self._hears + head[_OPENING_BYTES:], data[_HEAD_BYTES:], head)
+                clear = AESGCM(self._key).decrypt(self._hears + head[_OPENING_BYTES:], data[_HEAD_BYTES:], head)
             except InvalidTag:
                 raise BadContent("a message does not open under its session's key") from None
         word = _WORDS.get(clear[0]) if clear else None

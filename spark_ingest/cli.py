@@ -20,6 +20,8 @@ import typer
 from spark_ingest.errors import BadOption, IngestError
 
 EXIT_BAD_INPUT = 2
+EXIT_REFUSED = 1
+"""Some of what was asked for could not be done."""
 
 ingest_app = typer.Typer(
     help="Telemetry into Spark.", no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False
@@ -171,6 +173,26 @@ def consumers(
         known = ", ".join(each.name for each in found) or "nobody"
         raise SpoolError(f"{forget} reads nothing from {spool}; known: {known}")
     return 0
+
+
+@ingest_app.command("pack")
+@one_line
+def pack(
+    spool: Annotated[Path, typer.Argument(metavar="SPOOL", help="The directory that a receiver writes.")],
+    grants: Annotated[Path, typer.Option(metavar="FILE", help="The file of scope keys that its receiver writes.")],
+    grants_identity: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Identity to which the file of scope keys is sealed.")
+    ] = None,
+    receiver: Annotated[str | None, typer.Option(metavar="NAME", help="One part of the spool [default: all].")] = None,
+) -> int:
+    """Write what finished segments hold once more, sealed in large pieces that queries open much quicker."""
+    from spark_ingest.packing import pack as packed
+
+    refused = 0
+    for each in packed(spool, grants, grants_identity, receiver):
+        print(each.told)
+        refused += each.refused
+    return EXIT_REFUSED if refused else 0
 
 
 @ingest_app.command("redrive")

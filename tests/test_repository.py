@@ -214,6 +214,7 @@ def test_everything_that_is_counted_is_in_the_registry_and_nothing_else_is() -> 
 LOG_METHODS = {"info", "warning", "error", "exception", "critical", "fatal", "log"}
 LOGS_BY_ITSELF = {
     "gateway/base/log_events.py": "the registry",
+    "spark_ingest/opening/packed.py": "runs in executors",
     "spark_ingest/opening/rows.py": "runs in executors, which know nothing of a broker",
     "spark_ingest/source/marks.py": "runs in a query's driver",
     "spark_ingest/spool/index.py": "runs in queries",

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from bridge.contract.machine import Publication
 from keys.errors import BadFrame, KeysError
 from keys.message import SEALED_PROPERTIES
-from keys.records import HAS_EXTRAS, NO_EXTRAS, NOTHING, QOS, RETAIN, TOMBSTONE, Extras, Records, encode
+from keys.records import HAS_EXTRAS, NOTHING, QOS, RETAIN, TOMBSTONE, Extras, Records, encode
 
 RECORDS_MAX = 256  # of one batch
 BATCH_BYTES = 64 << 10  # of topics, payloads and extras together; a longer record is a batch of its own
@@ -28,11 +28,26 @@ class Numbered(NamedTuple):
     publication: Publication
 
 
+def is_bare(p: Publication) -> bool:
+    """Whether it is no more than topic and payload, as most are: asked three times for each."""
+    return (
+        p.expiry_s is None
+        and not p.properties
+        and p.content_type is None
+        and p.response_topic is None
+        and p.correlation_data is None
+        and p.payload_format is None
+    )
+
+
 def size_of(publication: Publication) -> int:
     """About how many bytes it takes in a batch."""
     p = publication
-    size = RECORD_BYTES + len(p.topic) + len(p.payload) + len(p.correlation_data or b"")
-    return size + sum(len(name) + len(value) + 4 for name, value in p.properties) + len(p.content_type or "")
+    size = RECORD_BYTES + len(p.topic) + len(p.payload)
+    if is_bare(p):
+        return size
+    size += len(p.correlation_data or b"") + len(p.content_type or "")
+    return size + sum(len(name) + len(value) + 4 for name, value in p.properties)
 
 
 def count_of(publication: Publication) -> int:
@@ -44,7 +59,8 @@ def fits(publication: Publication) -> bool:
     """Whether it can be part of a batch."""
     try:
         publication.topic.encode()
-        _extras(publication, None)
+        if not is_bare(publication):
+            _extras(publication, None)
     except (KeysError, UnicodeEncodeError):
         return False
     return bool(publication.topic) and publication.time_ms >= 0
@@ -90,16 +106,18 @@ def unpacked(content: bytes, first: int) -> Iterator[Numbered | KeysError]:
         if topic is None:
             yield BadFrame("a topic is not UTF-8")
             continue
-        number, extras = first + at, NO_EXTRAS
-        if flag & HAS_EXTRAS:
-            try:
-                extras = records.extras(at)
-            except KeysError as error:
-                yield error
-                continue
-            number = number if extras.number is None else extras.number
+        if not flag & HAS_EXTRAS:  # as most
+            yield Numbered(
+                first + at, Publication(topic, payloads[at], flag & QOS, bool(flag & RETAIN), time_ms=times[at])
+            )
+            continue
+        try:
+            extras = records.extras(at)
+        except KeysError as error:
+            yield error
+            continue
         yield Numbered(
-            number,
+            first + at if extras.number is None else extras.number,
             Publication(
                 topic,
                 payloads[at],
@@ -136,6 +154,8 @@ def _flags(publication: Publication) -> int:
 
 def _extras(publication: Publication, number: int | None) -> bytes:
     p = publication
+    if number is None and is_bare(p):
+        return b""
     sealed = tuple([getattr(p, name) for name in SEALED_PROPERTIES])
     return Extras(p.expiry_s, sealed, number, p.properties).encode()
 

@@ -10,7 +10,7 @@ broker (`gateway/overlay/driver.py`) and the simulator (`bridge/sim/kernel.py`) 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Protocol, TypeAlias
 
@@ -18,11 +18,12 @@ from bridge.document import Overlay
 from keys.epochs import KeyName
 from keys.identity import Identity
 from keys.issuing import KeepArchive, KeepMaterial
+from keys.values import value
 
 UserProperties: TypeAlias = tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Wire:
     """One PUBLISH between two parties of the overlay, as MQTT 5 carries it.
 
@@ -39,7 +40,7 @@ class Wire:
     expiry_s: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Publication:
     """An application message in clear: what a device sent, or what a local client will get."""
 
@@ -61,21 +62,21 @@ class Publication:
 # ---------------------------------------------------------------------------------------------- events
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class LinkUp:
     """A mutually authenticated link to member `peer` can carry messages in our direction."""
 
     peer: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class LinkDown:
     """The link to member `peer` is gone; what was sent and not acknowledged may be lost."""
 
     peer: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Received:
     """`peer` (named by its certificate, not by what it says) published `wire` to us."""
 
@@ -83,7 +84,7 @@ class Received:
     wire: Wire
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Acked:
     """`peer` acknowledged (PUBACK or SUBACK, success) what was sent with `ticket`."""
 
@@ -91,7 +92,7 @@ class Acked:
     ticket: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class NotTaken:
     """`peer` did not take what was sent with `ticket`; `reason`: one of `refusing.Reason`."""
 
@@ -104,28 +105,28 @@ OutboxEntry: TypeAlias = tuple[int, int, Publication]
 """(sequence, previous, publication). `previous`: of the preceding QoS >= 1 publication on the same topic; 0: none."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Appending:
-    """A publication of QoS 1 or 2 is on its way to the disk; `Committed` or `NotAppended` follows."""
+    """Publications of QoS 1 or 2 are on their way to the disk; for each `Committed` or `NotAppended` follows."""
 
-    sequence: int
+    sequences: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class NotAppended:
     """The disk did not take it; whoever published was told."""
 
     sequence: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Committed:
     """Outbox entries that have just been written to disk, in order of sequence."""
 
     entries: tuple[OutboxEntry, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Unstored:
     """A publication of QoS 0: it has a sequence, and is nowhere but in memory."""
 
@@ -133,7 +134,7 @@ class Unstored:
     publication: Publication
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class OutboxPage:
     """The answer to `ReadPage`: entries that nobody had in hand, and where to read on (None: nothing is left).
     `unreadable`: the disk could not be read; it is asked again."""
@@ -143,42 +144,42 @@ class OutboxPage:
     unreadable: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Offered:
     """Somebody put this document, not verified yet, in the place of the overlay file."""
 
     document: bytes = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class KeyWanted:
     """A reader outside the node met a key header of an epoch key that it lacks."""
 
     name: KeyName
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class KeyDoubted:
     """A reader outside the node met a publisher's check value that contradicts the epoch key that we hold."""
 
     name: KeyName
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Subscribed:
     """The first local client subscribed to `filter` (clear names)."""
 
     filter: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Unsubscribed:
     """The last local client left `filter`."""
 
     filter: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class GroupJoined:
     """The first local client subscribed to `$share/<group>/<filter>`; `Subscribed` came before, if it was new."""
 
@@ -186,7 +187,7 @@ class GroupJoined:
     filter: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class GroupLeft:
     """The last local client left the group; before `Unsubscribed`."""
 
@@ -194,19 +195,19 @@ class GroupLeft:
     filter: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Tick:
     """Time passed; sent when `next_deadline` is reached."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Rotated:
     """We have another key pair from now on: the one of our certificate in the overlay in force."""
 
     identity: Identity
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Restored:
     """What a former process of ours asked to `Keep`. Before any other event."""
 
@@ -223,7 +224,7 @@ Event: TypeAlias = (
 # --------------------------------------------------------------------------------------------- effects
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Send:
     """Publish `wire` to `peer` at QoS 1; answer with `Acked(peer, ticket)` if `ticket` is not 0."""
 
@@ -232,14 +233,14 @@ class Send:
     ticket: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Refuse:
     """Do not acknowledge what was received just now: say to its sender that it was refused, and why."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Watch:
     """Subscribe (`on`) to the wire filter at `peer`, or unsubscribe, as an ordinary MQTT client would; answer with
     `Acked(peer, ticket)` once it stands if `ticket` is not 0."""
@@ -250,7 +251,7 @@ class Watch:
     ticket: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Deliver:
     """A verified, opened publication for local subscribers. `late`: it came after its successor. `scope`: its wire
     filter. `sealed_ms`: the signed time at which it was sent. `groups_lost`: local shared groups, as (name, filter),
@@ -265,7 +266,7 @@ class Deliver:
     groups_lost: frozenset[tuple[str, str]] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class DeliverShared:
     """A publication for one local shared group only, which was another gateway's to serve until now."""
 
@@ -274,14 +275,14 @@ class DeliverShared:
     publication: Publication
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Forget:
     """Outbox entries that every party has: delete them."""
 
     sequences: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Keep:
     """Rows of ours that are to outlive this process, by key; None: gone. They are written together with what the
     effects beside them deliver; the wire that brought these may be acknowledged once they are on disk."""
@@ -289,28 +290,28 @@ class Keep:
     rows: tuple[tuple[bytes, bytes | None], ...] = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class LeaveOnDisk:
     """Nobody has room for these outbox entries, which are on disk: a `OutboxPage` will bring them again."""
 
     sequences: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ReadPage:
     """Read what is left in the outbox from sequence `start` on, and answer with `OutboxPage`."""
 
     start: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class NotAdopted:
     """The document that was offered is none that we may go by: one line why."""
 
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Count:
     """Add `amount` to the figure `name` (one of `figures.Figure`), with at most one label value. `of`: the party id of
     whose verified word was refused, which no figure shows."""
@@ -321,7 +322,7 @@ class Count:
     of: bytes = field(default=b"", compare=False, repr=False)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Blame:
     """`named` False: the link between us and `member`, or between `member` and its sender, is suspected.
 
@@ -333,21 +334,21 @@ class Blame:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Republish:
     """Retained publications of ours whose seal ends: append them to the outbox again, as if they were new."""
 
     publications: tuple[Publication, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Wanted:
     """A reader met a key header of an epoch key that it lacks: fetch it."""
 
     name: KeyName
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Doubted:
     """A publisher's check value contradicts the epoch key that we hold: one of the two is wrong."""
 
@@ -365,7 +366,7 @@ class Adoption(StrEnum):
     """It does not list us any more, or no open view of our region does: this node stops. A replica erases its seeds."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Adopt:
     """A newer version that the owner signed, or the same with other views in force or open: endorsements came, or the
     view before is over. Whatever the outcome: write `document` (canonical JSON) to the overlay file, also over one of
@@ -377,14 +378,14 @@ class Adopt:
     outcome: Adoption
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Outlived:
     """A later life of our identity, of this generation, was proven to run: we seal nothing any more."""
 
     generation: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class KeysChanged:
     """The node's `ScopeKeys` changed: store them, sealed."""
 

@@ -23,7 +23,6 @@ from bridge.devices.sparkplug import CERTIFICATES, NAMESPACE, state
 from bridge.devices.standing import DeviceHealth
 from bridge.document import OwnTopics
 from bridge.traces import (
-    GAUGE_EVERY_S,
     Complain,
     DiscoveryNode,
     Interest,
@@ -48,7 +47,6 @@ TOPIC_LIFE_S = 7 * 24 * 3600
 TOPIC_LEFT_S = 5.0  # of a topic's life when the next one is made: trackers ask at its end
 TOPICS_PER_S, TOPICS_BURST = 20.0, 2_000.0  # new trace topics: each is signed, stored and told to other nodes
 TOKEN_LIFE_S = 600.0
-GAUGE_IDLE_S = 8 * GAUGE_EVERY_S  # how long at most, where nobody answered the last ones
 RESTORED_PER_S = 200.0  # devices whose trackers are asked anew after a restart
 _HEALTH = {
     TraceKind.JOIN: DeviceHealth.ALIVE, TraceKind.ALLS_WELL: DeviceHealth.ALIVE,
@@ -89,7 +87,6 @@ class _Voiced:
     voice: Voice
     holder: Identity = field(repr=False)
     due: float
-    idle: int = 0
     health: DeviceHealth | None = None
     since_ms: int = 0
     why: str = ""
@@ -247,9 +244,8 @@ class DeviceTracer:
             return [*effects, Count("traces_refused", 1, type(error).__name__)]
         except KeysError as error:
             return [*effects, *self._offenders.charge(event.client, "traces_refused", error)]
-        if voiced.idle:
-            voiced.idle = 0
-            self._ask_at(device, voiced, now + GAUGE_EVERY_S, now)
+        if voiced.voice.audience.gauge_at < voiced.due:
+            self._ask_at(device, voiced, voiced.voice.audience.gauge_at, now)
         return effects
 
     def _gauge(self, device: str, now: float) -> list[DeviceTracingEffect]:
@@ -261,9 +257,7 @@ class DeviceTracer:
         if known is not None and voiced.health is not None:  # what is not said anew expires (`dashboards`)
             state_now, entity = known.state, self._owner.entity(device)
             effects += self._dashboards.show(entity, voiced.health, state_now, voiced.since_ms, voiced.why)
-        voiced.idle = 0 if voiced.voice.audience.wants(now) else min(voiced.idle + 1, 4)
-        pause_s = min(GAUGE_EVERY_S * (1 << voiced.idle) / 2, GAUGE_IDLE_S) if voiced.idle else GAUGE_EVERY_S
-        self._ask_at(device, voiced, now + pause_s, now)
+        self._ask_at(device, voiced, voiced.voice.audience.gauge_at, now)
         return effects
 
     # ---------------------------------------------------------------------------------------------- topics

@@ -30,10 +30,10 @@ class OwnTopics:
 
     def __contains__(self, topic: str) -> bool:
         """Whether only gateways publish there."""
-        return topic.startswith(self._shown) or any(
-            topic.endswith(last) and topic.startswith(prefix) and topic.count("/") == prefix.count("/") + 2
-            for prefix, _, last in self._documents
-        )
+        for prefix, _, last in self._documents:
+            if topic.endswith(last) and topic.startswith(prefix) and topic.count("/") == prefix.count("/") + 2:
+                return True
+        return topic.startswith(self._shown)
 
     def are_ours(self, topic: str) -> bool:
         """Whether only this gateway does."""

@@ -77,9 +77,9 @@ class OutboxIntake:
         self._look_at: float | None = None
         self._ahead = RunAhead()
 
-    def appending(self, sequence: int) -> list[Effect]:
-        """A publication of QoS 1 or 2 is on its way to the disk."""
-        self._storing[sequence] = None
+    def appending(self, sequences: Sequence[int]) -> list[Effect]:
+        """Publications of QoS 1 or 2 are on their way to the disk."""
+        self._storing.update(dict.fromkeys(sequences))
         return []
 
     def not_appended(self, sequence: int, now: float) -> list[Effect]:

@@ -123,7 +123,11 @@ class Sealer:
 
     def secret_for(self, topic: str) -> ScopeSecret | None:
         """The most specific scope that takes a clear topic across the overlay; None: it stays local."""
-        return next((s for s in self._secrets if matches(s.clear_filter, topic)), None)
+        if topic not in self._secret_for:
+            if len(self._secret_for) >= RIGHTS_MAX:
+                self._secret_for.clear()
+            self._secret_for[topic] = next((s for s in self._secrets if matches(s.clear_filter, topic)), None)
+        return self._secret_for[topic]
 
     def secret_of(self, publication: Publication) -> ScopeSecret | None:
         """The same for a publication; a batch names its scope by the clear filter."""
@@ -251,6 +255,7 @@ class Sealer:
 
     def _set_secrets(self, secrets: Sequence[ScopeSecret]) -> None:
         usable = [secret for secret in secrets if not secret.scope.retiring]
+        self._secret_for: dict[str, ScopeSecret | None] = {}  # by clear topic
         self._secrets = sorted(usable, key=lambda s: specificity(s.clear_filter))
 
     def _authorised(self, secret: ScopeSecret, wire_topic: str | None, now: float) -> bool:

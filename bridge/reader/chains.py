@@ -16,11 +16,12 @@ from typing import Generic, TypeVar
 
 from bridge.reader.heads import Head
 from keys.batchheader import BatchHeader
+from keys.values import value
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Ready(Generic[T]):
     """What is delivered of a batch: the unseen runs of its numbers. `late`: something after it was delivered before.
     `gave_up`: what came before it is missing."""

@@ -9,11 +9,11 @@ topic that is older is dropped. Not here: rights and keys; which records of a ba
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
 from typing import Generic, TypeAlias, TypeVar
 
 from bridge.contract import FairTable
 from keys.batchheader import BatchHeader
+from keys.values import value
 
 T = TypeVar("T")
 
@@ -26,7 +26,7 @@ Order: TypeAlias = tuple[int, bytes, int]
 """Time of the record in ms, its member, its number."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Candidate(Generic[T]):
     """A retained record of the scope with this number; `id`: of its topic, as headers list it."""
 

@@ -9,19 +9,17 @@ asked so (`pings`), connections to the other witnesses.
 
 from __future__ import annotations
 
-from struct import Struct
-
 from bridge.contract import Budget, Count
 from bridge.traces.events import AskThere
 from bridge.traces.kinds import relayed_from, relayed_to
 from bridge.traces.pings import Health, Ping
 from bridge.traces.registered import Traced
 from bridge.traces.self_health import SelfHealth
+from bridge.traces.signs import ECHO
 from keys.errors import BadFrame
 from keys.tracesession import Word
 
 ASKED_THERE_PER_S = 1_000.0  # pings through other witnesses; when more are silent at once, it is rather we
-ECHO = Struct(">QQ")  # a ping's body and its answer's: number, sent_ms
 
 
 class Elsewhere:

@@ -29,7 +29,8 @@ from bridge.traces.kinds import (
     to_broker,
     to_entity,
 )
-from bridge.traces.tracer import Say
+from bridge.traces.signs import every_of, lived
+from bridge.traces.telling import Say
 from keys.delegation import Advertisement, Delegated, Seat, Token
 from keys.errors import BadContent, KeysError, NotAuthorised
 from keys.frames import sized
@@ -44,6 +45,7 @@ TOPIC_LEFT_S = (
 )
 CLOCK_SET_S = 1.0  # by which a clock is not set every day
 RENEW_AFTER_S = TOKEN_LIFE_S / 2  # half of a token's life is left when the next one comes
+ALIVE_LEAST_S = 0.1  # whatever our broker asks for, we do not say more often that we live
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +141,10 @@ class TracedEntity:
         self._ask_at: float | None = None
         self._asked = 0
         self._renew_at: float | None = None
+        self._speaks_at = ""  # to our broker, in this session
+        self._pinged_ms, self._pinged_at = 0, 0.0  # the last ping, by our broker's clock and by ours
+        self._alive_s = 0.0  # how often our broker wants to hear that we live, unasked
+        self._alive_at: float | None = None
         self._token = b""  # the last one with its key, as it is handed over
         self._token_for: tuple[bytes, Seat | None] | None = None  # topic and seat of it
         self._token_offset_s = 0.0  # of our clock, when we made it
@@ -162,13 +168,14 @@ class TracedEntity:
     def next_deadline(self) -> float | None:
         if not self._connected:
             return None
-        return min((at for at in (self._ask_at, self._renew_at) if at is not None), default=None)
+        return min((at for at in (self._ask_at, self._renew_at, self._alive_at) if at is not None), default=None)
 
     def handle(self, event: TracedEvent, now: float) -> list[TracedEffect]:
         """Effects in the order in which they must happen. What does not hold is counted and dropped."""
         match event:
             case BrokerConnected():
                 self._connected, self._session, self._asked, self._renew_at = True, None, 0, None
+                self._alive_at = None
                 return [Listen(answers_to(self._certificate.name)), *self.ask(now)]
             case Told(topic, payload):
                 try:
@@ -177,6 +184,9 @@ class TracedEntity:
                     return [Count("traces_refused", 1, type(error).__name__)]
             case Tick():
                 effects: list[TracedEffect] = []
+                if self._alive_at is not None and now >= self._alive_at:
+                    self._alive_at = now + self._alive_s
+                    effects += self._say(Word.ALIVE, lived(self._pinged_ms, now - self._pinged_at))
                 if self._ask_at is not None and now >= self._ask_at:
                     effects += self.ask(now)
                 if self._renew_at is not None and now >= self._renew_at:
@@ -220,7 +230,7 @@ class TracedEntity:
     def silent(self, fields: bytes = b"") -> list[TracedEffect]:
         """No more traces. The next `BrokerConnected` begins anew."""
         effects = self._say(Word.SILENT, fields)
-        self._session = self._ask_at = self._renew_at = None
+        self._session = self._ask_at = self._renew_at = self._alive_at = None
         return effects
 
     def renounce(self, now: float, fields: bytes = b"") -> list[TracedEffect]:
@@ -286,7 +296,8 @@ class TracedEntity:
         if request != self._request:
             raise BadContent("an answer to a registration that we did not send")
         self._request, self._ask_at, self._asked = b"", self._renewed_at(self._advertisement), 0
-        self._session, self._aside = TraceSession(session, key, 0), None
+        self._session, self._aside, self._alive_at = TraceSession(session, key, 0), None, None
+        self._speaks_at = to_broker(self._advertisement.topic, session)
         effects: list[TracedEffect] = [Listen(to_entity(self._certificate.name, self._advertisement.topic, session))]
         if self._wishes.secured:  # before the token, behind which JOIN is told
             effects += self._say(Word.TRACE_KEY, self._random(KEY_BYTES))
@@ -335,6 +346,9 @@ class TracedEntity:
             return [Count("clock_off")]
         if word is not Word.PING:
             raise BadContent("a broker pings, and says nothing else")
+        self._pinged_ms, every_s = every_of(body)
+        self._alive_s, self._pinged_at = max(every_s, ALIVE_LEAST_S), now
+        self._alive_at = now + self._alive_s if every_s else None
         return self._say(Word.ANSWER, body)
 
     def _set_anew(self, now: float) -> list[TracedEffect]:
@@ -348,8 +362,8 @@ class TracedEntity:
         secret = word in (Word.TOKEN, Word.TRACE_KEY)
         signer = self._identity if self._wishes.signed and not secret else None
         said = self._session.say(word, body, signer)
-        qos = 0 if word is Word.ANSWER else 1
-        return [Say(to_broker(self._advertisement.topic, self._session.session), said, qos)]
+        qos = 0 if word in (Word.ANSWER, Word.ALIVE) else 1
+        return [Say(self._speaks_at, said, qos)]
 
     def _renewed_at(self, advertisement: Advertisement) -> float:
         """When a trace topic is so near its end that a new one takes its place."""

@@ -23,6 +23,7 @@ from keys.identity import SIGNATURE_BYTES, Certificate, Identity, Role, verify
 from keys.ownword import OwnWord
 
 GAUGE_EVERY_S = 30.0
+GAUGE_IDLE_S = 8 * GAUGE_EVERY_S  # how long at most, where nobody answered the last ones
 INTEREST_LIVES_S = 90.0
 WANTED_FRESH_MS = 300_000  # an older wish of a tracker is a replay
 DOMAIN_INTEREST = "veilmq/1 trace interest"
@@ -293,18 +294,22 @@ class Audience:
     def __init__(self, now: float) -> None:
         """Trackers are asked at once."""
         self.gauge_at = now
+        self._pause_s = GAUGE_EVERY_S
         # The next to be forgotten first: what it wants, until when, when it said so by its own clock.
         self._trackers: OrderedDict[str, tuple[Interest, float, int]] = OrderedDict()
 
     def gauged(self, now: float) -> None:
-        """Trackers are asked now."""
-        self.gauge_at = now + GAUGE_EVERY_S
+        """Trackers are asked now; while nobody answers ever more rarely, for who comes says so by itself."""
+        self._pause_s = GAUGE_EVERY_S if self.wants(now) else self._pause_s
+        self.gauge_at = now + self._pause_s
+        self._pause_s = min(2 * self._pause_s, GAUGE_IDLE_S)
 
     def answered(self, wanted: WantedTraces, now: float) -> None:
         """A tracker answered; one that wants nothing any more is forgotten."""
         self._trackers.pop(wanted.tracker, None)
         if wanted.interest:
             self._trackers[wanted.tracker] = (wanted.interest, now + INTEREST_LIVES_S, wanted.time_ms)
+            self.gauge_at = min(self.gauge_at, now + GAUGE_EVERY_S)
             if len(self._trackers) > TRACKERS_MAX:
                 self._trackers.popitem(last=False)
 

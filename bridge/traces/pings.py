@@ -20,6 +20,8 @@ rarer exponentially, the longest of N is exceeded `STEADY` times with a chance o
                 never before `floor_s`: a program that pauses for half a second is no death, however good its link.
                 Where there are others to ask through (`self_health.others`), not before a ping went through them, and
                 a timeout passed. Who answers only there is suspected as long as it does: the link is broken, not it
+    every     = interval - max(interval / 10, timeout), at least half of it: who was told so says by itself that it
+                lives, and is asked when that does not come within the interval, or was not asked for long
     interval  = interval_s, half of it until ten pings went, since nothing is known of a newcomer, unless our turns come
                 late; with a goal (`within`) what the patience leaves of most of it; at once after the first miss,
                 then an eighth of the wait so far, at least interval_min_s, or a
@@ -53,6 +55,8 @@ LONGEST_LIFE_S = 3600.0  # in which the longest wait fades to its third
 SURVIVED_MAX_S = 10.0  # an entity that came back after longer than that was dead, and is a newcomer
 REPEAT = 8  # pings follow each other by this part of the wait so far
 GOAL_PART = 0.95  # of a goal; the rest is for our own turns
+ALIVE_PART = 0.9  # of the interval in which an entity says by itself that it lives; the rest is for the way
+TOLD_WITHIN_S = 30.0  # ... when it may do so a tenth more rarely than it was told
 NEVER = float("inf")
 LATE = 4  # our own turn is late when it comes behind its time by this part of a timeout
 
@@ -144,7 +148,7 @@ class Pulse:
         "_answered_at", "_answers", "_asked_at", "_deviation_s", "_excused_s", "_highest_answered", "_is_late",
         "_is_vouched", "_last_ping", "_longest_s", "_missed", "_misses", "_next_ping", "_number", "_ours",
         "_patience_s", "_pause_s", "_preset", "_probed_at", "_reordered", "_smoothed_s", "_spread_s", "_suspect_s",
-        "_trips", "_waiting", "health", "timeout_s",
+        "_told_s", "_trips", "_waiting", "health", "timeout_s",
     )  # fmt: skip
 
     def __init__(self, preset: Preset, now: float, spread: float = 0.0, ours: SelfHealth | None = None) -> None:
@@ -158,6 +162,7 @@ class Pulse:
         self._next_ping = now
         self._last_ping = now
         self._number = 0
+        self._told_s = 0.0  # with the last ping
         self._misses = 0  # of pings behind the last answered one
         self._waiting: list[_Sent] = []  # for their answers, in order of sending
         self._missed: dict[int, float] | None = None  # whose timeout passed and that may still come: when they went
@@ -235,10 +240,32 @@ class Pulse:
         else:
             self._next_ping = min(self._next_ping, now)
 
+    @property
+    def every_s(self) -> float:
+        """How often it should say by itself that it lives; 0: there is much to learn of its link by asking."""
+        interval_s, knows = self._interval_s(), self._preset.goal_s or self._answers >= HISTORY
+        return max(min(ALIVE_PART * interval_s, interval_s - self.timeout_s), interval_s / 2) if knows else 0.0
+
+    def announced(self, lived_at: float, now: float, asked_within_s: float) -> Health | None:
+        """It says by itself that it lived at `lived_at`, by our clock as our last ping showed it, so whoever holds that
+        back wins no time: its health, if it changed. As clocks differ, it is asked so long after it was."""
+        lived_at = min(lived_at, now)
+        asked_at = self._asked_at
+        if asked_at is not None and lived_at <= asked_at:
+            return None  # as old as what was known when the wait began
+        self._answers += 1
+        if asked_at is not None or self._answers == EXPERIENCE:
+            self._weigh(now)
+            self._asked_at, self._excused_s = lived_at if self._waiting else None, 0.0
+        self._misses, self._is_vouched = 0, False
+        within_s = asked_within_s if ALIVE_PART * self.every_s < self._told_s else min(asked_within_s, TOLD_WITHIN_S)
+        self._next_ping = max(min(lived_at + self._interval_s(), self._last_ping + within_s), now)
+        before, self.health = self.health, Health.ALIVE
+        return self.health if before is not self.health else None
+
     def lives(self, now: float) -> Health | None:
         """Something else came of it that nobody can forge: its health, if it changed. Not judged by how late it is."""
-        if self._waiting or self._missed:
-            self._asked_at, self._excused_s = now, 0.0
+        self._asked_at, self._excused_s = now if self._waiting else None, 0.0
         if self._misses:
             self._misses = 0
             self._next_ping = max(self._last_ping + self._interval_s(), now)
@@ -327,7 +354,7 @@ class Pulse:
             del missed[next(iter(missed))]
         if self._asked_at is None:
             self._asked_at, self._excused_s = now, 0.0
-        self._last_ping = now
+        self._last_ping, self._told_s = now, self.every_s
         if self._probed_at == NEVER and self.health is Health.SUSPECTED:
             self._probed_at = now
         if self.health is Health.FAILED:
@@ -375,8 +402,7 @@ class Pulse:
         ]
 
     def _learn(self, round_trip_s: float, now: float) -> None:
-        """RFC 6298, section 2: smoothed round trip and its deviation; how long an answer was waited for."""
-        preset = self._preset
+        """RFC 6298, section 2: smoothed round trip and its deviation."""
         smoothed, deviation = self._smoothed_s, self._deviation_s
         if smoothed < 0:
             smoothed, deviation = round_trip_s, round_trip_s / 2
@@ -385,6 +411,11 @@ class Pulse:
             smoothed += (round_trip_s - smoothed) / 8
         self._smoothed_s, self._deviation_s = smoothed, deviation
         self._answers += 1
+        self._weigh(now)
+
+    def _weigh(self, now: float) -> None:
+        """How long a sign of life was waited for, and will be."""
+        preset = self._preset
         longest_s = self._longest_s * max(1 - (now - self._answered_at) / LONGEST_LIFE_S, 0.0)
         self._answered_at = now
         if self._asked_at is not None:
@@ -394,7 +425,9 @@ class Pulse:
             elif waited_s > longest_s:
                 longest_s = waited_s
         self._longest_s = longest_s
-        usual_s = min(smoothed + max(4 * deviation, preset.margin_s), preset.timeout_max_s)
+        usual_s = min(self._smoothed_s + max(4 * self._deviation_s, preset.margin_s), preset.timeout_max_s)
+        if self._smoothed_s < 0:
+            usual_s = preset.timeout_initial_s
         if self._answers < EXPERIENCE:
             patience_s = 2 * preset.patience_s + usual_s
         else:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from bridge.base import Wall
 from bridge.contract import Count, FairTable, Tick
-from bridge.traces.elsewhere import ECHO, Elsewhere
+from bridge.traces.elsewhere import Elsewhere
 from bridge.traces.events import (
     ClientGone,
     Interested,
@@ -33,6 +33,7 @@ from bridge.traces.registered import Traced
 from bridge.traces.remembered import RememberedEntity
 from bridge.traces.reporting import Reporter
 from bridge.traces.self_health import SICK, SelfHealth
+from bridge.traces.signs import METRICS_EVERY_S, SPEAKS_S, metrics, ping_of, sign
 from bridge.traces.sweep import NEVER, Sweep
 from bridge.traces.telling import KEYED_MAX, Say, Voice, open_trace_key
 from keys.delegation import Advertisement, Delegated, Token
@@ -42,16 +43,14 @@ from keys.identity import Identity
 from keys.tracesession import KEY_BYTES, SESSION_BYTES, Registration, TraceSession, Word, registered
 
 __all__ = [
-    "BOGUS_MAX", "CLIENTS_MAX", "ENTITIES_MAX", "KEYED_MAX", "METRICS_EVERY_S", "ClientGone", "Interested",
-    "Registered", "Registering", "Say", "SendAway", "Spoke", "Tracer", "TracingEffect", "TracingEvent",
+    "BOGUS_MAX", "CLIENTS_MAX", "ENTITIES_MAX", "KEYED_MAX", "METRICS_EVERY_S", "SPEAKS_S", "ClientGone",
+    "Interested", "Registered", "Registering", "Say", "SendAway", "Spoke", "Tracer", "TracingEffect", "TracingEvent",
     "open_trace_key",
 ]  # fmt: skip
 
 ENTITIES_MAX = 100_000  # trace topics registered at one broker; who has most loses its oldest, if that is more than one
 DUE_AT_ONCE = 256  # entities looked at in one turn: what they answer must be read between turns
-SPEAKS_S = 5.0  # an entity that registered listens before it speaks; if it never does, it is pinged after so long
 REJOIN_S = 60.0  # how long an entity of before a restart of ours may take to come back
-METRICS_EVERY_S = 10.0
 
 
 class Tracer:
@@ -232,10 +231,10 @@ class Tracer:
         word, body = traced.session.hear(event.data)
         if traced.client != event.client:  # the same entity on another connection
             self._move(event.session, traced, event.client)
-        effects = self._lives(traced, now) if word is not Word.ANSWER else []
+        effects = self._lives(traced, word, body, now)
         match word:
-            case Word.ANSWER:
-                effects += self._answered(traced, body, now)
+            case Word.ALIVE | Word.ANSWER:
+                pass
             case Word.STATE:
                 kind, said = state_of(body)
                 traced.voice.holds(Interest.STATES, kind, said, now)
@@ -260,17 +259,22 @@ class Tracer:
         self._schedule(traced)
         return effects
 
-    def _lives(self, traced: Traced, now: float) -> list[TracingEffect]:
-        """It spoke, under a key that only it has: as good as an answer. With its first word it begins to be pinged."""
-        pulse = traced.pulse
+    def _lives(self, traced: Traced, word: Word, body: bytes, now: float) -> list[TracingEffect]:
+        """It spoke, under a key that only it has. Raises BadFrame."""
+        pulse, voice = traced.pulse, traced.voice
         assert pulse is not None, "nobody speaks in a session of before"
-        if not traced.spoke:
-            traced.spoke = True
-            pulse.begin(now)
         before, owed = pulse.health, pulse.is_overdue
-        changed = pulse.lives(now)
+        changed, wellness = sign(traced, word, body, now)
         self._overdue += pulse.is_overdue - owed
-        return [] if changed is None else self._stands(traced, TraceKind.ALLS_WELL, {"after": before.value}, now)
+        if changed is None and not voice.is_heard:
+            return []  # the usual case: it is as well as before, and nobody asks
+        effects: list[TracingEffect] = []
+        if word in (Word.ANSWER, Word.ALIVE):
+            effects += voice.tell(TraceKind.ALLS_WELL, wellness, now)
+        if changed is not None:
+            # Those who heard that it was suspected or failed want changes, not heartbeats.
+            effects += self._stands(traced, TraceKind.ALLS_WELL, {"after": before.value}, now)
+        return [*effects, *(metrics(traced, now) if word is Word.ANSWER else ())]
 
     def _move(self, session: bytes, traced: Traced, client: str) -> None:
         before = self._clients[traced.client]
@@ -279,32 +283,6 @@ class Tracer:
             del self._clients[traced.client]
         traced.client = client
         self._clients.setdefault(client, set()).add(session)
-
-    def _answered(self, traced: Traced, body: bytes, now: float) -> list[TracingEffect]:
-        if len(body) != ECHO.size:
-            raise BadFrame("an answer echoes a ping's number and time")
-        counter, sent_ms = ECHO.unpack(body)
-        pulse = traced.pulse
-        assert pulse is not None, "nobody speaks in a session of before"
-        before, owed = pulse.health, pulse.is_overdue
-        changed = pulse.answered(counter, sent_ms, now)
-        self._overdue += pulse.is_overdue - owed
-        if changed is None and now < traced.metrics_at and not traced.voice.is_heard:
-            return []  # the usual case: it is as well as before, and nobody asks
-        fields = {"ping": counter, "latency_ms": int(now * 1000) - sent_ms}
-        effects: list[TracingEffect] = [*traced.voice.tell(TraceKind.ALLS_WELL, fields, now)]
-        if changed is not None:
-            # Those who heard that it was suspected or failed want changes, not heartbeats.
-            effects += self._stands(traced, TraceKind.ALLS_WELL, {"after": before.value}, now)
-        if now >= traced.metrics_at:
-            traced.metrics_at = now + METRICS_EVERY_S
-            metrics = pulse.metrics
-            measured = {
-                "loss_rate": round(metrics.loss_rate, 4), "reordered_rate": round(metrics.reordered_rate, 4),
-                "latency_ms": _ms(metrics.latency_s), "jitter_ms": _ms(metrics.jitter_s),
-            }  # fmt: skip
-            effects += traced.voice.tell(TraceKind.NETWORK_METRICS, measured, now)
-        return effects
 
     def _relayed(self, event: Relayed, now: float) -> list[TracingEffect]:
         """Its answer came through another witness. Nobody but us can pay for what does not hold."""
@@ -354,7 +332,9 @@ class Tracer:
         voice = self._traced[session].voice
         if not voice.knows(event.data):
             self._offenders.afford(event.client, "interest", now)
-        return [*voice.answered(event.data, self._authority, now)]
+        effects = voice.answered(event.data, self._authority, now)
+        self._schedule(self._traced[session])
+        return [*effects]
 
     # ------------------------------------------------------------------------------------------------ time
 
@@ -389,7 +369,8 @@ class Tracer:
         ping, changed = pulse.tick(now)
         self._overdue += pulse.is_overdue - owed
         if ping is not None:
-            effects.append(Say(traced.listens_at, traced.session.say(Word.PING, ECHO.pack(*ping)), 0))
+            asks = traced.session.say(Word.PING, ping_of(ping, pulse.every_s))
+            effects.append(Say(traced.listens_at, asks, 0))
             if pulse.health is not Health.ALIVE:
                 effects += self._elsewhere.ask(traced, ping, now)
         if changed is Health.SUSPECTED:
@@ -442,7 +423,3 @@ def _off(token: Token, now_ms: int) -> Expired:
     early_ms = token.not_before_ms - now_ms
     how = f"{early_ms / 1000:.1f} s ahead" if early_ms > 0 else f"{(now_ms - token.not_after_ms) / 1000:.1f} s behind"
     return Expired(f"an entity's clock is {how} of ours; set it")
-
-
-def _ms(seconds: float | None) -> int | None:
-    return None if seconds is None else round(seconds * 1000)

@@ -180,10 +180,13 @@ class Tracker:
             return [effect for name, each in self._followed.items() for effect in self._lost(name, each, now)]
         while (entity := self._looks.take(self._followed, now)) is not None:
             followed = self._followed[entity]
+            is_lost = now >= followed.panel.silent_at and followed.known
             if now >= followed.ask_at:
                 effects += self._ask(entity, followed, now)
-            if now >= followed.panel.silent_at:
+            if is_lost:
                 effects += self._lost(entity, followed, now)
+            if is_lost or not followed.heard:  # who hears nothing of what we want does not ask for it soon
+                effects += [self._want(followed, each, now) for each in followed.candidates.values()]
             self._schedule(entity, followed, now)
         return effects
 

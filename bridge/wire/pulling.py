@@ -23,6 +23,7 @@ from bridge.wire.pieces import Pieces
 from bridge.wire.statements import CONTROL_ROOT
 from keys.errors import BadFrame
 from keys.frames import Kind, Reader, number, opening
+from keys.values import value
 
 PULL_TOPIC = f"{CONTROL_ROOT}/pull"
 PULL_S = 0.02  # content may come so much later than its header, a region; then it is asked for
@@ -42,7 +43,7 @@ Name: TypeAlias = tuple[bytes, int]
 """Publisher and sequence."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class PullRequest:
     """Frame: opening(3) publisher(16) sequence(8) time_ms(8) count(1) indexes(1 each).
 

@@ -6,7 +6,6 @@ All methods are called on the event loop and must not block.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol, TypeAlias, runtime_checkable
 
 from bridge.contract import Publication, UserProperties
@@ -14,6 +13,7 @@ from bridge.traces import EntityConnected, EntityGone, EntitySeen
 from gateway.base import Figures
 from gateway.mqtt5.packets import Properties, Publish, Will
 from gateway.mqtt5.session import ServerSession
+from keys.values import value
 
 __all__ = [
     "Accepted",
@@ -40,7 +40,7 @@ Done: TypeAlias = Callable[[int], None]
 EntityEvent: TypeAlias = EntityConnected | EntitySeen | EntityGone
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class PeerRefusal:
     """What a member's PUBLISH is answered with instead of an acknowledgement."""
 

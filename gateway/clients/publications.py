@@ -6,7 +6,7 @@ import time
 from dataclasses import replace
 
 from bridge.base import check_name
-from bridge.contract import Publication
+from bridge.contract import Publication, is_bare
 from gateway.mqtt5.message import Message
 from gateway.mqtt5.packets import NO_PROPERTIES, Properties
 from keys.message import SEALED_PROPERTIES
@@ -18,6 +18,9 @@ RESERVED_PROPERTY = "vmq"
 def publication_of(message: Message, now: float) -> Publication:
     """The message as the overlay takes it; expiry is what is left of it at `now`, in seconds."""
     properties = message.properties
+    time_ms = time.time_ns() // 1_000_000
+    if properties is NO_PROPERTIES and message.expires_at is None:  # as most are
+        return Publication(message.topic, message.payload, message.qos, message.retain, time_ms=time_ms)
     return Publication(
         message.topic,
         message.payload,
@@ -25,16 +28,18 @@ def publication_of(message: Message, now: float) -> Publication:
         message.retain,
         properties=properties.user,
         expiry_s=message.remaining_s(now),
-        time_ms=time.time_ns() // 1_000_000,
+        time_ms=time_ms,
         **{name: getattr(properties, name) for name in SEALED_PROPERTIES},
     )
 
 
 def message_of(publication: Publication, now: float) -> Message:
     """The other way: what came over the overlay, as local clients get it. Raises TopicError."""
+    topic, expiry_s = check_name(publication.topic), publication.expiry_s
+    if is_bare(publication):  # as most are
+        return Message(topic, publication.payload, publication.qos, publication.retain)
     sealed = {name: getattr(publication, name) for name in SEALED_PROPERTIES}
     properties = Properties(user=publication.properties, **sealed)
-    topic, expiry_s = check_name(publication.topic), publication.expiry_s
     return Message(
         topic,
         publication.payload,

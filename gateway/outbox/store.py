@@ -91,7 +91,7 @@ class _Reserve:
     """Take the next block of sequence numbers."""
 
 
-_Work: TypeAlias = _Append | _Forget | _Reserve
+_Work: TypeAlias = tuple[_Append, ...] | _Forget | _Reserve
 
 
 class Store:
@@ -105,6 +105,7 @@ class Store:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
         self._work: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()  # bounded by max_bytes
+        self._appends: list[_Append] = []  # of this turn of the loop
         self._reserving = False
         self._gone: list[int] = []  # deletions for the next commit, which comes within FORGET_WITHIN_S
         self._gone_timer: asyncio.TimerHandle | None = None
@@ -123,7 +124,8 @@ class Store:
         except (PrivateFileError, OSError, StoreError) as error:
             os.close(self._lock_file)
             raise _one_line(error, directory) from None
-        self._ranges = [block] if block else []  # reserved, unused: [first, end)
+        self._numbers = range(*block) if block else range(0)  # reserved, unused
+        self._ranges: list[range] = []  # what comes after them
         self._in_hand: dict[int, int] = {}  # bytes of entries that were appended or read, until forgotten or left
         self._deleting: set[int] = set()  # forgotten, still on disk
         self._ranges_lock = threading.Lock()
@@ -151,18 +153,22 @@ class Store:
 
         That happens only when the disk refused to reserve more, or 2^16 are wanted within one commit.
         """
+        numbers = self._numbers
+        if not numbers or (len(numbers) < SEQUENCE_BLOCK // 2 and not self._ranges):
+            numbers = self._more_numbers(numbers)
+        self._numbers = numbers[1:]
+        return numbers[0]
+
+    def _more_numbers(self, left: range) -> range:
         with self._ranges_lock:
-            while self._ranges and self._ranges[0][0] == self._ranges[0][1]:
-                del self._ranges[0]
-            left = sum(end - first for first, end in self._ranges)
-            if left < SEQUENCE_BLOCK // 2 and not self._reserving:
+            if not self._ranges and not self._reserving:
                 self._reserving = True
                 self._work.put(_Reserve())
-            if not left:
-                raise OutboxFullError(f"data directory {self.directory} cannot reserve numbers; free some disk space")
-            first, end = self._ranges[0]
-            self._ranges[0] = (first + 1, end)
-            return first
+            if not left and self._ranges:
+                left = self._ranges.pop(0)
+        if not left:
+            raise OutboxFullError(f"data directory {self.directory} cannot reserve numbers; free some disk space")
+        return left
 
     # ------------------------------------------------------------------------------------- outbox
 
@@ -192,10 +198,20 @@ class Store:
         self._in_hand[sequence] = size
         self._count += 1
         self._bytes += size
-        self._delete_gone()
         row = StoredRow(sequence, publication.topic, publication.qos, frame, publication, batch, after)
-        self._work.put(_Append(row, publication, done))
+        if not self._appends:  # once a turn: to wake the writer for each would take the interpreter from the loop
+            self._loop.call_soon(self._hand_over)
+        self._appends.append(_Append(row, publication, done))
+        if len(self._appends) >= GROUP_MAX:
+            self._hand_over()
         return sequence
+
+    def _hand_over(self) -> None:
+        """What was appended goes to the writer, and with it what waits to be deleted."""
+        self._delete_gone()
+        if self._appends:
+            self._work.put(tuple(self._appends))
+            self._appends.clear()
 
     async def put(self, publication: Publication) -> StoredEntry:
         """`append` and wait for the commit. Raises StoreError."""
@@ -326,7 +342,7 @@ class Store:
         if self._closed:
             return
         self._closed = True
-        self._delete_gone()
+        self._hand_over()
         self._work.put(None)
         self._thread.join()
         self._outbox.close()
@@ -336,10 +352,13 @@ class Store:
 
     def _write_all(self) -> None:
         while True:
-            batch: list[_Work] = []
+            batch: list[_Append | _Forget | _Reserve] = []
             item = self._work.get()
             while item is not None:
-                batch.append(item)
+                if isinstance(item, tuple):
+                    batch += item
+                else:
+                    batch.append(item)
                 if len(batch) >= GROUP_MAX:
                     break
                 try:
@@ -351,7 +370,7 @@ class Store:
             if item is None:
                 return
 
-    def _commit(self, batch: list[_Work]) -> None:
+    def _commit(self, batch: Sequence[_Append | _Forget | _Reserve]) -> None:
         appends = [item for item in batch if isinstance(item, _Append)]
         gone = self._ungone + [s for item in batch if isinstance(item, _Forget) for s in item.sequences]
         reserve = any(isinstance(item, _Reserve) for item in batch)
@@ -371,7 +390,7 @@ class Store:
             if reserve:
                 self._reserving = False
             if block is not None:
-                self._ranges.append(block)
+                self._ranges.append(range(*block))
         if (appends or gone) and self._loop is not None:
             with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
                 self._loop.call_soon_threadsafe(self._report, appends, rows, gone, error)

@@ -1,8 +1,8 @@
 """A broker that is an entity itself: others trace it, and trackers hear when a majority of them holds it for failed.
 
-So a gateway's death is known, which no client behind it could tell. It answers pings from threads of its own, but only
-while its event loop turns: one that hangs serves nobody. Not here: how an entity speaks (`client`), whom it
-traces (`assembly`).
+So a gateway's death is known, which no client behind it could tell. It says that it lives, and answers pings, from
+threads of its own, but only while its event loop turns: one that hangs serves nobody. Not here: how an entity speaks
+(`client`), whom it traces (`assembly`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gateway.base import WatchedSettings
 from gateway.tracing.client import TracedEntity, connection
 
 BEAT_S = 0.25
-STUCK_S = 2.0  # an event loop that did not turn for so long answers no ping
+STUCK_S = 2.0  # an event loop that did not turn for so long answers no ping, and says nothing by itself
 
 
 class Watched(TracedEntity):
@@ -48,7 +48,16 @@ class Watched(TracedEntity):
         self._beat_at = time.monotonic()
         asyncio.get_running_loop().call_later(BEAT_S, self._beat)
 
+    @property
+    def _is_stuck(self) -> bool:
+        return time.monotonic() - self._beat_at > STUCK_S
+
     def _told(self, index: int, told: Told, now: float) -> Iterable[tuple[int | None, Any]]:
-        if time.monotonic() - self._beat_at > STUCK_S:
-            return []
-        return super()._told(index, told, now)
+        return [] if self._is_stuck else super()._told(index, told, now)
+
+    def _tick(self, now: float) -> Iterable[tuple[int | None, Any]]:
+        return [] if self._is_stuck else super()._tick(now)
+
+    def _deadline(self) -> float | None:
+        due = super()._deadline()
+        return max(due, self._clock() + BEAT_S) if due is not None and self._is_stuck else due

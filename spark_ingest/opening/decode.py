@@ -82,6 +82,11 @@ class Opener:
         self._names: dict[tuple[str, bytes], str | None] = {}
 
     @property
+    def grants(self) -> Grants:
+        """What the file says, as it was read last."""
+        return self._grants
+
+    @property
     def hides_topics(self) -> bool:
         """Whether wire topics may be tokens, so that only the sealed topic tells what a row is about."""
         return bool(self._grants.token_keys)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -24,10 +24,12 @@ import pyarrow as pa
 
 from bridge.document import is_batch_topic
 from spark_ingest.errors import BadOption, GrantsError
+from spark_ingest.opening.batching import in_batches, plain, together
 from spark_ingest.opening.data_keys import GRANT, is_absent
 from spark_ingest.opening.decode import Opened, Opener, TopicSet, which
 from spark_ingest.opening.held import KeyNames
 from spark_ingest.opening.inners import PROPERTIES, SEALED_TYPES, Inners
+from spark_ingest.opening.packed import PackedRows, packed_stretches
 from spark_ingest.opening.statements import AvailabilityStatement, Unreadable, statement_of
 from spark_ingest.options import IngestStream, MissingKey, Options
 from spark_ingest.spool import ByteRange, Shard, placed_groups, salvaged_groups
@@ -36,10 +38,6 @@ _log = logging.getLogger(__name__)
 _TIME = pa.timestamp("us", tz="UTC")
 KEY_LOOK_S = 0.5
 """Between looks at the file of scope keys while a key is waited for."""
-BATCH_BYTES = 64 << 20
-"""Rows that are opened together, and a batch of rows, hold about this much and one group more: an Arrow column of
-bytes ends at 2 GiB."""
-
 DDL = {
     IngestStream.TELEMETRY: (
         "topic string, payload binary, publisher string, sequence long, published_at timestamp, "
@@ -166,23 +164,8 @@ class RowReader:
         are the `only` ones to read; None: nobody remembers what is passed over. Raises GrantsError, SpoolError."""
         self._opener.refresh()
         self._held, self._redrives = held, only
-        pending: list[Any] = []
-        count = 0
         reasons: Counter[str] = Counter()
-        for groups in _together(chain.from_iterable(map(self._groups, extents)), self._rows_per_batch):
-            rows = self.rows(groups, reasons)
-            if rows.num_rows:
-                pending.append(rows)
-                count += rows.num_rows
-            while count >= self._rows_per_batch:
-                whole, rest = _cut(pending, self._rows_per_batch)
-                yield whole
-                pending, count = ([rest], rest.num_rows) if rest.num_rows else ([], 0)
-            if sum(batch.nbytes for batch in pending) >= BATCH_BYTES:
-                yield _cut(pending, count)[0]
-                pending, count = [], 0
-        if pending:
-            yield _cut(pending, count)[0]
+        yield from in_batches(self._made(extents, reasons), self._rows_per_batch)
         if reasons and self._stream is not IngestStream.QUARANTINE:
             told = "; ".join(f"{number} x {reason}" for reason, number in reasons.most_common(3))
             _log.warning(
@@ -192,13 +175,44 @@ class RowReader:
                 told,
             )
 
+    def _made(self, extents: Sequence[ByteRange], reasons: Counter[str]) -> Iterator[Any]:
+        """Rows of this stream, out of packs where there are some."""
+        spooled: list[ByteRange] = []
+        for each in chain.from_iterable(map(self._stretches, extents)):
+            if isinstance(each, ByteRange):
+                spooled.append(each)
+                continue
+            yield from self._spooled(spooled, reasons)
+            spooled = []
+            yield self._unpacked(each, reasons)
+        yield from self._spooled(spooled, reasons)
+
+    def _spooled(self, extents: Sequence[ByteRange], reasons: Counter[str]) -> Iterator[Any]:
+        for groups in together(chain.from_iterable(map(self._groups, extents)), self._rows_per_batch):
+            yield self.rows(groups, reasons)
+
+    def _stretches(self, extent: ByteRange) -> Iterator[PackedRows | ByteRange]:
+        if self._stream is IngestStream.QUARANTINE or self._shards or self._held:
+            return iter((extent,))
+        return packed_stretches(extent, self._opener.grants)
+
+    def _unpacked(self, packed: PackedRows, reasons: Counter[str]) -> Any:
+        """The rows of this stream in a run of a pack."""
+        timely = self._timely(packed.group)
+        if timely is not None:
+            packed.opened.keep(timely)
+        reasons.update(packed.closed)
+        return self._shown(packed.group, packed.opened, reasons)
+
     def _groups(self, extent: ByteRange) -> Iterator[Any]:
         for group, end in self._read_groups(extent):
             yield _with_place(group, extent, end) if self._placed else group
 
     def rows(self, group: Any, reasons: Counter[str] | None = None) -> Any:
         """The rows of this stream in one or several groups of the spool; `reasons` counts what stays closed."""
-        opened = self._opened(group)
+        return self._shown(group, self._opened(group), reasons)
+
+    def _shown(self, group: Any, opened: Opened, reasons: Counter[str] | None) -> Any:
         statements = self._sort(opened)
         if reasons is not None:
             reasons.update(reason for _, reason in opened.closed)
@@ -247,9 +261,7 @@ class RowReader:
         topics = group.column("wire_topic")
         blind = self._stream is IngestStream.QUARANTINE or self._opener.hides_topics
         ours = self._ours(group) if self._shards else None
-        if self._since_us is not None or self._until_us is not None:
-            received_us = group.column("received_at").cast(pa.int64()).to_numpy()
-            timely = (received_us >= (self._since_us or 0)) & (received_us < (self._until_us or np.iinfo(np.int64).max))
+        if (timely := self._timely(group)) is not None:
             ours = timely if ours is None else ours & timely
         if blind:
             return ours
@@ -263,6 +275,13 @@ class RowReader:
             return (topic in self._availability) is available and (available or topic in self._topics)
 
         return which(topics, wanted) if ours is None else ours & which(topics, wanted)
+
+    def _timely(self, group: Any) -> Any:
+        """Rows that were received when options say. None: all."""
+        if self._since_us is None and self._until_us is None:
+            return None
+        received_us = group.column("received_at").cast(pa.int64()).to_numpy()
+        return (received_us >= (self._since_us or 0)) & (received_us < (self._until_us or np.iinfo(np.int64).max))
 
     def _ours(self, group: Any) -> Any:
         """Rows of this query's part: as receivers go by it (`part`), by the time of sealing where parts changed."""
@@ -320,7 +339,7 @@ def _telemetry(group: Any, opened: Opened, wanted: Sequence[str]) -> dict[str, A
         "qos": lambda: opened.own("qos", taken),
         "retain": lambda: opened.own("retain", taken),
         "properties": lambda: content.properties,
-        "publisher_id": lambda: taken.column("publisher").cast(pa.binary()),
+        "publisher_id": lambda: plain(taken.column("publisher")).cast(pa.binary()),
         "key_id": lambda: _hex(taken, "key_id"),
     }
     made |= {name: partial(taken.column, name) for name in ("wire_topic", *PLACE.names)}
@@ -366,7 +385,7 @@ def _with_place(group: Any, extent: ByteRange, end: int) -> Any:
 
 def _batch(schema: Any, **columns: Any) -> Any:
     arrays = [
-        value if isinstance(value, pa.Array) else pa.array(value, field.type)
+        plain(value) if isinstance(value, pa.Array) else pa.array(value, field.type)
         for field, value in ((field, columns[field.name]) for field in schema)
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
@@ -381,35 +400,3 @@ def _hex(batch: Any, name: str) -> Any:
     """Ids as text: few of them, many times."""
     coded = batch.column(name).dictionary_encode()
     return pa.array([value.hex() for value in coded.dictionary.to_pylist()], pa.string()).take(coded.indices)
-
-
-def _together(groups: Iterable[Any], rows: int) -> Iterator[Any]:
-    """Neighbouring groups as one batch, until it has about `rows` rows or BATCH_BYTES: what is done by columns costs
-    as much for a row as for many."""
-    held: list[Any] = []
-    count = size = 0
-    for group in groups:
-        group_bytes = group.get_total_buffer_size()
-        if held and size + group_bytes > BATCH_BYTES:
-            yield _joined(held)
-            held, count, size = [], 0, 0
-        held.append(group)
-        count, size = count + group.num_rows, size + group_bytes
-        if count >= rows:
-            yield _joined(held)
-            held, count, size = [], 0, 0
-    if held:
-        yield _joined(held)
-
-
-def _joined(batches: Sequence[Any]) -> Any:
-    if len(batches) == 1:
-        return batches[0]
-    (joined,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
-    return joined
-
-
-def _cut(batches: Sequence[Any], rows: int) -> tuple[Any, Any]:
-    """The first `rows` rows of some batches as one batch, and the rest as one."""
-    whole = _joined(batches)
-    return whole.slice(0, rows), whole.slice(rows)

@@ -30,7 +30,7 @@ class ShareBox:
     """Seals under one local key of 32 bytes. `random(n)`: n unpredictable bytes."""
 
     def __init__(self, key: bytes, random: Callable[[int], bytes]) -> None:
-        self._head = SEALED + _tag(key)
+        self._head = SEALED + key_tag(key)
         self._aead = AESGCM(key)
         self._random = random
 
@@ -51,7 +51,7 @@ class ShareOpener:
     """Opens what was sealed under any of some local keys."""
 
     def __init__(self, keys: Iterable[bytes]) -> None:
-        self._by_tag = {_tag(key): AESGCM(key) for key in keys}
+        self._by_tag = {key_tag(key): AESGCM(key) for key in keys}
 
     def open(self, material: SpooledKey) -> SpooledKey | None:
         """With the shares in clear, None if none of our keys opens them."""
@@ -80,5 +80,6 @@ def tag_of(shares: bytes) -> bytes | None:
     return shares[len(SEALED) : len(SEALED) + TAG_BYTES] if shares.startswith(SEALED) else None
 
 
-def _tag(key: bytes) -> bytes:
+def key_tag(key: bytes) -> bytes:
+    """What tells a local key from another."""
     return hashlib.sha256(b"veilmq/1 spool key" + key).digest()[:TAG_BYTES]

@@ -5,19 +5,45 @@ Imports `errors`; knows no key and no wire.
 
 from __future__ import annotations
 
-from spark_ingest.spool.consumers import Consumer, forget, give_up, make_room, read_place, release
+from spark_ingest.spool.consumers import (
+    Consumer,
+    alone_packing,
+    forget,
+    give_up,
+    make_room,
+    nobody_trims,
+    read_place,
+    release,
+)
+from spark_ingest.spool.index import SegmentIndex
 from spark_ingest.spool.ledger import HeldStretch
+from spark_ingest.spool.packs import (
+    ANEW,
+    PackFile,
+    PackRun,
+    PackTable,
+    erase_pack,
+    erase_unfinished,
+    pack_of,
+    pack_path,
+    sealed_end,
+    write_pack,
+)
 from spark_ingest.spool.segments import (
     CONSUMERS,
     RECEIVER_NAME,
     ByteRange,
     Offset,
     Position,
+    SegmentFile,
     as_offset,
     directory_bytes,
+    open_segment,
     placed_groups,
     positions_of,
     read_groups,
+    segment_numbers,
+    segment_path,
 )
 from spark_ingest.spool.sharding import DEVICE_LEVEL, LEVELS_MAX, Shard, parse_shard
 from spark_ingest.spool.standing import standings
@@ -26,6 +52,7 @@ from spark_ingest.spool.view import SpoolView, groups_of, in_tasks, salvaged_gro
 from spark_ingest.spool.writer import SEGMENT_BYTES, SpooledKey, SpoolRecord, SpoolWriter
 
 __all__ = [
+    "ANEW",
     "CONSUMERS",
     "DEVICE_LEVEL",
     "LEVELS_MAX",
@@ -35,19 +62,31 @@ __all__ = [
     "Consumer",
     "HeldStretch",
     "Offset",
+    "PackFile",
+    "PackRun",
+    "PackTable",
     "Position",
+    "SegmentFile",
+    "SegmentIndex",
     "Shard",
     "SpoolRecord",
     "SpoolView",
     "SpoolWriter",
     "SpooledKey",
+    "alone_packing",
     "as_offset",
     "directory_bytes",
+    "erase_pack",
+    "erase_unfinished",
     "forget",
     "give_up",
     "groups_of",
     "in_tasks",
     "make_room",
+    "nobody_trims",
+    "open_segment",
+    "pack_of",
+    "pack_path",
     "parse_shard",
     "placed_groups",
     "positions_of",
@@ -55,6 +94,10 @@ __all__ = [
     "read_place",
     "release",
     "salvaged_groups",
+    "sealed_end",
+    "segment_numbers",
+    "segment_path",
     "standings",
     "tell_trouble",
+    "write_pack",
 ]

@@ -29,6 +29,7 @@ from pathlib import Path
 from gateway.files import write_durably
 from spark_ingest.errors import BadOption, SpoolBusy, SpoolDamaged, SpoolError
 from spark_ingest.spool.ledger import NOTHING_HELD, HeldLedger, HeldStretch
+from spark_ingest.spool.packs import erase_pack
 from spark_ingest.spool.segments import (
     CONSUMERS,
     RECEIVER_NAME,
@@ -36,7 +37,6 @@ from spark_ingest.spool.segments import (
     Position,
     as_offset,
     positions_of,
-    segment_numbers,
     segment_path,
 )
 from spark_ingest.spool.view import SpoolView
@@ -104,7 +104,7 @@ class Consumer:
     def register(self, from_latest: bool = False, asked: Offset | None = None) -> Offset:
         """Oldest position that can be read now, or the newest, or the one that is `asked` for, protected from trimming
         from here on. Again the same for a query that died in its first batch."""
-        with _trim_lock(self._root):
+        with nobody_trims(self._root):
             place = read_place(self._path)
             if place is not None and place.owner:
                 return as_offset(place.positions)
@@ -122,7 +122,7 @@ class Consumer:
         wanted = positions_of(start)
         if self._checked == (owner, True) or (not claim and self._checked == (owner, False)):
             return
-        with _trim_lock(self._root):
+        with nobody_trims(self._root):
             place = read_place(self._path)
             if place is not None and place.owner and place.owner != owner:
                 raise BadOption(
@@ -142,7 +142,7 @@ class Consumer:
     def commit(self, end: Offset, redriven: int = 0) -> int:
         """Everything up to `end` was processed, and redrives up to that number: write it down, trim; the number of
         segments removed."""
-        with _trim_lock(self._root):
+        with nobody_trims(self._root):
             self._at = positions_of(end)
             self._write(self._at, self.ledger.done(redriven))
             return trim(self._root, self._view)
@@ -156,7 +156,7 @@ class Consumer:
     def hold(self, begin: Offset, end: Offset, keys: Sequence[str], redriven: int) -> None:
         """The micro-batch (begin, end] passes over what needs `keys`; on disk before it is read. `redriven`: the number
         of the last redrive that the query has read."""
-        with _trim_lock(self._root):
+        with nobody_trims(self._root):
             place = read_place(self._path)
             if place is not None and (ledger := place.ledger.note(begin, end, keys, redriven)) != place.ledger:
                 write_place(self._path, replace(place, ledger=ledger))
@@ -219,9 +219,10 @@ def trim(root: Path, view: SpoolView, *, heed_wishes: bool = True) -> int:
     for name in view.receivers():
         oldest = min((place.oldest(name) for place in places), default=Position(0, 0))
         directory = root / name
-        for number in segment_numbers(directory):
+        for number in view.segments(name):
             if number >= oldest.segment or _age_s(segment_path(directory, number)) < retain_s:
                 break
+            erase_pack(directory, number)
             # The segment goes first: without it, index and state are not looked at.
             for suffix in ("arrow", "index", "state"):
                 segment_path(directory, number, suffix).unlink(missing_ok=True)
@@ -230,9 +231,14 @@ def trim(root: Path, view: SpoolView, *, heed_wishes: bool = True) -> int:
 
 
 def make_room(root: Path) -> int:
-    """The spool is at its cap: remove what is kept for nobody but queries to come. Segments removed."""
-    with _trim_lock(root):
-        return trim(root, SpoolView(root), heed_wishes=False)
+    """The spool is at its cap: remove what is kept for nobody but queries to come, and packs if that is nothing, since
+    they only repeat segments. How many segments or packs."""
+    with nobody_trims(root):
+        view = SpoolView(root)
+        if removed := trim(root, view, heed_wishes=False):
+            return removed
+        segments = [(root / name, number) for name in view.receivers() for number in view.segments(name)]
+        return sum(erase_pack(directory, number) for directory, number in segments)
 
 
 def forget(root: Path, name: str) -> bool:
@@ -242,7 +248,7 @@ def forget(root: Path, name: str) -> bool:
     """
     if not RECEIVER_NAME.fullmatch(name):
         raise BadOption(f"consumer {name!r} is not a name; see `veilmq ingest consumers {root}` for those that are")
-    with _trim_lock(root):
+    with nobody_trims(root):
         path = root / CONSUMERS / f"{name}.json"
         if is_held(path.with_suffix(".lock")):
             raise SpoolBusy(f"consumer {name!r} of {root} is running; stop its query first")
@@ -256,7 +262,7 @@ def release(root: Path, name: str, stretches: Sequence[HeldStretch], keys: Colle
     """What of some held stretches of a consumer needs these keys: its query reads it with its next micro-batch. How
     many stretches. Raises SpoolDamaged, SpoolBusy."""
     path = root / CONSUMERS / f"{name}.json"
-    with _trim_lock(root):
+    with nobody_trims(root):
         place = read_place(path)
         if place is None:
             return 0
@@ -268,7 +274,7 @@ def release(root: Path, name: str, stretches: Sequence[HeldStretch], keys: Colle
 def give_up(root: Path, name: str) -> int:
     """Forget what a consumer's query has passed over; how many stretches. Raises SpoolDamaged, SpoolBusy."""
     path = root / CONSUMERS / f"{name}.json"
-    with _trim_lock(root):
+    with nobody_trims(root):
         place = read_place(path)
         if place is None or not place.ledger.held:
             return 0
@@ -292,6 +298,13 @@ def is_held(lock: Path) -> bool:
     return False
 
 
+@contextlib.contextmanager
+def alone_packing(root: Path) -> Iterator[None]:
+    """Nobody else makes packs in this spool meanwhile. Raises SpoolBusy."""
+    with _locked(root / CONSUMERS / ".pack", 0.0, f"{root}: another process is packing it; let that one finish"):
+        yield
+
+
 def _age_s(path: Path) -> float:
     """Seconds since a segment was last written to; endless for one that is gone."""
     try:
@@ -301,11 +314,18 @@ def _age_s(path: Path) -> float:
 
 
 @contextlib.contextmanager
-def _trim_lock(root: Path) -> Iterator[None]:
-    """Registration, commits and trimming one after another, over all processes of the spool."""
-    descriptor = lock_file(root / CONSUMERS / ".trim", TAKE_OVER_S)
+def nobody_trims(root: Path) -> Iterator[None]:
+    """Nobody else registers, commits or trims meanwhile, in any process of the spool. Raises SpoolBusy."""
+    told = f"{root}: another process has been trimming for {TAKE_OVER_S:.0f} s; see what holds it up"
+    with _locked(root / CONSUMERS / ".trim", TAKE_OVER_S, told):
+        yield
+
+
+@contextlib.contextmanager
+def _locked(path: Path, patience_s: float, told: str) -> Iterator[None]:
+    descriptor = lock_file(path, patience_s)
     if descriptor is None:
-        raise SpoolBusy(f"{root}: another process has been trimming for {TAKE_OVER_S:.0f} s; see what holds it up")
+        raise SpoolBusy(told)
     try:
         yield
     finally:

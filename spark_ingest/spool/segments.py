@@ -5,6 +5,7 @@
     SPOOL/RECEIVER/00000001.arrow    segment: an Arrow IPC stream; one record batch = one group
     SPOOL/RECEIVER/00000001.index    one entry a group: (end byte, rows, CRC), written after the group's fsync
     SPOOL/RECEIVER/00000001.state    what the collector knew before this segment (`collector.py`)
+    SPOOL/RECEIVER/00000001.pack     the segment once more, quicker to read, if somebody packed it (`packs.py`)
 
 A segment that nobody writes any more is *sealed*: segment and index end with how many rows and groups there are and a
 checksum over all index entries (`index.py`). Its schema names receiver and number, so that a file that was copied from
@@ -85,6 +86,29 @@ class Size(NamedTuple):
     bytes: int
 
 
+class SizeSums:
+    """Sizes of segments one after the other, from number `first` on; of any stretch of them at once."""
+
+    def __init__(self, first: int) -> None:
+        self.first = first
+        self._sums = [Size(0, 0)]  # of those before each, and of all
+
+    @property
+    def next(self) -> int:
+        """The first that was not added yet."""
+        return self.first + len(self._sums) - 1
+
+    def add(self, size: Size) -> None:
+        """Of the next one."""
+        rows, size_bytes = self._sums[-1]
+        self._sums.append(Size(rows + size.rows, size_bytes + size.bytes))
+
+    def between(self, begin: int, end: int) -> Size:
+        """Of those numbered `begin` to `end` (exclusive), which were added."""
+        before, after = self._sums[begin - self.first], self._sums[end - self.first]
+        return Size(after.rows - before.rows, after.bytes - before.bytes)
+
+
 @dataclass(frozen=True, slots=True)
 class ByteRange:
     """Whole groups of one segment: what one task of a micro-batch reads."""
@@ -152,6 +176,12 @@ class SegmentFile:
     format: int
     part: str
     schema: Any
+
+    @property
+    def name(self) -> str:
+        """As its schema says it: receiver and number."""
+        where = Path(self.path)
+        return _name(where.parent, int(where.stem))
 
     def batches(self, start: int, end: int) -> Iterator[tuple[Any, int]]:
         """The record batches (SCHEMA) from byte `start` up to `end`, not copied, and where each of them ends. Raises

@@ -18,6 +18,7 @@ from typing import Any
 
 from spark_ingest.errors import SpoolDamaged, SpoolError, SpoolGap
 from spark_ingest.spool.index import SegmentGroup, SegmentIndex, Times
+from spark_ingest.spool.listing import SegmentList
 from spark_ingest.spool.segments import (
     CONSUMERS,
     RECEIVER_NAME,
@@ -26,11 +27,11 @@ from spark_ingest.spool.segments import (
     Offset,
     Position,
     Size,
+    SizeSums,
     as_offset,
     open_segment,
     placed_groups,
     positions_of,
-    segment_numbers,
     segment_path,
 )
 
@@ -43,7 +44,9 @@ class SpoolView:
     def __init__(self, root: Path, *, lossy: bool = False) -> None:
         self._root = root
         self._lossy = lossy
+        self._lists: dict[str, SegmentList] = {}
         self._indexes: dict[tuple[str, int], SegmentIndex] = {}
+        self._sums: dict[str, SizeSums] = {}
         self.lost: Counter[str] = Counter()
         """Gaps and damaged segments that reading went on behind, by receiver."""
 
@@ -54,16 +57,22 @@ class SpoolView:
             return []
         return sorted(name for name in names if name != CONSUMERS and RECEIVER_NAME.fullmatch(name))
 
+    def segments(self, name: str) -> Sequence[int]:
+        """Numbers of a receiver's segments, oldest first; not to be changed."""
+        if name not in self._lists:
+            self._lists[name] = SegmentList(self._root / name)
+        return self._lists[name].numbers()
+
     def earliest(self) -> Offset:
         """The oldest position of every receiver that has a segment."""
-        found = {name: segment_numbers(self._root / name) for name in self.receivers()}
+        found = {name: self.segments(name) for name in self.receivers()}
         return as_offset({name: Position(numbers[0], 0) for name, numbers in found.items() if numbers})
 
     def latest(self) -> Offset:
         """The end of what is synced, for every receiver that has a segment. Raises SpoolDamaged."""
         found = {}
         for name in self.receivers():
-            numbers = segment_numbers(self._root / name)
+            numbers = self.segments(name)
             for number in reversed(numbers):
                 groups = self._groups(name, number, number != numbers[-1])
                 found[name] = Position(number, groups[-1].end if groups else 0)
@@ -83,7 +92,7 @@ class SpoolView:
         """Before the first group that fits, or behind the last. Sealed segments tell by themselves whether one may."""
         found = {}
         for name, at in positions_of(self.latest() if first else self.earliest()).items():
-            numbers = segment_numbers(self._root / name)
+            numbers = self.segments(name)
             place = at
             for number in numbers if first else reversed(numbers):
                 groups = self._groups(name, number, number != numbers[-1])
@@ -115,7 +124,7 @@ class SpoolView:
 
     def part(self, name: str) -> str:
         """Which part of a spool a receiver's directory holds: another text in every spool; empty for an old one."""
-        for number in segment_numbers(self._root / name):
+        for number in self.segments(name):
             try:
                 return open_segment(str(segment_path(self._root / name, number))).part
             except SpoolError:
@@ -145,6 +154,7 @@ class SpoolView:
             bytes_share = None if bytes_left is None else bytes_left // (len(names) - turn)
             rows = size = 0
             limit = None if target is None else target.get(name, Position(0, 0))
+            self._forget(name, positions.get(name))
             for number, begin, group in self._groups_after(name, positions.get(name), limit):
                 if rows and rows_share is not None and rows + group.rows > rows_share:
                     break
@@ -184,9 +194,35 @@ class SpoolView:
         before = positions_of(start)
         sizes = {}
         for name, last in positions_of(end).items():
-            parts = [index.size(first, to) for _, index, first, to in self._stretches(name, before.get(name), last)]
-            sizes[name] = Size(sum(part.rows for part in parts), sum(part.bytes for part in parts))
+            sizes[name] = self._size(name, before.get(name), last)
         return sizes
+
+    def _size(self, name: str, at: Position | None, last: Position) -> Size:
+        """The same of one receiver; segments between the first and the last of them are added up once."""
+        stretch = next(self._stretches(name, at, last), None)
+        if stretch is None:
+            return Size(0, 0)
+        number, index, first, end = stretch
+        sizes = [index.size(first, end)]
+        until = min(last.segment, self.segments(name)[-1])
+        if number < until:
+            sizes.append(self._whole(name, number + 1, until))
+            stretches = self._stretches(name, Position(until, 0), last)
+            sizes += [index.size(first, end) for _, index, first, end in stretches]
+        return Size(sum(size.rows for size in sizes), sum(size.bytes for size in sizes))
+
+    def _whole(self, name: str, begin: int, end: int) -> Size:
+        """What the sealed segments numbered `begin` to `end` (exclusive) hold."""
+        sums = self._sums.get(name)
+        if sums is None or begin < sums.first:
+            sums = self._sums[name] = SizeSums(begin)
+        numbers = self.segments(name)
+        while sums.next < end:
+            number = sums.next
+            there = numbers[min(bisect.bisect_left(numbers, number), len(numbers) - 1)] == number
+            groups = self._groups(name, number, True) if there else ()
+            sums.add(self._index(name, number).size(0, len(groups)))
+        return sums.between(begin, end)
 
     def _groups_after(
         self, name: str, at: Position | None, last: Position | None = None
@@ -210,8 +246,6 @@ class SpoolView:
         numbers = self._numbers(name, at, last)
         if at is None or (self._lossy and numbers and at.segment > numbers[-1]):  # lossy: a spool that began anew
             at = Position(numbers[0] if numbers else 0, 0)
-        for key in [key for key in self._indexes if key[0] == name and key[1] < at.segment]:
-            del self._indexes[key]
         for number in numbers[bisect.bisect_left(numbers, at.segment) :]:
             if last is not None and number > last.segment:
                 return
@@ -223,20 +257,26 @@ class SpoolView:
             end = _number_after(groups, last.byte) if last is not None and number == last.segment else len(groups)
             yield number, self._index(name, number), first, end
 
-    def _numbers(self, name: str, at: Position | None, last: Position | None) -> list[int]:
+    def _forget(self, name: str, at: Position | None) -> None:
+        """Indexes of segments that were read."""
+        for key in [key for key in self._indexes if key[0] == name and at is not None and key[1] < at.segment]:
+            del self._indexes[key]
+
+    def _numbers(self, name: str, at: Position | None, last: Position | None) -> Sequence[int]:
         """Segments of a receiver; those that are wanted are all there. Raises SpoolGap."""
         directory = self._root / name
         for _ in range(2):  # a list that is made while others trim may have holes
-            numbers = segment_numbers(directory)
+            numbers = self.segments(name)
             begin = at.segment if at is not None and at.segment else next(iter(numbers), 1)
             newest = numbers[-1] if numbers else 0
             end = newest if last is None else min(last.segment, newest)
             wanted = range(begin, max(begin, end) + 1) if numbers or (at is not None and at.segment) else range(0)
-            missing = sorted(set(wanted) - set(numbers))
-            if not missing:
+            there = bisect.bisect_left(numbers, wanted.stop) - bisect.bisect_left(numbers, wanted.start)
+            if there == len(wanted):
                 break
-        if missing:
-            self._gap(name, f"{directory} has no segment {missing[0]}, which the checkpoint needs")
+        else:
+            missing = min(set(wanted) - set(numbers))
+            self._gap(name, f"{directory} has no segment {missing}, which the checkpoint needs")
         return numbers
 
     def _gap(self, name: str, told: str) -> None:

@@ -4,15 +4,18 @@
     starved     a broker without processor time: whom it takes for dead
     clocks      the wall clock is set by an hour: whom it takes for dead, and whom for living
     recorded    the same on links that were recorded on real sockets (`record`, `tests/bench/data`)
-    cost        a trace beside a plain message: operations, hops, trackers (the rows of the paper's Table 3)
-    herd        ten thousand entities at one broker on one core, and its restart
+    cost        a trace beside a plain message at one broker: operations, trackers (of the paper's Table 3)
+    hops        the same over regions of replicas, acknowledged and at most once (its rows of TCP and UDP)
+    signs       what a sign of life costs, asked for, said unasked, and MQTT's own
+    herd        ten thousand entities at one broker on one core, heard of once a second, and its restart
     processes   fifty thousand at three processes of a broker on one core, deaths, and its restart
 
-All but the last three are simulated time: the figures are those of the seed and the recordings, not of the machine. The
-rest is measured on this machine, costs in three rounds; the broker has a core of its own where there are two. Processor
-times and ratios survive other work on the machine, times do not.
+All but the last five are simulated time: the figures are those of the seed and the recordings, not of the machine. The
+rest is measured on this machine, in three rounds; the broker has a core of its own where there are two. Processor times
+and ratios survive other work on the machine, times do not.
 
-Without --long: fewer hours and deaths, no recorded links, no herd, and costs over two lengths only.
+Without --long: fewer hours and deaths, one length of hops, and not the fifty thousand. Each part alone (--only) takes
+less than 400 s then.
 
 With --json one object a line: bench, work, ours, peer, peer_name, ratio, unit; ratio is ours / peer. Less is better but
 in rows of entities and pings.
@@ -25,14 +28,14 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 
-from tests.bench import clocks, detection, herd, processes, starved, tracecost
+from tests.bench import clocks, detection, herd, processes, signs, starved, tracecost
 from tests.bench.growth import Row
 from tests.bench.peers import cores
 from tests.bench.recorded import recordings
 
 HOURS, DEATHS = 20, 60
-SHORT_HOURS, SHORT_DEATHS, SHORT_REGIONS = 3, 20, (1, 3)
-SHORT = ("simulated", "starved", "clocks", "cost")
+SHORT_HOURS, SHORT_DEATHS, SHORT_REGIONS = 1, 4, (1,)
+SHORT = ("simulated", "starved", "clocks", "recorded", "cost", "hops", "signs", "herd")
 STARVED = 200
 RECORDED_HOURS = 10
 REGIONS = (1, 2, 3, 4, 5)  # between the gateways: 2 to 6 hops
@@ -48,8 +51,7 @@ def told(links: Sequence[detection.Connection], hours: int, deaths: int, seed: i
         yield Row(f"death to verdict, {row.link}; {alarms}; {sent}", ours.median_s, peer.median_s, row.peer_name, "s")
 
 
-def cost(regions: Sequence[int]) -> Iterator[Row]:
-    yield from tracecost.one_broker(cores()[0])
+def hops(regions: Sequence[int]) -> Iterator[Row]:
     for replicas in REPLICAS:
         for number in regions:
             yield from tracecost.by_hops(number, replicas)
@@ -82,11 +84,11 @@ def main() -> None:
         "starved": lambda how: starved.rows(STARVED, how.seed),
         "clocks": lambda how: clocks.rows(),
         "recorded": lambda how: told(recordings(), min(how.hours, RECORDED_HOURS), how.deaths, how.seed),
-        "cost": lambda how: cost(how.regions),
+        "cost": lambda how: tracecost.one_broker(cores()[0]),
+        "hops": lambda how: hops(how.regions),
+        "signs": lambda how: signs.rows((cores()[0], cores()[1][0])),
         "herd": lambda how: herd.rows(how.entities, (cores()[0], cores()[1][0])),
-        "processes": lambda how: processes.rows(
-            how.crowd, (cores()[0], cores()[1][0]), processes.LONG_S if how.ten_minutes else processes.STEADY_S
-        ),
+        "processes": lambda how: processes.rows(how.crowd, (cores()[0], cores()[1][0]), how.ten_minutes),
     }
     parser.add_argument("--only", action="append", choices=tables, metavar="NAME", help=f"of {', '.join(tables)}")
     arguments = parser.parse_args()

@@ -39,10 +39,10 @@ def idle_bytes(broker: Running, number: int, core: int) -> float:
     """Resident bytes of the broker for each of `number` connections that say nothing after CONNECT."""
     pin(core)
     allowed_files()
-    kept = _connect(broker.port, 0, WARM_UP)
+    kept = connected(broker.port, 0, WARM_UP)
     time.sleep(SETTLE_S)
     before = broker.resident_bytes()
-    kept += _connect(broker.port, WARM_UP, number)
+    kept += connected(broker.port, WARM_UP, number)
     time.sleep(SETTLE_S)
     after = broker.resident_bytes()
     for sock in kept:
@@ -50,7 +50,8 @@ def idle_bytes(broker: Running, number: int, core: int) -> float:
     return (after - before) / number
 
 
-def _connect(port: int, first: int, number: int) -> deque[socket.socket]:
+def connected(port: int, first: int, number: int) -> deque[socket.socket]:
+    """So many clients, numbered from `first`, that said CONNECT and nothing else."""
     kept: deque[socket.socket] = deque()
     for start in range(first, first + number, AT_ONCE):
         group = []

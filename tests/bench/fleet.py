@@ -1,8 +1,9 @@
 """Thousands of traced entities in one process: the machine of the library (`bridge.traces.entity`) over bare sockets.
 
-MQTT 3.1.1, QoS 0 for answers to pings and 1 for the rest, one epoll. An entity whose connection ends connects again
-after a pause as paho's: a second, doubled up to `PAUSE_MAX_S`, and spread. All entities have one key pair and topics
-that were advertised before (`entities`), so that making them takes seconds. Not here: what is measured (`herd`).
+MQTT 3.1.1, QoS 0 for signs of life and 1 for the rest, one epoll. An entity whose connection ends connects again
+after a pause as paho's: a second, doubled up to `PAUSE_MAX_S`, and spread. What is due is kept in a heap. All entities
+have one key pair and topics that were advertised before (`entities`), so that making them takes seconds. Not here: what
+is measured (`herd`).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from tests.bench.load import V3
 
 READ_BYTES = 1 << 16
 PAUSE_S, PAUSE_MAX_S = 1.0, 30.0
-TICK_EVERY_S, ROUND_S = 0.25, 1.0  # some entities, all entities are asked so often whether something is due
+LOOK_EVERY_S = 0.25  # between two looks at whether a run may end
 LIFE_S = 24 * 3600
 CONNACK, PUBLISH, PUBACK, SUBACK = 0x20, 0x30, 0x40, 0x90
 
@@ -60,7 +61,8 @@ def entities(
 
 @dataclass(slots=True)
 class Member:
-    """One entity and its connection. `said_at`: its last answer, by `perf_counter`."""
+    """One entity and its connection. `signs`: of life that it gave, answers and unasked ones; `said_at`: the last of
+    them, by `perf_counter`."""
 
     place: int
     name: str
@@ -69,8 +71,11 @@ class Member:
     held: bytes = b""
     tries: int = 0
     pings: int = 0
+    signs: int = 0
     said_at: float = 0.0
     packet_id: int = 0
+    due: float | None = None
+    is_traced: bool = False
 
     def next_id(self) -> int:
         self.packet_id = self.packet_id % 65_535 + 1
@@ -78,13 +83,14 @@ class Member:
 
 
 class Fleet:
-    """`within_s`: over which the first connections are spread. `answered` is called with a member that was pinged."""
+    """`within_s`: over which the first connections are spread. `answered` is called with a member that gave a sign of
+    life. `is_asked`: entities only answer, as those do that know nothing else."""
 
     def __init__(
         self, port: int, members: list[TracedEntity], within_s: float = 0.0,
-        answered: Callable[[Member], None] = lambda member: None,
+        answered: Callable[[Member], None] = lambda member: None, is_asked: bool = False,
     ) -> None:  # fmt: skip
-        self._port, self._answered = port, answered
+        self._port, self._answered, self._is_asked = port, answered, is_asked
         self._rng = random.Random(len(members))
         self._poll = select.epoll()
         self._open: dict[int, Member] = {}
@@ -92,29 +98,20 @@ class Fleet:
         now = time.time()
         self.members = [Member(place, f"pump-{place}", entity) for place, entity in enumerate(members)]
         self._closed = [(now + within_s * place / len(members), place) for place in range(len(members))]
-        self._tick_at = now
-        self._looked = 0
-        self.lost = 0
-
-    @property
-    def traced(self) -> int:
-        """Entities that are registered."""
-        return sum(member.sock is not None and member.entity.stage is Stage.TRACED for member in self.members)
-
-    @property
-    def pings(self) -> int:
-        return sum(member.pings for member in self.members)
+        self._look_at = now
+        self._dues: list[tuple[float, int]] = []
+        self.traced = self.pings = self.signs = self.lost = 0
 
     def run(self, seconds: float, until: Callable[[], bool] = lambda: False) -> None:
         """Serve all for so long, or until something holds, which is asked every quarter of a second."""
         ends = time.time() + seconds
         while (now := time.time()) < ends:
             self._connect(now)
-            if now >= self._tick_at:
+            if now >= self._look_at:
                 if until():
                     return
-                self._tick_at = now + TICK_EVERY_S
-                self._tick(now)
+                self._look_at = now + LOOK_EVERY_S
+            self._tick(now)
             for descriptor, ready in self._poll.poll(0.01):
                 member = self._open[descriptor]
                 try:
@@ -123,18 +120,26 @@ class Fleet:
                     self._end(member)
 
     def _tick(self, now: float) -> None:
-        """A part of all at a time: each is asked every `ROUND_S` whether something is due."""
-        part = max(1, int(len(self.members) * TICK_EVERY_S / ROUND_S) + 1)
-        for _ in range(part):
-            self._looked = (self._looked + 1) % len(self.members)
-            member = self.members[self._looked]
-            due = member.entity.next_deadline
-            if member.sock is None or member.sock.fileno() not in self._open or due is None or due > now:
+        """Whose time has come."""
+        while self._dues and self._dues[0][0] <= now:
+            at, place = heapq.heappop(self._dues)
+            member = self.members[place]
+            if member.due != at:
+                continue
+            member.due = None
+            if member.sock is None or member.sock.fileno() not in self._open:
                 continue
             try:
-                self._perform(member, member.entity.handle(Tick(), now))
+                if self._perform(member, member.entity.handle(Tick(), now)):
+                    self._signed(member)
             except OSError:
                 self._end(member)
+
+    def _signed(self, member: Member) -> None:
+        member.signs += 1
+        self.signs += 1
+        member.said_at = time.perf_counter()
+        self._answered(member)
 
     def freeze(self, number: int) -> None:
         """So many of those that are connected say nothing any more, on open connections."""
@@ -176,6 +181,8 @@ class Fleet:
         self._poll.unregister(member.sock)
         del self._open[member.sock.fileno()]
         member.sock.close()
+        self.traced -= member.is_traced
+        member.is_traced, member.due = False, None
         self._again(member)
 
     def _read(self, member: Member) -> None:
@@ -213,19 +220,31 @@ class Fleet:
                 self._perform(member, member.entity.handle(Told(topic, rest[2:]), now))
                 return
             member.pings += 1
-            member.said_at = time.perf_counter()
-            self._perform(member, member.entity.handle(Told(topic, rest), now))
-            self._answered(member)
+            self.pings += 1
+            answers = member.entity.handle(Told(topic, rest), now)
+            if self._is_asked:
+                member.entity._alive_at = None
+            self._perform(member, answers)
+            self._signed(member)
 
-    def _perform(self, member: Member, effects: list) -> None:  # type: ignore[type-arg]
-        """Listens go out before what is said after them: the broker answers on them."""
+    def _perform(self, member: Member, effects: list) -> bool:  # type: ignore[type-arg]
+        """Listens go out before what is said after them: the broker answers on them. Whether a sign of life went."""
         assert member.sock is not None
-        out = []
+        out, is_sign = [], False
         for effect in effects:
             match effect:
                 case Say(topic, payload, qos):
+                    is_sign = is_sign or not qos
                     out.append(encode(Publish(topic, payload, qos, packet_id=member.next_id() if qos else 0), V3))
                 case Listen(topic):
                     out.append(encode(Subscribe(member.next_id(), (Subscription(topic, 1),)), V3))
         if out:
             member.sock.sendall(b"".join(out))
+        if not member.is_traced and member.entity.stage is Stage.TRACED:
+            member.is_traced = True
+            self.traced += 1
+        due = member.entity.next_deadline
+        if due is not None and due != member.due:
+            member.due = due
+            heapq.heappush(self._dues, (due, member.place))
+        return is_sign

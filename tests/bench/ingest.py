@@ -1,16 +1,18 @@
 """What the way into Spark costs, beside peers in the same run: `python -m tests.bench.ingest [--json] [--only ...]`.
 
-rows      spool to Spark's noop sink, decrypted, in one and two tasks, beside the same rows in clear out of parquet, and
-          beside parquet with AES-GCM in mapInArrow, whose data keys are wrapped by AES-GCM. Messages come in batches of
-          64 whose key serves 1,024, or each alone with a key for 64 of them or for itself. "cpu": of JVM and Python
-          workers together, which a busy machine distorts less.
-receiver  what a core receives, durable, beside bytes that are kept undecoded (`ingest_receiver`)
+rows      spool to Spark's noop sink, decrypted, in one and two tasks: messages in batches of 64 whose key serves 1,024,
+          as they were received and packed. Beside them the same rows in clear out of parquet, and parquet with AES-GCM
+          in mapInArrow, whose data keys are wrapped by AES-GCM. "cpu": of JVM and Python workers together, which a busy
+          machine distorts less.
+singles   the same of lone messages, with a key for 64 of them, or for each
+receiver  what a core receives, durable, beside bytes that are kept undecoded (`ingest_receiver`): lone messages, and
+          batches of 64
 delay     a device's PUBLISH to the row in Python at 1,000 messages a second, through a gateway, three replicas and a
-          receiver, each a process, beside a micro-batch of one row of Spark's own source
+          receiver, each a process, beside micro-batches of one row of Spark's own source
 growth    CPU of a row with 1, 2 and 4 receivers, and planning of a micro-batch with 10 and 100 times the segments
 
 Medians of several runs, taken in turns. With --json one object a line: bench, work, ours, peer, peer_name, ratio, unit;
-ratio is ours / peer. The whole takes about seven minutes on two quiet cores, half of which makes the spools.
+ratio is ours / peer. Each section takes two to five minutes on two quiet cores, and makes its own spools.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from gateway.mqtt5.codec import encode
 from gateway.mqtt5.packets import Publish
 from spark_ingest.opening.rows import RowReader
 from spark_ingest.options import parse_options
+from spark_ingest.packing import pack
 from spark_ingest.spool.segments import segment_numbers
 from spark_ingest.spool.view import SpoolView
 from tests.bench import ingest_growth, ingest_receiver, receiving, spools
@@ -52,11 +55,14 @@ class Kind(NamedTuple):
     segment_bytes: int = 8 << 20
 
 
-KINDS = {"batch": Kind(400_000, 3, 1024, 64), "64": Kind(200_000, 5, 64), "1": Kind(50_000, 4, 1)}
+KINDS = {"batch": Kind(400_000, 3, 1024, 64), "64": Kind(120_000, 5, 64), "1": Kind(40_000, 5, 1)}
+PACKED = "-packed"
 SMALL = Kind(20_000, 1, 64, segment_bytes=900_000)
 """Few groups a segment, for plans of many segments."""
 CORES = (1, 2)
-RECEIVED = 30_000
+BATCH = 64
+RECEIVED = {1: 30_000, BATCH: 4_000}
+"""What each replica sends, by publications in it."""
 RUNS = 3
 CHILD_S = 400.0
 RATE = 1000
@@ -102,75 +108,121 @@ class Site:
         return root
 
     def large(self, name: str) -> int:
-        """A spool of many rows; how many."""
+        """A spool of many rows, as it was received and packed; how many."""
         source = self.spool(name) / "main"
         root = self.directory / f"large-{name}"
         segments = KINDS[name].times * (len(segment_numbers(source)) - 1)
-        ingest_growth.copied(source, root, 1, segments)
+        for each in (root, root.with_name(root.name + PACKED)):
+            ingest_growth.copied(source, each, 1, segments)
+        in_process(_packed, each, self.keys, limit_s=CHILD_S)
         view = SpoolView(root)
         return KINDS[name].batch * sum(extent.rows for extent in view.ranges({}, view.latest(), 1))
 
-    def parquet(self, counts: dict[str, int]) -> None:
-        """For each number of tasks as many files."""
-        options = parse_options({"spool": str(self.directory / "large-64"), "grants": str(self.keys)})
+    def parquet(self, clear: str, sealed: dict[str, int]) -> None:
+        """For each number of tasks as many files: the rows of a large spool in clear, and by kind so many sealed."""
+        options = parse_options({"spool": str(self.directory / f"large-{clear}"), "grants": str(self.keys)})
         view = SpoolView(options.spool)
-        clear = [batch for extent in view.ranges({}, view.latest(), 1) for batch in RowReader(options).read(extent)]
+        rows = [batch for extent in view.ranges({}, view.latest(), 1) for batch in RowReader(options).read(extent)]
         for cores in CORES:
-            spools.plain_parquet(self.directory / f"plain-{cores}", clear, cores)
-            for name, kind in KINDS.items():
-                if kind.batch == 1:
-                    directory = self.directory / f"sealed-{name}-{cores}"
-                    spools.sealed_parquet(directory, counts[name], self._wrapping_key, kind.messages_a_key, cores)
+            spools.plain_parquet(self.directory / f"plain-{clear}-{cores}", rows, cores)
+            for name, count in sealed.items():
+                directory = self.directory / f"sealed-{name}-{cores}"
+                spools.sealed_parquet(directory, count, self._wrapping_key, KINDS[name].messages_a_key, cores)
+
+
+def _packed(root: Path, keys: Path) -> None:
+    assert not [each.told for each in pack(root, keys, None, None) if each.refused]
+
+
+class Ways(NamedTuple):
+    """What a section reads: the figures of each way by name, rows a second and CPU us a row."""
+
+    rate: dict[str, float]
+    cpu: dict[str, float]
+
+
+def read(site: Site, cores: int, counts: dict[str, int]) -> Ways:
+    """Each way, in a process of its own. `counts`: how many rows must come, by way."""
+    child = [sys.executable, "-m", "tests.bench.ingest_rows", str(site.directory), str(cores), json.dumps(counts)]
+    done = subprocess.run(child, capture_output=True, timeout=CHILD_S, check=False)
+    if done.returncode:
+        raise RuntimeError(done.stderr.decode()[-4000:])
+    found: dict[str, list[list[float]]] = json.loads(done.stdout.splitlines()[-1])
+    medians = ({name: statistics.median(run[at] for run in runs) for name, runs in found.items()} for at in (0, 1))
+    return Ways(*medians)
+
+
+Beside = tuple[str, str, str, str, Target | None]
+"""Way, peer, what the way reads, name of the peer, goal."""
+
+
+def compared(site: Site, counts: dict[str, int], beside: tuple[Beside, ...], several: dict[str, str]) -> Iterator[Row]:
+    """Ways beside their peers in one task and in two. `several`: ways of which two tasks are compared with one."""
+    single: dict[str, float] = {}
+    for cores in CORES:
+        ways = read(site, cores, counts)
+        tasks = "one task" if cores == 1 else f"{cores} tasks"
+        for name, what in several.items():
+            if name in single:
+                yield Row(f"rows, {tasks}, {what}", ways.rate[name], single[name], "one task", "rows/s", Target(1.6))
+            single.setdefault(name, ways.rate[name])
+        for ours, peer, what, name, target in beside:
+            goal = target if cores == 1 else None
+            yield Row(f"rows, {tasks}, {what}", ways.rate[ours], ways.rate[peer], name, "rows/s", goal)
+            yield Row(f"rows, {tasks}, {what}: cpu", ways.cpu[ours], ways.cpu[peer], name, "us/row")
+
+
+CLEAR, SEALED = "parquet in clear", "parquet, AES-GCM in mapInArrow"
 
 
 def rows(site: Site) -> Iterator[Row]:
     """From disk to the noop sink."""
-    counts = {name: site.large(name) for name in KINDS}
-    site.parquet(counts)
-    (site.directory / "counts.json").write_text(json.dumps(counts))
-    for cores in CORES:
-        child = [sys.executable, "-m", "tests.bench.ingest_rows", str(site.directory), str(cores)]
-        done = subprocess.run(child, capture_output=True, timeout=CHILD_S, check=False)
-        if done.returncode:
-            raise RuntimeError(done.stderr.decode()[-4000:])
-        found: dict[str, list[list[float]]] = json.loads(done.stdout.splitlines()[-1])
-        rate, cpu = (
-            {name: statistics.median(run[which] for run in runs) for name, runs in found.items()} for which in (0, 1)
+    count = site.large("batch")
+    site.parquet("batch", {"64": count})
+    whats = {"ours-batch": "batches of 64", f"ours-batch{PACKED}": "batches of 64, packed"}
+    beside = [
+        each
+        for way, what in whats.items()
+        for each in (
+            (way, "plain-batch", what, CLEAR, Target(0.6)),
+            (way, "sealed-64", what, SEALED, Target(2.0)),
         )
-        tasks = "one task" if cores == 1 else f"{cores} tasks"
-        if cores == 1:
-            single = rate["ours-batch"]
-        else:
-            yield Row(
-                f"rows, {cores} tasks, batches of 64", rate["ours-batch"], single, "one task", "rows/s", Target(1.6)
-            )
-        beside = (
-            ("ours-batch", "plain", "batches of 64", "parquet in clear", Target(0.6)),
-            ("ours-batch", "sealed-64", "batches of 64", "parquet, AES-GCM in mapInArrow", Target(2.0)),
-            ("ours-64", "plain", "64 messages a key", "parquet in clear", None),
-            ("ours-64", "sealed-64", "64 messages a key", "parquet, AES-GCM in mapInArrow", None),
-            ("ours-1", "sealed-1", "a key a message", "parquet, AES-GCM in mapInArrow", Target(1.5)),
-        )
-        for ours, peer, what, name, target in beside:
-            yield Row(f"rows, {tasks}, {what}", rate[ours], rate[peer], name, "rows/s", target)
-            yield Row(f"rows, {tasks}, {what}: cpu", cpu[ours], cpu[peer], name, "us/row")
+    ]
+    counts = dict.fromkeys([*whats, "plain-batch", "sealed-64"], count)
+    yield from compared(site, counts, tuple(beside), whats)
+
+
+def singles(site: Site) -> Iterator[Row]:
+    """The same of lone messages."""
+    count = {name: site.large(name) for name in ("64", "1")}
+    site.parquet("64", count)
+    key = "a key a message"
+    beside: tuple[Beside, ...] = (
+        ("ours-64", "sealed-64", "64 messages a key", SEALED, None),
+        (f"ours-64{PACKED}", "plain-64", "64 messages a key, packed", CLEAR, Target(0.6)),
+        ("ours-1", "sealed-1", key, SEALED, Target(1.5)),
+        (f"ours-1{PACKED}", "sealed-1", f"{key}, packed", SEALED, Target(1.5)),
+    )
+    counts = {way: count["1" if "-1" in way else "64"] for each in beside for way in each[:2]}
+    yield from compared(site, counts, beside, {"ours-1": key, f"ours-1{PACKED}": f"{key}, packed"})
 
 
 def receiver(site: Site) -> Iterator[Row]:
     """What one core receives."""
     overlay = receiving.Steady()
-    wires = receiving.premade(RECEIVED, overlay)
-    packets = ingest_receiver.packets_of([publication[0] for publication in wires])
-    ours, peer = [], []
-    for run in range(RUNS + 1):
-        found = in_process(_received, overlay, wires, site.directory / f"received-{run}")
-        other = ingest_receiver.undecoded(packets, site.directory / "undecoded")
-        if run:
-            ours.append(found)
-            peer.append(other)
-    yield Row(
-        "received, one core", statistics.median(ours), statistics.median(peer), "one copy, kept undecoded", "pub/s"
-    )
+    for batch, what, goal in ((1, "singles", 15_000), (BATCH, f"batches of {BATCH}", 50_000)):
+        wires = receiving.premade(RECEIVED[batch], overlay, batch)
+        packets = ingest_receiver.packets_of([publication[0] for publication in wires])
+        ours, peer = [], []
+        for run in range(RUNS + 1):
+            found = batch * in_process(_received, overlay, wires, site.directory / f"received-{batch}-{run}")
+            other = batch * ingest_receiver.undecoded(packets, site.directory / "undecoded")
+            if run:
+                ours.append(found)
+                peer.append(other)
+        told = statistics.median(ours)
+        yield Row(f"received, one core, {what}", told, statistics.median(peer), "one copy, undecoded", "pub/s")
+        yield Row(f"received, one core, {what}: goal", told, goal, "the goal", "pub/s", Target(1.0))
 
 
 def _received(overlay: receiving.Overlay, wires: Any, spool: Path) -> float:
@@ -198,11 +250,16 @@ def delay(site: Site) -> Iterator[Row]:
             end = _delays(overlay.ports["site"], spark)
     finally:
         overlay.stop()
-    floor, delays = end["floor_ms"], sorted(end["delays"])
+    floor, delays = sorted(end["floor_ms"]), sorted(end["delays"])
     assert len(delays) == RATE * DELAY_S, f"{len(delays)} rows"
     for name, at in (("p50", 0.5), ("p99", 0.99)):
-        ours = delays[int(len(delays) * at)] * 1000
-        yield Row(f"device to row, {name}, {RATE} msg/s", ours, floor, "a micro-batch of one row", "ms")
+        ours, least = delays[int(len(delays) * at)] * 1000, floor[int(len(floor) * at)]
+        goal = Target(1.2, is_least=False)
+        yield Row(f"device to row, {name}, {RATE} msg/s", ours, least, "a micro-batch of one row", "ms", goal)
+    taken = sorted(end["triggers_ms"])
+    for name, at in (("p50", 0.5), ("p99", 0.99)):
+        ours, least = taken[int(len(taken) * at)], floor[int(len(floor) * at)]
+        yield Row(f"a micro-batch of it, {name}", ours, least, "a micro-batch of one row", "ms")
 
 
 def _delays(port: int, spark: subprocess.Popen[str]) -> dict[str, Any]:
@@ -274,7 +331,7 @@ def growth(site: Site) -> Iterator[Row]:
 
 
 SECTIONS: dict[str, Callable[[Site], Iterator[Row]]] = {
-    "rows": rows, "receiver": receiver, "delay": delay, "growth": growth,
+    "rows": rows, "singles": singles, "receiver": receiver, "delay": delay, "growth": growth,
 }  # fmt: skip
 
 

@@ -18,13 +18,11 @@ from typing import Any
 
 from spark_ingest import register, spark_session
 
-FLOOR_BATCHES = 12
+FLOOR_BATCHES = 60
 
 
-def floor_ms(spark: Any) -> float:
-    """Median time of a micro-batch with one row."""
-    import statistics
-
+def floor_ms(spark: Any) -> list[float]:
+    """How long micro-batches with one row take."""
     with tempfile.TemporaryDirectory() as checkpoint:
         query = (
             spark.readStream.format("rate-micro-batch")
@@ -36,9 +34,15 @@ def floor_ms(spark: Any) -> float:
         )
         while len(query.recentProgress) < FLOOR_BATCHES:
             time.sleep(0.1)
-        took = [each.durationMs["triggerExecution"] for each in query.recentProgress[2:]]
+        took = took_ms(query)
         query.stop()
-    return float(statistics.median(took))
+    return took
+
+
+def took_ms(query: Any) -> list[float]:
+    """Of its last hundred micro-batches that had rows, but for the first."""
+    progress = [each for each in query.recentProgress if each.numInputRows]
+    return [float(each.durationMs["triggerExecution"]) for each in progress[2:]]
 
 
 def main() -> None:
@@ -63,8 +67,10 @@ def main() -> None:
     rows = spark.readStream.format("veilmq").options(**options).load()
     query = rows.writeStream.foreachBatch(take).option("checkpointLocation", str(checkpoint)).start()
     sys.stdin.read()
+    triggers = took_ms(query)
     query.stop()
-    print(json.dumps({"event": "end", "floor_ms": floor, "delays": delays}), flush=True)
+    told = {"event": "end", "floor_ms": floor, "delays": delays, "triggers_ms": triggers}
+    print(json.dumps(told), flush=True)
     spark.stop()
 
 

@@ -20,6 +20,8 @@ from spark_ingest.spool.view import SpoolView
 
 BATCH_ROWS = 500
 PLANS = 5
+TRIGGER_S = 0.1
+"""Micro-batches are further apart than that; CPU time is taken."""
 SUFFIXES = ("index", "state")
 HEAD_BYTES = 4096
 """The schema of a segment, which says where it belongs, lies in them."""
@@ -66,6 +68,7 @@ def plan_ms(root: Path, keys: Path, at_end: bool) -> float:
         start = {name: {"segment": at["segment"] - 1, "byte": 0} for name, at in latest.items()}
     took_s = []
     for _ in range(PLANS):
+        time.sleep(TRIGGER_S)
         began = time.process_time()
         end = reader.latestOffset(start, ReadMaxRows(BATCH_ROWS))
         assert reader.partitions(start, end)

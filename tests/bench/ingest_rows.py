@@ -1,8 +1,9 @@
-"""Rows a second from disk to Spark's noop sink, in a process of its own: `python -m tests.bench.ingest_rows DIR CORES`.
+"""Rows a second from disk to Spark's noop sink, in a process of its own: `tests.bench.ingest_rows DIR CORES WAYS`.
 
-DIR is what `tests.bench.ingest` made. A figure is rows over the time of the micro-batch that read them all (planning,
-tasks, commit), so that the start of a query counts for nobody. The ways take turns; each goes once before it counts.
-One JSON object is printed: for each way a list of runs, (rows a second, CPU us a row).
+DIR is what `tests.bench.ingest` made, WAYS a JSON object: by way, how many rows must come. A figure is rows over the
+time of the micro-batch that read them all (planning, tasks, commit), so that the start of a query counts for nobody.
+The ways take turns; each goes once before it counts. One JSON object is printed: for each way a list of runs, (rows a
+second, CPU us a row).
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -46,9 +46,9 @@ class Ways:
         }
         return self._spark.readStream.format("veilmq").options(**options).load()
 
-    def plain(self) -> Any:
+    def plain(self, kind: str) -> Any:
         """The same rows in clear, read by the JVM."""
-        return self._parquet(f"plain-{self._cores}")
+        return self._parquet(f"plain-{kind}-{self._cores}")
 
     def sealed(self, kind: str) -> Any:
         """AES-GCM a row in Python workers, the data key unwrapped by AES-GCM once, as envelope encryption does."""
@@ -88,24 +88,18 @@ def measured(rows: Any) -> tuple[float, float, int]:
 
 
 def main() -> None:
-    directory, cores = Path(sys.argv[1]), int(sys.argv[2])
+    directory, cores, counts = Path(sys.argv[1]), int(sys.argv[2]), json.loads(sys.argv[3])
     spark = spark_session("veilmq bench", cores, {"spark.driver.memory": "1g"})
     register(spark)
     ways = Ways(spark, directory, cores)
-    counts = json.loads((directory / "counts.json").read_text())
-    makers: dict[str, Callable[[], Any]] = {"plain": ways.plain}
-    for kind in counts:
-        makers[f"ours-{kind}"] = lambda kind=kind: ways.ours(kind)
-        if (directory / f"sealed-{kind}-{cores}").exists():
-            makers[f"sealed-{kind}"] = lambda kind=kind: ways.sealed(kind)
-    found: dict[str, list[tuple[float, float]]] = {name: [] for name in makers}
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in counts}
     for run in range(RUNS + 1):
-        for name, make in makers.items():
+        for name, expected in counts.items():
             # Executors forget keys when the file changes: no run profits from those of the one before.
             os.utime(directory / "keys.json")
-            rate, cpu_us, count = measured(make())
-            kind = name.partition("-")[2]
-            if count != counts[kind or "64"]:
+            way, _, kind = name.partition("-")
+            rate, cpu_us, count = measured(getattr(ways, way)(kind))
+            if count != expected:
                 raise RuntimeError(f"{name}: {count} rows came")
             if run:
                 found[name].append((rate, cpu_us))

@@ -1,14 +1,16 @@
 """Fifty thousand traced entities at one broker of several processes, all on one core: `detect_within_s: 10`.
 
 A process may open fewer files than that, so that the broker is three processes that share the entities, and so are the
-clients on another core (`fleet`). Steady state, deaths that are told, a kill of all processes of the broker. Once, for
-everything takes minutes; `LONG_S` is the ten minutes in which nobody living may be suspected.
+clients on another core (`fleet`). They come once, for that takes minutes. Then `ROUNDS` times: steady state, deaths
+that are told, a kill of all processes of the broker. A figure is the median of the rounds; where something must not
+happen at all, that of the worst. `LONG_S` is one round of the ten minutes in which nobody living may be suspected.
 """
 
 from __future__ import annotations
 
 import multiprocessing
 import resource
+import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -24,11 +26,13 @@ from tests.gateway.traced_site import Site
 
 ENTITIES, PROCESSES = 50_000, 3
 WITHIN_S = 10.0
-ARRIVE_S, READY_MAX_S = 60.0, 120.0
-SETTLE_S, STEADY_S, LONG_S = 12.0, 20.0, 600.0
-DEATHS = 30  # at each process
+ARRIVE_PER_S, READY_MAX_S, BACK_MAX_S = 500, 150.0, 70.0
+SETTLE_S, STEADY_S, LONG_S = 12.0, 12.0, 600.0
+ROUNDS = 3
+REMEMBERED_S = 2.0  # what was told is on disk then
+DEATHS = 30  # at each process, in each round
 SUSPICION, FAILED, REFUSED = COUNTED
-TRACED, PINGS, STOP, DIE, DIED = range(5)  # what clients and we tell each other
+TRACED, SIGNS, PINGS, STOP, DIE, DEAD, DIED = range(7)  # what clients and we tell each other
 
 
 class Crowd:
@@ -40,13 +44,8 @@ class Crowd:
         self._process = fork.Process(target=_serve, args=(site, port, number, core, self.shared), daemon=True)
         self._process.start()
 
-    @property
-    def traced(self) -> int:
-        return int(self.shared[TRACED])
-
-    @property
-    def pings(self) -> int:
-        return int(self.shared[PINGS])
+    def __getitem__(self, what: int) -> int:
+        return int(self.shared[what])
 
     def stop(self) -> None:
         self.shared[STOP] = 1
@@ -57,20 +56,22 @@ class Crowd:
 def _serve(site: Site, port: int, number: int, core: int, shared: Any) -> None:
     pin(core)
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
-    fleet = Fleet(port, entities(site.domain, site.gateway, number, Wishes(("desk",))), ARRIVE_S)
+    fleet = Fleet(
+        port, entities(site.domain, site.gateway, number, Wishes(("desk",))), PROCESSES * number / ARRIVE_PER_S
+    )
 
     def look() -> bool:
-        shared[TRACED], shared[PINGS] = fleet.traced, fleet.pings
-        if shared[DIE] and not shared[DIED]:
-            fleet.freeze(int(shared[DIE]))
-            shared[DIED] = time.monotonic()
+        shared[TRACED], shared[SIGNS], shared[PINGS] = fleet.traced, fleet.signs, fleet.pings
+        if shared[DIE] > shared[DEAD]:
+            fleet.freeze(int(shared[DIE] - shared[DEAD]))
+            shared[DEAD], shared[DIED] = shared[DIE], time.monotonic()
         return bool(shared[STOP])
 
     fleet.run(3_600, look)
     fleet.close()
 
 
-def rows(number: int, cores: tuple[int, int], steady_s: float = STEADY_S) -> Iterator[Row]:
+def rows(number: int, cores: tuple[int, int], is_long: bool = False) -> Iterator[Row]:
     """`cores`: the broker's and the clients'."""
     each = entity_limit(number // PROCESSES + 1)
     who = f"{each * PROCESSES:,} entities in {PROCESSES} processes on a core"
@@ -81,21 +82,34 @@ def rows(number: int, cores: tuple[int, int], steady_s: float = STEADY_S) -> Ite
         empty = sum(broker.running.resident_bytes() for broker in brokers)
         crowds = [Crowd(site, broker.port, each, cores[1]) for broker in brokers]
         try:
-            took_s = _wait(lambda: sum(crowd.traced for crowd in crowds) >= each * PROCESSES, READY_MAX_S)
-            traced = sum(crowd.traced for crowd in crowds)
-            yield Row(f"traced after the first came, arriving over {ARRIVE_S:g} s, {who}", took_s, ARRIVE_S, "", "s")
+            took_s = _wait(lambda: _sum(crowds, TRACED) >= each * PROCESSES, READY_MAX_S)
+            traced = _sum(crowds, TRACED)
+            came_s = each * PROCESSES / ARRIVE_PER_S
+            yield Row(f"traced after the first came, arriving over {came_s:.0f} s, {who}", took_s, came_s, "", "s")
             yield Row(f"traced by then, {who}", traced, each * PROCESSES, "all", "")
             time.sleep(SETTLE_S)
-            yield from _steady(who, brokers, crowds, steady_s)
             full = sum(broker.running.resident_bytes() for broker in brokers)
             yield Row(f"memory of an entity with its connection, {who}", (full - empty) / traced / 1000, 10, "", "kB")
-            yield from _deaths(who, brokers, crowds)
-            yield from _killed(who, brokers, crowds, traced)
+            rounds: dict[str, list[Row]] = {}
+            for _ in range(1 if is_long else ROUNDS):
+                for row in _round(who, brokers, crowds, traced, LONG_S if is_long else STEADY_S):
+                    rounds.setdefault(row.work, []).append(row)
+            yield from (_combined(same) for same in rounds.values())
         finally:
             for crowd in crowds:
                 crowd.stop()
             for broker in brokers:
                 broker.stop()
+
+
+def _combined(same: list[Row]) -> Row:
+    """The median; of what must not happen, or must for all, the worst."""
+    found = [row.ours for row in same]
+    first = same[0]
+    ours = statistics.median(found)
+    if first.peer_name in ("all", "none"):
+        ours = min(found) if first.peer_name == "all" else max(found)
+    return Row(first.work, ours, first.peer, first.peer_name, first.unit)
 
 
 def _wait(until: Callable[[], bool], most_s: float) -> float:
@@ -105,46 +119,61 @@ def _wait(until: Callable[[], bool], most_s: float) -> float:
     return time.monotonic() - begins
 
 
+def _sum(crowds: list[Crowd], what: int) -> int:
+    return sum(crowd[what] for crowd in crowds)
+
+
 def _counted(brokers: list[Traced], name: str) -> int:
     return sum(broker.counted(name) for broker in brokers)
 
 
+def _round(who: str, brokers: list[Traced], crowds: list[Crowd], traced: int, seconds: float) -> Iterator[Row]:
+    yield from _steady(who, brokers, crowds, seconds)
+    yield from _deaths(who, brokers, crowds)
+    yield from _killed(who, brokers, crowds, traced)
+
+
 def _steady(who: str, brokers: list[Traced], crowds: list[Crowd], seconds: float) -> Iterator[Row]:
     suspected, begins = _counted(brokers, SUSPICION), time.monotonic()
-    cpu, pings = sum(broker.running.cpu_s() for broker in brokers), sum(crowd.pings for crowd in crowds)
+    cpu = sum(broker.running.cpu_s() for broker in brokers)
+    signs, pings = _sum(crowds, SIGNS), _sum(crowds, PINGS)
     time.sleep(seconds)
     took_s = time.monotonic() - begins
     cpu = sum(broker.running.cpu_s() for broker in brokers) - cpu
-    pings = sum(crowd.pings for crowd in crowds) - pings
+    signs, pings = _sum(crowds, SIGNS) - signs, _sum(crowds, PINGS) - pings
     suspected = _counted(brokers, SUSPICION) - suspected
     yield Row(f"the broker's share of its core for {took_s:.0f} s, {who}", 100 * cpu / took_s, 60, "goal", "%")
-    yield Row(f"pings answered a second, {who}", pings / took_s, 0, "", "1/s")
-    yield Row(f"cpu of a ping and its answer, {who}", 1e6 * cpu / pings, 0, "", "us")
-    yield Row(f"suspicions of living entities, {who}", suspected, 0, "goal", "")
+    yield Row(f"signs of life a second, {who}", signs / took_s, 0, "", "1/s")
+    yield Row(f"pings among them, {who}", pings / took_s, 0, "", "1/s")
+    yield Row(f"cpu of a sign of life, {who}", 1e6 * cpu / max(signs, 1), 0, "", "us")
+    yield Row(f"suspicions of living entities, {who}", suspected, 0, "none", "")
 
 
 def _deaths(who: str, brokers: list[Traced], crowds: list[Crowd]) -> Iterator[Row]:
-    """So many stop answering on open connections, all at once."""
+    """So many more stop speaking on open connections, all at once."""
     failed = _counted(brokers, FAILED)
     for crowd in crowds:
-        crowd.shared[DIE] = DEATHS
-    _wait(lambda: all(crowd.shared[DIED] for crowd in crowds), 5)
+        crowd.shared[DIE] += DEATHS
+    _wait(lambda: all(crowd[DEAD] == crowd[DIE] for crowd in crowds), 5)
     died = min(crowd.shared[DIED] for crowd in crowds)
     number = DEATHS * len(crowds)
     _wait(lambda: _counted(brokers, FAILED) >= failed + number, 3 * WITHIN_S)
     told_s = time.monotonic() - died
     yield Row(f"the last of {number} deaths told, {who}", told_s, WITHIN_S, "goal", "s")
-    yield Row(f"told as failed, {who}", _counted(brokers, FAILED) - failed, number, "deaths", "")
+    yield Row(f"told as failed, {who}", _counted(brokers, FAILED) - failed, number, "all", "")
 
 
 def _killed(who: str, brokers: list[Traced], crowds: list[Crowd], traced: int) -> Iterator[Row]:
-    failed, begins, alive = _counted(brokers, FAILED), time.monotonic(), traced - DEATHS * len(crowds)
+    time.sleep(REMEMBERED_S)
+    failed, begins, alive = _counted(brokers, FAILED), time.monotonic(), traced - _sum(crowds, DEAD)
     for broker in brokers:
         broker.stop()
-    _wait(lambda: sum(crowd.traced for crowd in crowds) < alive // 2, 10)
+    _wait(lambda: _sum(crowds, TRACED) < alive // 2, 10)
     for broker in brokers:
         broker.start()
-    _wait(lambda: sum(crowd.traced for crowd in crowds) >= alive, READY_MAX_S)
-    yield Row(f"killed and restarted, traced again after, {who}", time.monotonic() - begins, 60, "goal", "s")
-    yield Row(f"traced again, {who}", sum(crowd.traced for crowd in crowds), alive, "all", "")
-    yield Row(f"living told as failed meanwhile, {who}", _counted(brokers, FAILED) - failed, 0, "goal", "")
+    _wait(lambda: _sum(crowds, TRACED) >= alive, BACK_MAX_S)
+    took_s, back = time.monotonic() - begins, _sum(crowds, TRACED)
+    time.sleep(max(begins + SETTLE_S - time.monotonic(), 0))
+    yield Row(f"killed and restarted, traced again after, {who}", took_s, 60, "goal", "s")
+    yield Row(f"living that are not traced then, {who}", alive - back, 0, "none", "")
+    yield Row(f"living told as failed meanwhile, {who}", _counted(brokers, FAILED) - failed, 0, "none", "")

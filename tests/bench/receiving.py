@@ -24,6 +24,7 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from bridge.document import batch_topic
 from gateway.client.mqtt_client import MqttClient
 from gateway.mqtt5.codec import encode
 from gateway.mqtt5.copies import Copies
@@ -41,6 +42,7 @@ from keys.envelope import (
 )
 from keys.epochs import Calendar
 from keys.identity import Identity, verify
+from keys.records import encode as encode_records
 from keys.sharetree import encode_shares
 from spark_ingest.receiver.acknowledging import acknowledge
 from spark_ingest.receiver.daemon import GARBAGE
@@ -86,18 +88,20 @@ class Figures(NamedTuple):
         return self.publications / self.seconds
 
 
-def premade(publications: int, overlay: Overlay) -> list[tuple[Wire, ...]]:
-    """About so many publications in the order of sending, each as the wires of the three replicas."""
-    gateways = [_sealed(Publisher(overlay, f"gw{number}"), publications // GATEWAYS) for number in range(GATEWAYS)]
+def premade(publications: int, overlay: Overlay, records: int = 1) -> list[tuple[Wire, ...]]:
+    """About so many publications in the order of sending, each as the wires of the three replicas. With `records`, each
+    is a batch of so many."""
+    made = publications // GATEWAYS
+    gateways = [_sealed(Publisher(overlay, f"gw{number}"), made, records) for number in range(GATEWAYS)]
     turns: list[tuple[Wire, ...]] = []
     while batches := [batch for gateway in gateways if (batch := next(gateway, None))]:
         turns += [wires for batch in batches for wires in batch]
     return turns
 
 
-def _sealed(gateway: Publisher, count: int) -> Iterator[list[tuple[Wire, ...]]]:
-    """A gateway's publications, in turns."""
-    gateway.messages = KEY_MESSAGES
+def _sealed(gateway: Publisher, count: int, records: int) -> Iterator[list[tuple[Wire, ...]]]:
+    """A gateway's publications, in turns. Keys are for as many of them, whatever is in each."""
+    gateway.messages = KEY_MESSAGES * records
     sent = 0
     told: dict[str, int] = {}
     while sent < count:
@@ -108,15 +112,20 @@ def _sealed(gateway: Publisher, count: int) -> Iterator[list[tuple[Wire, ...]]]:
         key, data_key, shares = gateway.keys["plant/#"]
         for _ in range(TOGETHER):
             topic = f"plant/{gateway.certificate.name}/device{sent % DEVICES}/temperature"
-            gateway.sequence += 1
+            gateway.sequence += records
             sent += 1
             payload = (b'{"value": %d.5, "unit": "C"}' % sent).ljust(PAYLOAD_BYTES)
             draft = MessageHeader(
                 publisher=gateway.identity.party_id, key_id=key.key_id, sequence=gateway.sequence,
-                previous=max(0, gateway.sequence - DEVICES), time_ms=int(NOW * 1000), deadline_ms=0, qos=1,
+                previous=max(0, gateway.sequence - DEVICES * records), time_ms=int(NOW * 1000), deadline_ms=0, qos=1,
                 retain=False, tombstone=False, mode=Mode.COPIES, digests=(bytes(32),),
             )  # fmt: skip
             inner = Inner(topic, int(NOW * 1000), payload).encode()
+            if records > 1:
+                times = range(int(NOW * 1000), int(NOW * 1000) + records)
+                names = [topic.encode()] * records
+                inner = encode_records(bytes([1]) * records, times, names, [b""] * records, [payload] * records)
+                topic = batch_topic(1)
             content = data_key.seal(draft.prefix(), gateway.sequence, topic, inner)
             headers.append(_with_digest(draft, content_digest(content)))
             contents.append(content)

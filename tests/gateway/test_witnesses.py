@@ -1,12 +1,15 @@
-"""Three brokers of three trust domains trace one entity: one that lies or dies kills nobody, and it dies once."""
+"""Three brokers of three trust domains trace one entity: one that lies, dies or is cut off kills nobody, and it dies
+once."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -24,9 +27,11 @@ from gateway.trust.domains import Card, TrustDomain, TrustError
 from keys.errors import OurFault
 from keys.identity import Role
 from tests.gateway.overlay_processes import ENVIRONMENT, free_ports
+from tests.gateway.test_links_between_members import Proxy
 from tests.waits import wait_until
 
 K = TraceKind
+WITHIN_S = 6.0
 HONEST = "from gateway.cli import main; main()"
 LIAR = """
 from bridge.traces.kinds import TraceKind
@@ -57,6 +62,7 @@ class Brokers:
     def __init__(self, path: Path) -> None:
         now = time.time()
         self.path, self.ports = path, free_ports(3)
+        self.reached = self.addresses  # where the entity reaches them
         self.works = TrustDomain.create(path / "works", "works", now)
         names = [f"w{number}" for number in range(3)]
         for name in names:
@@ -65,10 +71,12 @@ class Brokers:
         self.cards = [Card.load(path / name / "card.json") for name in names]
         for name, port in zip(names, self.ports, strict=True):
             others = [f"{other}/card.json" for other in names if other != name]
+            asked = [address for address in self.addresses if not address.endswith(f":{port}")]
+            traces = {"authority": "works/ca.pem", "identity": name, "nodes": others, "detect_within_s": WITHIN_S}
             config = {
                 "listeners": {"default": {"bind": f"127.0.0.1:{port}"}},
                 "allow_anonymous": True,
-                "traces": {"authority": "works/ca.pem", "identity": name, "nodes": others},
+                "traces": {**traces, "other_witnesses": {"brokers": asked}},
             }
             (path / f"{name}.yaml").write_text(yaml.safe_dump(config))
         self.running: list[subprocess.Popen[bytes]] = []
@@ -89,7 +97,7 @@ class Brokers:
             assert wait_until(lambda port=port: listens(port), 60)  # type: ignore[misc]
 
     def entity(self, name: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-c", ENTITY, str(self.credentials(name)), *self.addresses]
+        command = [sys.executable, "-c", ENTITY, str(self.credentials(name)), *self.reached]
         self.running.append(subprocess.Popen(command, env=ENVIRONMENT))
         assert wait_until((self.path / name / "topic.bin").exists, 60)
         return self.running[-1]
@@ -114,6 +122,27 @@ def brokers(tmp_path: Path) -> Iterator[Brokers]:
         yield made
     finally:
         made.stop()
+
+
+@contextlib.contextmanager
+def a_link(port: int) -> Iterator[tuple[str, Callable[[], None]]]:
+    """An address that leads to this port, and what ends that without a word at either side."""
+    loop, ready, stop = asyncio.new_event_loop(), threading.Event(), asyncio.Event()
+    proxy = Proxy()
+
+    async def run() -> None:
+        async with proxy.between(port):
+            ready.set()
+            await stop.wait()
+
+    thread = threading.Thread(target=loop.run_until_complete, args=(run(),))
+    thread.start()
+    try:
+        assert ready.wait(10)
+        yield f"127.0.0.1:{proxy.port}", proxy.swallow
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join(10)
 
 
 def until(tracker: Tracker, done: Callable[[Observed], bool], seconds: float = 30) -> list[Observed]:
@@ -156,14 +185,24 @@ def test_a_witness_that_says_the_contrary_is_outvoted_and_named(brokers: Brokers
         until(desk, lambda seen: seen.fields.get("after") == "failed")
 
 
-def test_a_witness_that_is_killed_is_no_failure_and_the_entitys_death_is_one(brokers: Brokers) -> None:
+def test_a_witness_that_loses_its_link_or_dies_is_no_failure_and_the_entitys_death_is_one(brokers: Brokers) -> None:
     brokers.start(HONEST, HONEST, HONEST)
-    pump = brokers.entity("pump")
-    with Tracker(brokers.credentials("desk"), brokers.addresses) as desk:
+    with (
+        a_link(brokers.ports[0]) as (address, cut),
+        Tracker(brokers.credentials("desk"), brokers.addresses) as desk,
+    ):
+        brokers.reached[0] = address
+        pump = brokers.entity("pump")
         desk.follow("pump")
         until(desk, heartbeats(1))
+        cut()
+        silent = time.monotonic()
+        lived = until(desk, lambda seen: time.monotonic() > silent + 1.5 * WITHIN_S)
+        assert [each.level for each in desk.opinions("pump")] == [Level.SUSPECTED, Level.ALIVE, Level.ALIVE], (
+            "for longer than a death takes to be told, since it answers through the others"
+        )
         brokers.running[0].kill()
-        lived = until(desk, heartbeats(4))
+        lived += until(desk, heartbeats(2))
         assert not kinds(lived) & {K.FAILED, K.FAILURE_SUSPICION, K.DISCONNECT}
         pump.kill()
         died = until(desk, lambda seen: seen.kind is K.FAILED)

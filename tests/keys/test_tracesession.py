@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -173,7 +174,7 @@ def forged(inside: bytes, counter: int = 1) -> bytes:
     """What an entity that does not follow the format seals."""
     entity, _ = ends()
     head = opening(Kind.TRACE_SESSION) + SESSION + counter.to_bytes(8)
-    return head + entity._cipher.encrypt(bytes(4) + counter.to_bytes(8), inside, head)
+    return head + AESGCM(entity._key).encrypt(bytes(4) + counter.to_bytes(8), inside, head)
 
 
 @pytest.mark.parametrize("inside", [b"", b"\0", bytes([max(Word) + 1]), b"\xff", b"\4" + bytes(BODY_MAX_BYTES + 1)])
@@ -228,9 +229,9 @@ def test_a_signed_message_without_room_for_a_word_and_a_signature_is_no_message(
 def test_words_and_domains_are_those_of_the_protocol() -> None:
     """Two releases must agree on what they say."""
     assert [word.name for word in sorted(Word)] == [
-        "PING", "ANSWER", "STATE", "LOAD", "TOKEN", "TRACE_KEY", "SILENT", "CLOCK"
+        "PING", "ANSWER", "STATE", "LOAD", "TOKEN", "TRACE_KEY", "SILENT", "CLOCK", "ALIVE"
     ]  # fmt: skip
-    assert [int(word) for word in sorted(Word)] == list(range(1, 9))
+    assert [int(word) for word in sorted(Word)] == list(range(1, 10))
     assert (DOMAIN_REGISTRATION, DOMAIN_SESSION) == ("veilmq/1 registration", "veilmq/1 trace session")
 
 

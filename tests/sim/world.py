@@ -222,7 +222,7 @@ class Traffic:
         """What the shell does: QoS 1 and 2 to the disk first, QoS 0 beside it."""
         entry = self.entries[sequence]
         if entry[2].qos:
-            kernel.at(when, self.gateway, Appending(sequence))
+            kernel.at(when, self.gateway, Appending((sequence,)))
             kernel.at(when, self.gateway, Committed((entry,)))
         else:
             kernel.at(when, self.gateway, Unstored(sequence, entry[2]))

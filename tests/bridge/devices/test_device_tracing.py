@@ -13,14 +13,22 @@ from bridge.contract.machine import Count, Tick
 from bridge.devices import device_tracing
 from bridge.devices.conventions import Conventions
 from bridge.devices.dashboards import GATEWAY_STATE, Dashboards, Show, entity_id
-from bridge.devices.device_tracing import GAUGE_IDLE_S, TOKEN_LIFE_S, TOPIC_LIFE_S, DeviceTracer, ForgetDevice, Owner
+from bridge.devices.device_tracing import TOKEN_LIFE_S, TOPIC_LIFE_S, DeviceTracer, ForgetDevice, Owner
 from bridge.devices.devices import Devices
 from bridge.devices.events import DeviceEvent, Knows, Published
 from bridge.devices.rules import DeviceRules
 from bridge.traces.availability import EntityConnected, EntityGone
 from bridge.traces.discovery import Asked, DiscoveryNode, Heard, ShareAdvertisement, owns
 from bridge.traces.entity import BrokerConnected, Listen, Told
-from bridge.traces.kinds import DISCOVERY_TOPIC, INTEREST_LIVES_S, Interest, TraceKind, answer_topic, gauge_topic
+from bridge.traces.kinds import (
+    DISCOVERY_TOPIC,
+    GAUGE_IDLE_S,
+    INTEREST_LIVES_S,
+    Interest,
+    TraceKind,
+    answer_topic,
+    gauge_topic,
+)
 from bridge.traces.tracer import Interested, Say
 from bridge.traces.tracker import Follow, Leave, Observed, Tracker
 from keys.delegation import Advertisement, Delegated, Token, Trace
@@ -194,7 +202,7 @@ def test_heartbeats_are_told_only_while_somebody_is_interested() -> None:
         gate.publish("plug", "t")
         gate.run(10)
     assert [each.kind for each in seen].count(TraceKind.ALLS_WELL) >= 10
-    gate.filters["desk"].clear()  # it is gone without a word
+    del gate.filters["desk"], gate.trackers["desk"]  # it is gone without a word
     gate.run(INTEREST_LIVES_S)
     before = gate.counted["traces"]
     for _ in range(60):

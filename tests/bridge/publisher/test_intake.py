@@ -62,7 +62,7 @@ class Desk:
     def stored(self, *sequences: int, topic: str = "a", retain: bool = False) -> None:
         entries = []
         for sequence in sequences:
-            self.intake.appending(sequence)
+            self.intake.appending((sequence,))
             publication = Publication(topic, b"", 1, retain, time_ms=int(self.now * 1000))
             entries.append((sequence, self.last.get(topic, 0), publication))
             self.last[topic] = sequence
@@ -90,7 +90,7 @@ class Desk:
 
 def test_qos_0_waits_for_what_was_appended_before_it() -> None:
     desk = Desk(SimulatedOutbox(), Sender())
-    desk.intake.appending(1)
+    desk.intake.appending((1,))
     desk.unstored(2)
     assert desk.numbers == []
     desk.stored(1)
@@ -100,7 +100,7 @@ def test_qos_0_waits_for_what_was_appended_before_it() -> None:
 
 def test_what_the_disk_did_not_take_holds_nothing_up() -> None:
     desk = Desk(SimulatedOutbox(), Sender())
-    desk.intake.appending(1)
+    desk.intake.appending((1,))
     desk.unstored(2)
     desk.perform(desk.intake.not_appended(1, NOW))
     assert desk.numbers == [2]
@@ -108,7 +108,7 @@ def test_what_the_disk_did_not_take_holds_nothing_up() -> None:
 
 def test_a_stalled_disk_fills_no_memory_with_qos_0() -> None:
     desk = Desk(SimulatedOutbox(), Sender())
-    desk.intake.appending(1)
+    desk.intake.appending((1,))
     for n in range(UNSTORED_MAX + 3):
         desk.unstored(2 + n)
     assert desk.counted == ["qos0_dropped"] * 3

@@ -143,7 +143,7 @@ def test_a_crash_takes_memory_and_what_was_to_happen_and_a_restart_begins_anew()
     kernel = kernel_of("a", "b")
     before = notes(kernel, "a")
     kernel.call("b", lambda machine, now: [Send("a", wire(1), 1)])
-    kernel.at(kernel.now + 0.5, "a", Appending(1))
+    kernel.at(kernel.now + 0.5, "a", Appending((1,)))
     kernel.crash("a")
     assert notes(kernel, "b").events(LinkDown) == [LinkDown("a")]
     kernel.run(NOW + 5)
@@ -247,7 +247,7 @@ def test_a_run_that_does_not_end_is_stopped(monkeypatch: pytest.MonkeyPatch) -> 
     node = notes(kernel, "a")
     node.answers = []
     for _ in range(200):
-        kernel.at(NOW + 3, "a", Appending(1))
+        kernel.at(NOW + 3, "a", Appending((1,)))
     with pytest.raises(AssertionError, match="did not end"):
         kernel.run(NOW + 4)
 

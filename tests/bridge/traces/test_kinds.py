@@ -11,6 +11,7 @@ from bridge.traces import kinds as traces
 from bridge.traces.kinds import (
     EVERYTHING,
     GAUGE_EVERY_S,
+    GAUGE_IDLE_S,
     INTEREST_LIVES_S,
     STATES,
     TRACKERS_MAX,
@@ -86,6 +87,23 @@ def test_interest_lives_ninety_seconds_and_is_asked_for_every_thirty() -> None:
     assert audience.wants(NOW + INTEREST_LIVES_S) == Interest.STATES
     assert audience.wants(NOW + INTEREST_LIVES_S + 10) == Interest(0)
     assert len(audience) == 0
+
+
+def test_the_longer_nobody_answers_the_rarer_is_the_question() -> None:
+    audience, now, pauses = Audience(NOW), NOW, list[float]()
+    for _ in range(6):
+        audience.gauged(now)
+        pauses.append(audience.gauge_at - now)
+        now = audience.gauge_at
+    assert pauses == [30, 60, 120, GAUGE_IDLE_S, GAUGE_IDLE_S, GAUGE_IDLE_S]
+    audience.gauged(now)
+    audience.answered(WantedTraces("desk", Interest(0)), now + 1)
+    assert audience.gauge_at == now + GAUGE_IDLE_S, "who wants nothing is nobody"
+    audience.answered(WantedTraces("desk", Interest.LOAD), now + 1)
+    assert audience.gauge_at == now + 1 + GAUGE_EVERY_S
+    audience.gauged(now + 31)
+    audience.answered(WantedTraces("wall", Interest.LOAD), now + 60)
+    assert audience.gauge_at == now + 31 + GAUGE_EVERY_S, "and nobody puts it off"
 
 
 def test_a_tracker_may_change_its_mind() -> None:

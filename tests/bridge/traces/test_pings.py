@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from bridge.traces.pings import (
     AFTER_FAILURE_S,
+    ALIVE_PART,
     CELLULAR,
     EXPERIENCE,
     HISTORY,
@@ -281,6 +282,63 @@ def test_who_says_something_else_need_not_be_asked() -> None:
 
     assert asked(speaks=False) > 15
     assert asked(speaks=True) <= 1
+
+
+def test_after_a_lost_ping_and_a_word_the_next_wait_begins_with_its_ping() -> None:
+    for speaks in ("lives", "announced"):
+        pulse = Pulse(within(10), NOW)
+        run(pulse, NOW + 60, 0.01)
+        lost = pulse.next_deadline
+        run(pulse, lost + pulse.timeout_s + 0.01, None)  # it, and one that follows
+        now = lost + 1
+        for _ in range(3):
+            assert (pulse.lives(now) if speaks == "lives" else pulse.announced(now, now, 300)) is None
+            now += 3
+        seen = run(pulse, now + 30, None)
+        suspected, failed = (at - pings(seen)[0] for at, what in seen if isinstance(what, Health))
+        assert suspected == pytest.approx(2, abs=0.3), "after half of the patience, not with the first miss"
+        assert failed == pytest.approx(4, abs=0.5)
+
+
+def test_who_says_by_itself_that_it_lives_gathers_experience() -> None:
+    pulse = Pulse(within(10), NOW)
+    run(pulse, NOW + 1, 0.01)
+    now, newcomer_s, asked = NOW + 1, pulse.every_s, list[float]()
+    for _ in range(EXPERIENCE):
+        asked += pings(run(pulse, now, 0.01))
+        assert pulse.announced(now, now, 1e9) is None
+        now += pulse.every_s
+    assert len(asked) == 2, "told that it may say so more rarely: its link is known, and later known well"
+    run(pulse, now - 0.1, 0.01)
+    assert pulse.announced(now, now, 1e9) is None
+    now += pulse.every_s
+    assert pulse.every_s == pytest.approx(ALIVE_PART * (9.5 - 2))
+    assert pulse.every_s > newcomer_s
+    assert pings(run(pulse, now + 0.4, None)) == [], "its word is on the way"
+    assert pulse.announced(now + 0.5, now + 0.4, 1e9) is None, "nothing was said later than now"
+    assert pulse.next_deadline == pytest.approx(now + 0.4 + 7.5)
+    assert Pulse(LAN, NOW).every_s == 0, "whose link is not known is asked"
+
+
+def test_who_answers_late_says_so_earlier() -> None:
+    pulse = Pulse(within(10), NOW)
+    run(pulse, NOW + 60, 0.8)
+    interval_s = pulse.every_s + pulse.timeout_s
+    assert pulse.timeout_s > 0.8
+    assert pulse.announced(NOW + 60, NOW + 60, 1e9) is None
+    assert pulse.next_deadline == pytest.approx(NOW + 60 + interval_s), "so that it comes in time"
+    run(pulse, NOW + 300, 1.9)
+    assert pulse.every_s >= (pulse.next_deadline - NOW - 300) / 2 > 0
+
+
+def test_a_word_that_was_waited_for_says_how_long_waits_are() -> None:
+    pulse, now = Pulse(within(10), NOW), NOW + 60
+    run(pulse, now, 0.01)
+    before = pulse.every_s
+    run(pulse, pulse.next_deadline + 3, None)
+    late = pulse.next_deadline
+    assert pulse.announced(late, late, 300) is Health.ALIVE
+    assert pulse.every_s < before, "more of the goal goes to patience"
 
 
 def test_the_slower_the_network_the_later_a_failure_is_told() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import pairwise
 
 import pytest
 
@@ -227,11 +226,17 @@ def test_a_state_that_grows_beyond_a_trace_is_its_entitys_fault_and_no_trackers(
     assert pump.counted["traces_refused"] == 1
 
 
-def test_trackers_are_asked_every_half_minute(pump: Entity) -> None:
+def test_trackers_are_asked_every_half_minute_and_ever_more_rarely_while_nobody_answers(pump: Entity) -> None:
+    def asked_after(begins: float) -> list[float]:
+        topic = gauge_topic(pump.advertisement.topic)
+        return [pytest.approx(at - begins, abs=1) for at, say in pump.said if say.topic == topic and at > begins]
+
+    pump.run(1_000)
+    assert asked_after(NOW + 1) == [29, 89, 209, 449, 689, 929]
+    pump.want(Interest.CHANGES)
+    begins = pump.now
     pump.run(3 * GAUGE_EVERY_S + 1)
-    asked = [at for at, say in pump.said if say.topic == gauge_topic(pump.advertisement.topic)]
-    assert len(asked) == 4
-    assert all(GAUGE_EVERY_S - 0.01 <= later - earlier < GAUGE_EVERY_S + 1 for earlier, later in pairwise(asked))
+    assert asked_after(begins) == [30, 60, 90]
 
 
 def test_network_metrics_come_for_those_who_want_them(pump: Entity) -> None:

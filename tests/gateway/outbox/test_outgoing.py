@@ -68,7 +68,7 @@ def test_qos_0_does_not_come_behind_what_is_stored_after_it(tmp_path: Path) -> N
 
     events = run(tmp_path, work)
     unstored = [event for event in events if isinstance(event, Unstored)]
-    stored = [event.sequence for event in events if isinstance(event, Appending)]
+    stored = [sequence for event in events if isinstance(event, Appending) for sequence in event.sequences]
     assert [records(event) for event in unstored] == [[b"1", b"2"], [b"4"]]
     assert unstored[0].sequence < stored[0] < unstored[1].sequence
     assert events.index(unstored[0]) < [type(event) for event in events].index(Appending)

@@ -89,6 +89,38 @@ def test_appends_are_reported_in_order_and_as_groups(tmp_path: Path) -> None:
     assert len(groups) < 1000  # one fsync pays for many
 
 
+def test_appends_of_one_turn_of_the_loop_are_one_commit(tmp_path: Path) -> None:
+    commits: list[int] = []
+
+    async def main() -> None:
+        store = Store.open(tmp_path / "data")
+        store.on_committed = lambda entries: commits.append(len(entries))
+        try:
+            loop = asyncio.get_running_loop()
+            futures: list[asyncio.Future[object]] = [loop.create_future() for _ in range(50)]
+            for n, future in enumerate(futures):
+                store.append(Publication(f"t/{n}", b"x", 1), future.set_result)
+            await asyncio.gather(*futures)
+            await asyncio.sleep(0)
+        finally:
+            store.close()
+
+    asyncio.run(main())
+    assert commits == [50]
+
+
+def test_what_was_appended_in_this_turn_is_written_before_the_store_closes(tmp_path: Path) -> None:
+    async def main() -> None:
+        store = Store.open(tmp_path / "data")
+        store.append(Publication("t", b"x", 1))
+        store.close()
+
+    asyncio.run(main())
+    store = Store.open(tmp_path / "data")
+    assert store.depth == 1
+    store.close()
+
+
 def test_previous_names_the_preceding_stored_qos1_publication_of_the_topic(tmp_path: Path) -> None:
     last: list[StoredEntry] = []
 

@@ -9,14 +9,18 @@ from pathlib import Path
 import pytest
 import yaml
 
+from bridge.traces.entity import Told
 from bridge.traces.kinds import TraceKind
+from gateway.base import WatchedSettings
 from gateway.base.config import ConfigError, parse
 from gateway.files import write_private
 from gateway.tracing.client import Tracker, connection
+from gateway.tracing.watched import STUCK_S, Watched
 from gateway.trust.credentials import Credentials
 from gateway.trust.domains import Card, TrustDomain, TrustError
 from tests.gateway.overlay_processes import OverlayProcesses, free_ports
 from tests.gateway.test_witnesses import heartbeats, kinds, until
+from tests.gateway.traced_site import Site
 
 REPLICAS = ("a1", "a2", "a3")
 K = TraceKind
@@ -71,6 +75,33 @@ def test_a_gateway_dies_by_the_word_of_a_majority_of_its_regions_replicas(
         until(desk, lambda seen: seen.fields.get("after") == "failed", 60)
         members.running["g1"].terminate()
         until(desk, lambda seen: seen.kind is K.SHUTDOWN)
+
+
+class Ticked:
+    next_deadline = 0.0
+
+    def __init__(self) -> None:
+        self.said = 0
+
+    def tick(self, now: float) -> list[object]:
+        self.said += 1
+        return []
+
+    def handle(self, event: object, index: int, now: float) -> list[object]:
+        return self.tick(now)
+
+
+def test_a_gateway_whose_event_loop_hangs_neither_says_that_it_lives_nor_answers(tmp_path: Path) -> None:
+    watched = Watched(WatchedSettings(credentials=Site(tmp_path).credentials("g1"), brokers=["a:1", "b:1", "c:1"]))
+    entity = watched._entity = Ticked()  # type: ignore[assignment]
+    for beat_at, said in ((time.monotonic(), 2), (time.monotonic() - STUCK_S - 1, 0)):
+        watched._beat_at, entity.said = beat_at, 0
+        watched._tick(0.0)
+        watched._told(0, Told("a", b""), 0.0)
+        assert entity.said == said
+        deadline = watched._deadline()
+        assert deadline is not None
+        assert (deadline > watched._clock()) == (not said), "and it is looked at later, not all the time"
 
 
 def test_who_watches_is_an_odd_number() -> None:

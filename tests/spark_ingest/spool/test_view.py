@@ -122,3 +122,14 @@ def test_an_offset_of_an_empty_receiver_has_no_size(tmp_path: Path) -> None:
     view = SpoolView(tmp_path)
     assert view.sizes_between({}, view.latest()) == {"main": Size(0, 0)}
     assert view.sizes_between({}, as_offset({})) == {}
+
+
+def test_sizes_hold_while_segments_come_and_from_places_before_those_that_were_asked(tmp_path: Path) -> None:
+    writer = opened(tmp_path, segment=SEGMENT_BYTES)
+    view = SpoolView(tmp_path)
+    for more in range(3):
+        fill(writer, range(60 * more, 60 * more + 60))
+        places = positions(SpoolView(tmp_path))
+        for number, start in reversed(list(enumerate(places))):
+            assert view.rows_between(start, places[-1]) == 10 * (len(places) - 1 - number)
+            assert view.rows_between(places[-1], start) == 0

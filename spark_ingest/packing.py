@@ -1,0 +1,90 @@
+"""`veilmq ingest pack`: what finished segments of a spool hold, once more, in runs that are opened with one decryption.
+
+Segments of slow fleets are many small batches or lone messages, and each of these costs a decryption, many of them a
+key. Whoever has the keys opens each once, here, and queries read the pack from then on (`spool.packs`). It may run
+beside receiver and queries, as often as one likes: what has a pack already is passed over. A pack stays as long as its
+segment, whose bytes it about doubles. Not here: what a pack holds and who may open it (`opening`, `secrets.packbox`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from spark_ingest.errors import GrantsError, SpoolDamaged, SpoolError, SpoolGap
+from spark_ingest.opening import Opener, PackMaker
+from spark_ingest.spool import (
+    SegmentFile,
+    SegmentIndex,
+    SpoolView,
+    alone_packing,
+    erase_unfinished,
+    nobody_trims,
+    open_segment,
+    pack_of,
+    segment_numbers,
+    segment_path,
+    write_pack,
+)
+
+
+class PackedSegment(NamedTuple):
+    """What became of one segment. `refused`: it stays as it was, for want of a key or because it is damaged."""
+
+    told: str
+    refused: bool = False
+
+
+def pack(root: Path, grants: Path, identity: Path | None, only: str | None) -> Iterator[PackedSegment]:
+    """Packs the finished segments of all receivers, or of the `only` one; one line for each that had no pack.
+
+    Raises SpoolError, SpoolBusy, GrantsError.
+    """
+    if not root.is_dir():
+        raise SpoolError(f"{root} is no spool: there is no such directory; name the one that a receiver writes")
+    names = SpoolView(root).receivers()
+    if only is not None and only not in names:
+        raise SpoolError(f"no receiver {only} writes into {root}; known: {', '.join(names) or 'nobody'}")
+    opener = Opener(grants, identity)
+    maker = PackMaker(opener, os.urandom)
+    with alone_packing(root):
+        for name in names if only is None else [only]:
+            erase_unfinished(root / name)
+            for number in segment_numbers(root / name):
+                opener.refresh()  # the receiver may have learned a key meanwhile
+                found = _packed(root, name, number, maker)
+                if found is not None:
+                    yield found
+
+
+def _packed(root: Path, name: str, number: int, maker: PackMaker) -> PackedSegment | None:
+    directory = root / name
+    try:
+        index = SegmentIndex(directory, number)
+        groups = index.groups()
+        if index.times is None or not groups:  # still written, of an earlier version, or empty
+            return None
+        segment = open_segment(str(segment_path(directory, number)))
+        if _has_pack(segment):
+            return None
+        table, slot, runs = maker.make(segment, groups[-1].end)
+        written = write_pack(directory, number, table, slot, runs, alone=partial(nobody_trims, root))
+    except SpoolGap:
+        return None  # trimmed meanwhile
+    except (GrantsError, SpoolDamaged) as error:
+        return PackedSegment(f"{name} {number}: not packed: {error}", True)
+    if not written:
+        return None
+    rows, size = sum(group.rows for group in groups), sum(map(len, runs))
+    return PackedSegment(f"{name} {number}: packed, {rows:,} rows of the spool, {size:,} bytes")
+
+
+def _has_pack(segment: SegmentFile) -> bool:
+    try:
+        found = pack_of(segment)
+    except SpoolDamaged:
+        return False  # it is made anew
+    return found is not None and found.slot is not None

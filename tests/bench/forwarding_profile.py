@@ -1,0 +1,106 @@
+"""What each process of a sealed path does for a message: processor time, syncs of the disk, where the time goes.
+
+`python -m tests.bench.forwarding_profile`: one region of three, 256 bytes, QoS 1, 100 in flight, as the first rows of
+`tests.bench.forwarding`. Processor time is taken in a run without samples; then a run with samples (`sampling`) gives
+the ten functions with the largest shares of each process; a last one counts syncs with `strace`, where that is there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.bench import across, sampling
+from tests.bench.forwarding import WINDOW, Shape, overlay
+from tests.bench.load import in_process
+from tests.bench.peers import Running
+from tests.waits import wait_until
+
+SECONDS = 4.0
+LARGEST = 10
+WRITTEN_WITHIN_S = 10.0
+
+
+@dataclass(frozen=True)
+class Sampled(Shape):
+    """An overlay whose processes can be sampled; `directory`: where to."""
+
+    directory: str = ""
+
+    @property
+    def set_up(self) -> str:
+        return f"from tests.bench import sampling; sampling.begin({self.directory!r}); "
+
+
+def lines(seconds: float) -> Iterator[str]:
+    """The report, line by line."""
+    with tempfile.TemporaryDirectory(prefix="veilmq-profile-") as directory:
+        with overlay(Sampled(directory=directory)) as (running, way):
+            names = {each.pid: _name(each) for each in running}
+            used = {each.pid: each.cpu_s() for each in running}
+            flow: across.Flow = in_process(across.windowed, way, seconds, WINDOW)
+            used = {each.pid: (each.cpu_s() - used[each.pid]) / flow.delivered * 1e6 for each in running}
+            yield f"{flow.rate:,.0f} messages a second, {sum(used.values()):.0f} us of processor time each"
+            with _sampled(running, Path(directory)):
+                in_process(across.windowed, way, seconds, WINDOW)
+            syncs = _syncs(running, way, seconds)
+        for pid, name in names.items():
+            yield f"{name}: {used[pid]:.0f} us a message, {syncs.get(pid, 'strace is missing, so no')} syncs a second"
+            for function, share in sampling.shares(Path(directory, f"{pid}.json"), LARGEST):
+                yield f"  {share:5.1%}  {function}"
+
+
+def _name(process: Running) -> str:
+    words = Path(f"/proc/{process.pid}/cmdline").read_text().split("\0")
+    return next(Path(word).stem for word in words if word.endswith(".yaml"))
+
+
+@contextlib.contextmanager
+def _sampled(running: list[Running], directory: Path) -> Iterator[None]:
+    for each in running:
+        os.kill(each.pid, signal.SIGUSR1)
+    yield
+    for each in running:
+        os.kill(each.pid, signal.SIGUSR2)
+    assert wait_until(lambda: len(list(directory.glob("*.json"))) == len(running), WRITTEN_WITHIN_S)
+
+
+def _syncs(running: list[Running], way: across.Way, seconds: float) -> dict[int, int]:
+    """fsync and fdatasync a second of each process; the tracing slows them a little, and nothing else."""
+    strace = shutil.which("strace")
+    if strace is None:
+        return {}
+    with tempfile.TemporaryDirectory(prefix="veilmq-syncs-") as directory:
+        command = [strace, "-f", "-e", "trace=fsync,fdatasync", "-o"]
+        tracing = [
+            subprocess.Popen([*command, f"{directory}/{each.pid}", "-p", str(each.pid)], stderr=subprocess.DEVNULL)
+            for each in running
+        ]
+        time.sleep(0.5)
+        began = time.perf_counter()
+        in_process(across.windowed, way, seconds, WINDOW)
+        took_s = time.perf_counter() - began
+        for each in tracing:
+            each.send_signal(signal.SIGINT)
+            each.wait()
+        counts = {each.pid: Path(directory, str(each.pid)).read_text().count("sync(") for each in running}
+    return {pid: round(count / took_s) for pid, count in counts.items()}
+
+
+def main() -> int:
+    for line in lines(SECONDS):
+        print(line, flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

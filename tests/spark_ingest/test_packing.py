@@ -1,0 +1,93 @@
+"""`veilmq ingest pack`: which segments it packs, what it says, and who may."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from keys.envelope import KeyName
+from spark_ingest.errors import GrantsError, SpoolBusy, SpoolError
+from spark_ingest.packing import pack
+from spark_ingest.spool.consumers import alone_packing
+from spark_ingest.spool.segments import segment_path
+from tests.spark_ingest.packs import PackJob, filled
+from tests.spark_ingest.region import write_grants
+from tests.spark_ingest.test_cli import run
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> PackJob:
+    return filled(tmp_path)
+
+
+def test_finished_segments_are_packed_once_and_the_newest_stays(job: PackJob) -> None:
+    job.publish(job.publisher.seal("plant/a", b"newest"))
+    (told,) = job.pack()
+    assert told.told.startswith("main 1: packed, 20 rows")
+    assert job.pack() == []
+    assert not job.pack_at(2).exists()
+    job.finish()
+    (told,) = job.pack()
+    assert told.told.startswith("main 2: packed, 1 rows")
+    assert [row["payload"] for row in job.rows()][-1] == b"newest"
+
+
+def test_a_damaged_pack_is_made_anew(job: PackJob) -> None:
+    rows = job.rows()
+    job.pack()
+    job.pack_at().write_bytes(b"nothing")
+    assert len(job.pack()) == 1
+    assert job.rows() == rows
+    assert job.pack() == []
+
+
+def test_what_lacks_a_key_or_is_damaged_is_told_and_the_rest_is_packed(job: PackJob) -> None:
+    for _ in range(2):
+        job.publish(job.publisher.seal("plant/a", b"more"))
+        job.finish()
+    job.give(job.overlay.held({KeyName("plant/#", 0, 0)}))  # the first segment holds another scope, too
+    path = segment_path(job.root / "main", 2)
+    content = bytearray(path.read_bytes())
+    content[-400] ^= 1
+    path.write_bytes(content)
+    status, out, err = run("pack", job.root, "--grants", job.grants)
+    assert (status, err) == (1, "")
+    first, second, third = out.splitlines()
+    assert first.startswith("main 1: not packed: the grants file has no key for scope entities/#")
+    assert second.startswith(("main 2: not packed", "main 2: packed"))
+    assert third.startswith("main 3: packed")
+
+
+@pytest.mark.parametrize(("arguments", "said"), [
+    (("SPOOL/none", "--grants", "KEYS"), "is no spool"),
+    (("SPOOL", "--grants", "KEYS", "--receiver", "other"), "known: main"),
+    (("SPOOL", "--grants", "SPOOL/none"), "grants="),
+])  # fmt: skip
+def test_what_a_user_gets_wrong_is_one_line(job: PackJob, arguments: tuple[str, ...], said: str) -> None:
+    told = [each.replace("SPOOL", str(job.root)).replace("KEYS", str(job.grants)) for each in arguments]
+    status, out, err = run("pack", *told)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert said in err
+
+
+def test_one_packs_at_a_time_and_what_another_left_goes(job: PackJob) -> None:
+    with alone_packing(job.root), pytest.raises(SpoolBusy, match="packing"):
+        job.pack()
+    left = job.pack_at().with_name(".00000001.pack.1.new")
+    left.write_bytes(bytes(200))
+    assert len(job.pack()) == 1
+    assert not left.exists()
+
+
+def test_who_may_not_open_may_not_pack(job: PackJob, tmp_path: Path) -> None:
+    other = write_grants(tmp_path / "others.json", job.overlay.held(), b"o" * 32)
+    (told,) = pack(job.root, other, None, None)
+    assert told.refused
+    assert "local key" in told.told
+    assert not job.pack_at().exists()
+    other.chmod(0o644)
+    with pytest.raises(GrantsError, match="lets others read"):
+        list(pack(job.root, other, None, None))
+    with pytest.raises(SpoolError, match="known: main"):
+        list(pack(job.root, job.grants, None, "nobody"))
