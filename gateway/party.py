@@ -21,7 +21,7 @@ from bridge.contract import Count, OverlayNode
 from bridge.document import Issuer, Overlay, OverlayError, Scope, ScopeSecret
 from bridge.node import GatewayNode, KeyServerNode, ReplicaNode
 from gateway.attached import Attached
-from gateway.base import ConfigError, Figures, LinkFigures, LinkState, OverlaySettings, Settings
+from gateway.base import ConfigError, Figures, LinkFigures, LinkState, OverlaySettings, Settings, collect_seldom
 from gateway.base.log_events import LogEvent
 from gateway.broker import LINK_LIMITS, EdgeBroker, Lifecycle, run_broker
 from gateway.client import LinkTls, MqttClient
@@ -299,6 +299,7 @@ async def _serve(
             def serves(broker: EdgeBroker) -> None:
                 for join in joined:
                     join(broker)
+                collect_seldom()
 
             try:
                 await run_broker(settings, started=serves, read=read)
@@ -326,6 +327,7 @@ async def _serve(
             beside.begin(broker)
             if neighbours is not None:
                 neighbours.advertise(settings, broker.port)
+            collect_seldom()
 
         try:
             await run_broker(settings, links, overlay_context=party.tls.server, started=started, read=read)

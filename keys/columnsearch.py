@@ -135,7 +135,8 @@ class ColumnSearch:
                 self._all_again = True
                 return None
             limit -= 1
-            if self._try(choice, row) and len(self.rows) >= self._hops[0].threshold:
+            self._try(choice, row)
+            if len(self.rows) >= self._hops[0].threshold:
                 return self._secret(choice)
         # A row that fits now may be what another choice lacked.
         self._all_again = len(self.rows) > fits
@@ -185,14 +186,12 @@ class ColumnSearch:
                 if row not in self.rows and (row, choice) not in self._tried:
                     yield choice, row
 
-    def _try(self, choice: Combination, row: int) -> bool:
+    def _try(self, choice: Combination, row: int) -> None:
         self.steps += 1
         self._tried.add((row, choice))
         worked = self._value((row,), choice)
-        if worked is None or not self._accept_row(row, worked[0]):
-            return False
-        self.rows[row] = worked[0]
-        return True
+        if worked is not None and self._accept_row(row, worked[0]):
+            self.rows[row] = worked[0]
 
     def _value(self, above: tuple[int, ...], subsets: Combination) -> tuple[bytes, tuple[bytes, ...]] | None:
         """The value of a share through the places `above`, and its tags; None where tags contradict."""
@@ -229,8 +228,7 @@ class ColumnSearch:
         good = _columns(found.combination)
         columns: Counter[Column] = Counter()
         for _, subsets in self._tried:
-            if subsets != found.combination:
-                columns.update(_columns(subsets) - good)
+            columns.update(_columns(subsets) - good)
         return columns
 
 

@@ -72,8 +72,6 @@ class Calendar:
 
     def may_seal(self, epoch: int, now: float) -> bool:
         """Whether a publisher may still seal under a key of this epoch (the present one is preferred)."""
-        if not self.length_s:
-            return epoch == 0
         return epoch <= self.at(now) and now < self.end_s(epoch) + self.grace_s
 
     def sealing_ms(self, epoch: int) -> tuple[int, int]:

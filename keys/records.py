@@ -118,7 +118,7 @@ class Extras(NamedTuple):
         """Empty if there are none. Raises `OurFault` for what does not fit."""
         if self == NO_EXTRAS:
             return b""
-        flags, parts = 0, [b""]
+        flags, parts = 0, list[bytes]()
         try:
             if self.expiry_s is not None:
                 flags |= EXPIRY
@@ -143,8 +143,7 @@ class Extras(NamedTuple):
             raise OurFault("a message property fits no record") from None
         if len(self.properties) > PROPERTIES_LIMIT or self.sealed[_FORMAT] not in (None, 0, 1):
             raise OurFault("more user properties than a record can have, or an unknown payload format")
-        parts[0] = bytes((flags,))
-        return b"".join(parts)
+        return bytes((flags,)) + b"".join(parts)
 
     @classmethod
     def decode(cls, data: bytes) -> Extras:
@@ -363,7 +362,7 @@ def encode(
     """The content of records given column by column, a topic each; `HAS_EXTRAS` is set here. Raises `OurFault`."""
     places: dict[bytes, int] = {}
     indexes = [places.setdefault(topic, len(places)) for topic in topics]
-    if any(extras):
+    if any(extras) or flags.translate(None, _PLAIN_FLAGS):
         marks = zip(flags, extras, strict=True)
         flags = bytes([flag | HAS_EXTRAS if extra else flag & ~HAS_EXTRAS for flag, extra in marks])
     return _assemble(flags, times, indexes, tuple(places), extras, payloads)

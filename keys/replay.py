@@ -48,8 +48,6 @@ class SequenceWindow:
 
     def __contains__(self, sequence: int) -> bool:
         """Whether `sequence` came before or is older than the window."""
-        if sequence > self._highest:
-            return False
         if not self.reaches(sequence):
             return True
         bits = self._blocks.get(sequence >> _BLOCK_BITS)
@@ -120,7 +118,7 @@ class SequenceWindow:
 
 
 def _byte(sequence: int) -> int:
-    return (sequence & (1 << _BLOCK_BITS) - 1) >> 3
+    return sequence >> 3 & _BLOCK_BYTES - 1
 
 
 def _bit(sequence: int) -> int:

@@ -55,7 +55,7 @@ class Verdict:
         deals[said.deal] = dict(said.outputs)
         if len(deals) > DEALS_KEPT:
             del deals[next(iter(deals))]
-        if self._key is None or not self._faults or said.deal != self._deal:
+        if not self._faults or said.deal != self._deal:  # none is, before there is a key
             self._open = True
         elif self._contradicts(deals):
             self._liars.add(server)

@@ -62,16 +62,18 @@ class Regularity:
 
     def phi(self, now: float) -> float:
         """How suspicious the silence is; 0 while nothing is known."""
-        if not self.learned or self._last is None:
+        if not self.learned:
             return 0.0
+        assert self._last is not None
         usual = self._usual()
         later = 0.5 * erfc((now - self._last - usual.mean) / (usual.stdev * sqrt(2)))
         return PHI_MAX if later <= 10.0**-PHI_MAX else -log10(later)
 
     def suspicious_at(self, threshold: float = THRESHOLD) -> float | None:
         """When phi will reach the threshold unless it speaks before; None while nothing is known."""
-        if not self.learned or self._last is None:
+        if not self.learned:
             return None
+        assert self._last is not None
         usual = self._usual()
         return self._last + usual.mean - usual.stdev * NormalDist().inv_cdf(10.0**-threshold)
 

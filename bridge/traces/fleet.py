@@ -132,9 +132,10 @@ class Fleet:
             return []
         was_away, is_away = member.health in _AWAY, health in _AWAY
         member.health, member.since_ms = health, self._wall.ms(now)
-        effects = self._changed(name, now)
         if is_away and not was_away:
             member.went.append(now)
+        effects = self._changed(name, now)
+        if is_away and not was_away:
             member.alert_at = now + self._alert_after_s
             heapq.heappush(self._alerts, (member.alert_at, event.entity))
         elif was_away and not is_away:

@@ -21,6 +21,7 @@ from gateway.base.config_hosted import Hosted
 from gateway.base.config_listeners import Listener
 from gateway.base.config_traces import DeviceSettings, OtherWitnessSettings, TraceSettings, WatchedSettings
 from gateway.base.figures import FIGURES_TOPIC, Figures, LinkFigures, LinkState
+from gateway.base.garbage import collect_seldom
 from gateway.base.limits import Limits
 from gateway.base.sealed_file import SealedFile, SealedFileError
 from gateway.base.stamps import Stamps, stamp
@@ -62,6 +63,7 @@ __all__ = [
     "TraceSettings",
     "WatchedSettings",
     "alone_in",
+    "collect_seldom",
     "erase",
     "load",
     "load_hosted",

@@ -10,7 +10,6 @@ Not here: receiving itself (`receiver`), what options mean (`options`).
 
 from __future__ import annotations
 
-import gc
 import logging
 import signal
 import threading
@@ -19,6 +18,7 @@ from pathlib import Path
 
 import yaml
 
+from gateway.base import collect_seldom
 from gateway.base.log_events import LogEvent
 from gateway.overlay import ConfigError, OverlayError, TlsError, TrustError
 from spark_ingest.errors import BadOption, IngestError
@@ -28,9 +28,6 @@ from spark_ingest.receiver.replicas import RegionReplicas
 
 LOOK_S = 0.5
 CONFIG_BYTES_MAX = 1 << 20
-GARBAGE = (100_000, 20, 20)
-"""Thresholds of Python's garbage collector. What a receiver holds for a moment is freed by counting references; with
-the default the collector looks through all of it again and again, a tenth of the receiver's time."""
 STOP_S = 60.0
 """How long the end waits for the group that is being written; a disk that takes longer has failed."""
 _log = logging.getLogger(__name__)
@@ -87,8 +84,7 @@ def serve(options: Options, metrics: str | None = None) -> int:
             metrics, ReceiverMetrics(receiver, options.spool, options.receiver, options.cap_bytes)
         )
     receiver.start()
-    gc.freeze()
-    gc.set_threshold(*GARBAGE)
+    collect_seldom()
     LogEvent.RECEIVER_STARTED.say(_log, options.receiver, options.spool)
     try:
         while receiver.alive and not stopped.wait(LOOK_S):

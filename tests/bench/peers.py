@@ -91,6 +91,7 @@ def start(name: str, core: int, is_durable: bool, has_tls: bool = False) -> Iter
 
 def _serve_ours(port: int, core: int, data: Path | None, pair: Pair | None) -> None:
     pin(core)
+    from gateway.base import collect_seldom
     from gateway.base.config import parse
     from gateway.broker.running import run_broker
 
@@ -109,7 +110,7 @@ def _serve_ours(port: int, core: int, data: Path | None, pair: Pair | None) -> N
     if data is not None:
         content["data"] = str(data)
         content["limits"] = {"in_flight": IN_FLIGHT, "queue_messages": QUEUED, "queue_bytes": 1 << 30}
-    asyncio.run(run_broker(parse(content)))
+    asyncio.run(run_broker(parse(content), started=lambda broker: collect_seldom()))
 
 
 def _serve_amqtt(port: int, core: int, data: Path | None, pair: Pair | None) -> None:

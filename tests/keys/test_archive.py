@@ -90,3 +90,14 @@ def test_no_bytes_raise_anything_else(data: bytes) -> None:
             find_box(archive, bytes(16))
         except KeysError:
             continue
+
+
+def test_an_archive_is_its_boxes_by_party_whatever_order_they_came_in() -> None:
+    for readers in (READERS, READERS[::-1]):
+        made = make_archive("keys-1", 7, readers, stream("made anew"))
+        parts = [b"\1\x11\0", (7).to_bytes(4), (3).to_bytes(4)]
+        for party in sorted(identity.party_id for identity in IDENTITIES.values()):
+            box = find_box(made, party)
+            assert box is not None
+            parts += [party, len(box).to_bytes(4), box]
+        assert made == b"".join(parts)

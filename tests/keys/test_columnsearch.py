@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from keys.columnsearch import ColumnSearch, FoundColumns, worst_steps
+from keys.columnsearch import FEW, ColumnSearch, FoundColumns, worst_steps
 from keys.errors import OurFault
 from keys.sharetree import Hop, Share
 from tests.keys.helpers import Made, made, path
@@ -68,6 +68,10 @@ def test_columns_that_contradicted_are_tried_last() -> None:
     second.add(wrong)
     assert second.search(EVERYTHING, Counter(contradicted)) is not None
     assert second.steps == 3  # k rows under one choice
+    third = search_of(of)
+    third.add(wrong)
+    assert third.search(EVERYTHING, dict.fromkeys(contradicted, 1)) is not None
+    assert third.steps == 3, "once is enough"
 
 
 def test_a_commitment_that_nothing_fits_costs_each_choice_once_however_often_it_is_asked() -> None:
@@ -131,3 +135,168 @@ def test_paths_that_are_too_large_are_refused() -> None:
         with pytest.raises(OurFault):
             ColumnSearch(hops, lambda place, value: True, lambda secret: True)
     assert isinstance(path(3)[0], Hop)
+
+
+def test_a_search_works_out_so_many_choices_and_no_more() -> None:
+    of = made(3, 3)
+    search = ColumnSearch(of.hops, lambda place, value: False, of.accept_secret)
+    assert (search.is_pending(), search.is_complete) == (False, False)
+    search.add(of.shares)
+    for limit, steps in ((0, 0), (-1, 0), (2, 2), (1, 3), (EVERYTHING, 9), (EVERYTHING, 9)):
+        assert search.is_pending() is (search.steps < 9)
+        assert search.search(limit, {}) is None
+        assert search.steps == steps
+    assert worst_steps(of.hops) == 9
+
+
+def test_a_liars_column_is_tried_last_also_among_few_shares() -> None:
+    of = made(3, 3)
+    wrong = [spoiled(share) if share.places[-1] == 1 else share for share in of.shares]
+    late = [share for share in wrong if share.places in ((1, 2), (2, 2))]
+    for contradicted, steps in (({}, 5), ({(2, 1): 1}, 2), ({(1, 1): 1}, 5)):
+        search = search_of(of)
+        search.add(share for share in wrong if share not in late)
+        assert search.search(EVERYTHING, {}) is None
+        before = search.steps
+        search.add(late)
+        found = search.search(EVERYTHING, contradicted)
+        assert found is not None
+        assert (found.combination, search.steps - before) == (((2, 3),), steps)
+
+
+def test_what_was_found_says_by_which_rows_and_whom_to_trust_less() -> None:
+    of = made(3, 3)
+    search = search_of(of)
+    search.add(spoiled(share) if share.places[-1] == 1 else share for share in of.shares)
+    found = search.search(EVERYTHING, {})
+    assert found is not None
+    assert all(of.accept_level1(place, value) for place, value in found.rows.items())
+    assert len(found.rows) == 2
+    contradicted = search.contradictions(found)
+    assert set(contradicted) == {(2, 1)}
+    assert repr(found.secret)[2:-1] not in repr(found)
+    assert repr(next(iter(found.rows.values())))[2:-1] not in repr(found)
+
+
+def test_the_largest_paths_are_searched() -> None:
+    for hops, steps in ((path(3), 3), (path(3, 3, 3, 3), 81), (path(4, 16, 16), 4 * 11_440**2)):
+        assert worst_steps(hops) == steps
+    for hops in ((), path(5, 16, 16), path(1, 1, 1, 1, 1)):
+        with pytest.raises(OurFault):
+            worst_steps(hops)
+
+
+def test_shares_that_come_one_by_one_complete_a_choice_with_the_last_that_it_lacks() -> None:
+    of = made(3, 3)
+    search = search_of(of)
+    needed = [share for share in of.shares if share.places[0] < 3 and share.places[1] < 3]
+    for share in needed[:-1]:
+        assert search.add([share]) == 1
+        assert search.search(EVERYTHING, {}) is None
+    assert (search.steps, search.is_pending(), search.is_complete) == (0, False, False)
+    assert search.add(needed) == 1
+    assert search.is_pending()
+    found = search.search(EVERYTHING, {})
+    assert found is not None
+    assert (found.secret, search.steps) == (of.secret, 2)
+
+
+def test_what_was_refuted_is_never_searched_again() -> None:
+    of = made(3, 3)
+    search = ColumnSearch(of.hops, of.accept_level1, lambda secret: False)
+    search.add(share for share in of.shares if share.places[0] < 3)
+    assert search.search(EVERYTHING, {}) is None
+    search.add(of.shares)
+    assert (search.search(EVERYTHING, {}), search.is_pending(), search.steps) == (None, False, 2)
+
+
+def some(of: Made, *places: tuple[int, int]) -> list[Share]:
+    """Shares of two regions by their places, in this order."""
+    by_places = {share.places: share for share in of.shares}
+    return [by_places[each] for each in places]
+
+
+@pytest.mark.parametrize("split", [0, 1])
+def test_tags_of_every_split_keep_shares_of_different_splits_apart(split: int) -> None:
+    """In the third region or in the second: what has other tags is of another polynomial."""
+    of = made(3, 3, 3)
+
+    def other(share: Share) -> Share:
+        tags = list(share.tags)
+        tags[split] = bytes([share.places[split + 1]] * 4)
+        return replace(share, tags=tuple(tags))
+
+    search = ColumnSearch(of.hops, lambda place, value: True, lambda secret: True)
+    search.add(map(other, of.shares))
+    assert search.search(EVERYTHING, {}) is None
+    assert search.steps == worst_steps(of.hops)
+
+
+def test_a_row_that_fits_is_worked_out_no_more() -> None:
+    of = made(3, 3)
+    search = search_of(of)
+    search.add(spoiled(share) if share.places in ((2, 1), (3, 1)) else share for share in of.shares)
+    found = search.search(EVERYTHING, {})
+    assert found is not None
+    assert (found.secret, search.steps) == (of.secret, 6)
+
+
+def test_rows_may_fit_under_different_choices() -> None:
+    """Row 1 is complete in columns 1 and 2, row 2 in 2 and 3; a false row 3 lets row 1 be worked out at last."""
+    of = made(3, 3)
+    false = [spoiled(share) for share in some(of, (3, 1), (3, 2))]
+    search = search_of(of)
+    search.add([*some(of, (1, 1), (1, 2)), *false, *some(of, (2, 2), (2, 3))])
+    found = search.search(EVERYTHING, {})
+    assert found is not None
+    assert (found.secret, set(found.rows), found.combination) == (of.secret, {1, 2}, ((2, 3),))
+
+
+def test_what_a_row_that_fits_makes_possible_is_tried_in_the_next_search() -> None:
+    of = made(3, 3)
+    search = search_of(of)
+    search.add(some(of, (1, 1), (1, 2), (2, 2), (2, 3)))
+    assert search.search(EVERYTHING, {}) is None
+    assert not search.is_pending(), "no choice has two rows"
+    search.add(spoiled(share) for share in some(of, (3, 1), (3, 2)))
+    assert search.search(EVERYTHING, {}) is None
+    assert (set(search.rows), search.is_pending()) == ({1}, True)
+    found = search.search(EVERYTHING, {})
+    assert found is not None
+    assert found.secret == of.secret
+
+
+def test_choices_that_are_not_complete_hide_none_that_is() -> None:
+    of = made(7, 5)
+    search = search_of(of)
+    assert search.add(share for share in of.shares if share.places[1] > 2) > FEW
+    found = search.search(EVERYTHING, {})
+    assert found is not None
+    assert (found.secret, found.combination, search.steps) == (of.secret, ((3, 4, 5),), 4)
+
+
+def test_a_row_that_lacks_shares_hides_none_that_is_complete() -> None:
+    of = made(3, 3)
+    search = search_of(of)
+    search.add(some(of, (3, 1), (1, 1), (1, 2), (2, 1), (2, 2)))
+    found = search.search(EVERYTHING, {})
+    assert found is not None
+    assert found.secret == of.secret
+
+
+def test_whatever_a_budget_cuts_a_row_that_fits_makes_others_possible() -> None:
+    of = made(3, 3)
+    search = search_of(of)
+    search.add(some(of, (1, 1), (1, 2), (2, 2), (2, 3)))
+    assert search.search(EVERYTHING, {}) is None
+    search.add(spoiled(share) for share in some(of, (3, 1), (3, 2)))
+    found = [search.search(1, {}) for _ in range(6)]
+    assert [each.secret for each in found if each is not None][:1] == [of.secret]
+
+
+def test_a_search_is_complete_with_every_share_of_its_path() -> None:
+    of = made(5, 3)
+    search = search_of(of)
+    for count, share in enumerate(of.shares, 1):
+        search.add([share])
+        assert search.is_complete is (count == 15)

@@ -83,3 +83,12 @@ def test_grants_that_cannot_be_are_not_read() -> None:
 def test_arbitrary_changes_are_refused_or_canonical(offset: int, data: bytes) -> None:
     frame = GRANT.encode()
     assert_canonical(Grant.decode, Grant.encode, frame[:offset] + data + frame[offset + len(data) :])  # type: ignore[arg-type]
+
+
+def test_to_publish_under_a_filter_takes_the_right_in_that_epoch_to_all_that_it_matches() -> None:
+    assert GRANT.may_publish_all("plant/+/state", 3)
+    assert GRANT.may_publish_all("plant/a/state", 7)
+    assert not replace(GRANT, rights=Right.READ).may_publish_all("plant/a/state", 3)
+    assert not GRANT.may_publish_all("plant/a/state", 8)
+    for wider in ("plant/#", "#", "plant/a"):
+        assert not GRANT.may_publish_all(wider, 3)

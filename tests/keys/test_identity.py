@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import pickle
 import ssl
 from dataclasses import replace
@@ -12,6 +14,8 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -358,3 +362,57 @@ def test_names_and_codes_of_roles_are_those_of_the_protocol() -> None:
 
 def test_a_certificate_is_signed_in_its_domain() -> None:
     assert CERTIFICATE.signature == OWNER.sign("veilmq/1 certificate", CERTIFICATE.signed_bytes())
+
+
+def test_keys_and_signatures_are_derived_as_the_protocol_says() -> None:
+    secret = PUBLISHER.private_bytes()
+    private = Ed25519PrivateKey.from_private_bytes(secret)
+    assert PUBLISHER.sign("veilmq/1 key", b"data") == private.sign(b"veilmq/1 key\0data")
+    assert PUBLISHER.party_id == hashlib.sha256(private.public_key().public_bytes_raw()).digest()[:16]
+    agreement = X25519PrivateKey.from_private_bytes(hmac.digest(secret, b"veilmq/1 agreement\1", "sha256"))
+    assert PUBLISHER.agreement_bytes == agreement.public_key().public_bytes_raw()
+    again = Identity.from_private_bytes(secret)
+    assert (again.private_bytes(), again.sign("d", b"")) == (secret, PUBLISHER.sign("d", b""))
+    loaded = serialization.load_pem_private_key(PUBLISHER.private_pem(), None)
+    assert isinstance(loaded, Ed25519PrivateKey)
+    assert loaded.private_bytes_raw() == secret
+
+
+def test_the_frame_of_a_certificate_is_spelled_as_the_protocol_says() -> None:
+    parts = (
+        b"\1\6\0\2", b"\0\x09gateway-1", PUBLISHER.public_bytes, PUBLISHER.agreement_bytes, b"\0\4acme",
+        (1).to_bytes(4), END_MS.to_bytes(8),
+    )  # fmt: skip
+    assert CERTIFICATE.signed_bytes() == b"".join(parts)
+
+
+def test_names_in_x509_are_those_of_the_overlay_and_keys_name_each_other() -> None:
+    ca, leaf = read(make_ca(OWNER, "acme", NOW)), read(leaf_for(OWNER, STRANGER, "replica-1"))
+    assert ca.subject == ca.issuer == leaf.issuer
+    oid = x509.oid.NameOID
+    named = [(one.oid, one.value) for one in (*ca.subject, *leaf.subject)]
+    assert named == [
+        (oid.ORGANIZATION_NAME, "acme"), (oid.COMMON_NAME, "VeilMQ acme"),
+        (oid.ORGANIZATION_NAME, "acme"), (oid.COMMON_NAME, "replica-1"),
+    ]  # fmt: skip
+    for certificate, key, issuer in ((ca, OWNER, OWNER), (leaf, STRANGER, OWNER)):
+        own = certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier)
+        above = certificate.extensions.get_extension_for_class(x509.AuthorityKeyIdentifier)
+        assert (own.critical, above.critical) == (False, False)
+        assert own.value.digest == hashlib.sha1(key.public_bytes).digest()
+        assert above.value.key_identifier == hashlib.sha1(issuer.public_bytes).digest()
+
+
+def test_serial_numbers_are_positive_and_have_20_octets() -> None:
+    """RFC 5280, 4.1.2.2."""
+    for pem in (make_ca(OWNER, "acme", NOW), leaf_for(OWNER, STRANGER, "n")):
+        assert read(pem).serial_number >> 152 == 1
+
+
+@pytest.mark.parametrize("host", ["::1", "10.0.0.1", "localhost", "*.example.org"])
+def test_hosts_are_addresses_or_names(host: str) -> None:
+    names = read(leaf_for(OWNER, STRANGER, "n", hosts=[host])).extensions
+    found = names.get_extension_for_class(x509.SubjectAlternativeName).value
+    kind = x509.IPAddress if host in ("::1", "10.0.0.1") else x509.DNSName
+    assert [str(each) for each in found.get_values_for_type(kind)] == [host]
+    assert found.get_values_for_type(x509.UniformResourceIdentifier) == ["veilmq:n"]

@@ -310,3 +310,30 @@ def test_a_second_deal_for_the_same_epoch_replaces_the_first_and_a_walk_past_it_
     for epoch in (9, 10):
         with pytest.raises(OurFault, match="follow each other"):
             Material((first.generations[0].at(epoch), later))
+
+
+def test_which_servers_bear_which_faults() -> None:
+    sets_of.cache_clear()
+    assert sets_of(0, 0) == (frozenset(),)
+    assert sets_of(3, 0) == ({1, 2}, {1, 3}, {2, 3})
+    assert sets_of(4, 1) == ({1, 2, 3}, {1, 2, 4}, {1, 3, 4}, {2, 3, 4})
+    assert len(sets_of(10, 3)) == 120
+    for servers, faults in ((0, 1), (1, 0), (2, 0), (3, 1), (4, -1), (6, 2), (11, 1)):
+        with pytest.raises(OurFault):
+            sets_of(servers, faults)
+
+
+def test_material_of_a_server_that_is_in_no_set_is_none() -> None:
+    """A number beyond the last server, without a subkey: it would issue nothing, and everybody would wait for it."""
+    (generation,) = deal(4, 1, 0, stream("nobody"))[0].generations
+    with pytest.raises(OurFault, match="other sets"):
+        Material((replace(generation, number=9, subkeys=()),))
+
+
+def test_to_walk_nowhere_changes_nothing_and_a_chain_is_for_no_server_in_particular() -> None:
+    made = chain(7, stream("chain"))
+    (generation,) = made.generations
+    assert (generation.servers, generation.faults, generation.number, generation.epoch) == (0, 0, 0, 7)
+    assert made.walked(7) is made
+    assert made.walked(3) is made
+    assert made.walked(8) is not made

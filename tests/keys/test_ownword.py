@@ -51,3 +51,7 @@ def test_the_frame_is_strict_the_longest_body_passes_and_no_signature_shows() ->
     longest = replace(WORD, body=bytes(BODY_MAX_BYTES)).signed(PUMP)
     assert OwnWord.decode(longest.encode()) == longest
     assert repr(WORD.signature)[2:-1] not in repr(WORD)
+
+
+def test_it_is_signed_in_a_domain_of_its_own() -> None:
+    assert WORD.signature == PUMP.sign("veilmq/1 own word", WORD.signed_bytes())

@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import array
 import json
+import struct
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from keys import records as columns
 from keys.errors import BadFrame, OurFault
-from keys.message import PADDED, SEALED, Inner
+from keys.message import PADDED, PROPERTIES_LIMIT, SEALED, Inner
 from keys.records import (
     EXPIRY,
     HAS_EXTRAS,
+    NO_EXTRAS,
     NUMBER,
     PROPERTIES,
+    QOS,
+    RECORDS_MAX,
     RETAIN,
     TOMBSTONE,
     Extras,
+    Layout,
     Records,
     encode,
     join,
@@ -182,3 +189,248 @@ def test_each_sealed_property_has_flags_of_its_own_alone_and_in_batches() -> Non
     assert len({*batched, EXPIRY, NUMBER, PROPERTIES}) == len(SEALED) + 3
     assert all(flag.bit_count() == 1 for flag in (*alone, *batched))
     assert {each.name for each in SEALED} <= Inner.__dataclass_fields__.keys()
+
+
+# ------------------------------------------------------------------------- the format, drawn a second time
+
+GOOD: dict[str, Any] = {
+    "flags": [1, 2], "times": [5, 6], "indexes": [0, 1], "topics": [b"a", b"b"], "extras": [b"", b""],
+    "payloads": [b"one", b""],
+}  # fmt: skip
+NINE = Extras(expiry_s=9).encode()
+
+
+def raw(
+    flags: list[int],
+    times: list[int],
+    indexes: list[int],
+    topics: list[bytes],
+    extras: list[bytes],
+    payloads: list[bytes],
+    **head: int,
+) -> bytes:
+    """A content section by section, as the format is drawn, whatever is wrong with it. `head`: other fields of it."""
+    count, sizes = len(flags), (sum(map(len, extras)), sum(map(len, payloads)))
+    fields = {
+        "version": 2, "zero": 0, "records": count, "topics": len(topics), "zeros": 0, "of_extras": sizes[0],
+        "of_payloads": sizes[1],
+    } | head  # fmt: skip
+    sections = [
+        struct.pack("<BBHHHII", *fields.values()),
+        bytes(flags),
+        struct.pack(f"<{count}q", *times),
+        struct.pack(f"<{count}H", *indexes),
+        struct.pack(f"<{count}I", *map(len, extras)),
+        struct.pack(f"<{count}I", *map(len, payloads)),
+        struct.pack(f"<{len(topics)}H", *map(len, topics)),
+        b"".join(topics),
+        b"".join(extras),
+        b"".join(payloads),
+    ]
+    return b"".join(section + bytes(-len(section) % 8) for section in sections)
+
+
+@pytest.mark.parametrize("count", [*range(1, 10), RECORDS_MAX])
+def test_a_content_is_its_sections_one_after_the_other(count: int) -> None:
+    names, numbers = [b"topic %d" % (place % 3) for place in range(count)], range(count)
+    extras = [NINE if place % 4 == 3 else b"" for place in numbers]
+    payloads = [b"x" * (place % 5) for place in numbers]
+    drawn = raw(
+        [1 | HAS_EXTRAS * bool(extra) for extra in extras], [*numbers], [place % 3 for place in numbers],
+        [*dict.fromkeys(names)], extras, payloads,
+    )  # fmt: skip
+    assert encode(b"\1" * count, [*numbers], names, extras, payloads) == drawn
+    assert Records.decode(drawn).payloads() == payloads
+
+
+def test_where_each_section_lies() -> None:
+    assert layout(1, 1, 1, 1, 1) == Layout(16, 24, 32, 40, 48, 56, 64, 72, 80, 88)
+    assert layout(9, 5, 17, 0, 8) == Layout(16, 32, 104, 128, 168, 208, 224, 248, 248, 256)
+
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "another version": ({"version": 1}, "version 1"),
+    "something in the second byte": ({"zero": 1}, "version"),
+    "something between the numbers and the sizes": ({"zeros": 1}, "version"),
+    "no record": ({name: [] for name in GOOD}, "0 records"),
+    "no topic": ({"topics": []}, "on 0 topics"),
+    "more topics than records": ({"topics": [b"a", b"b", b"c"]}, "on 3 topics"),
+    "another sum of extras": ({"flags": [9, 2], "extras": [NINE, b""], "of_extras": 6}, "add up"),
+    "another sum of payloads": ({"of_payloads": 4}, "add up"),
+    "a record on no topic": ({"indexes": [0, 2]}, "without a topic"),
+    "a record before 1970": ({"times": [5, -1]}, "before 1970"),
+    "extras that are said and are not there": ({"flags": [9, 2]}, "cannot be"),
+    "extras of another record": ({"flags": [9, 2], "extras": [b"", NINE]}, "cannot be"),
+    "extras of nobody": ({"extras": [b"", NINE]}, "have none"),
+    "one topic under two numbers": ({"topics": [b"a", b"a"]}, "twice"),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_content_with_one_thing_wrong_is_refused(wrong: str) -> None:
+    assert Records.decode(raw(**GOOD)).payloads() == [b"one", b""]
+    changes, says = WRONG[wrong]
+    with pytest.raises(BadFrame, match=says):
+        Records.decode(raw(**GOOD | changes))
+
+
+def test_a_content_is_as_long_as_its_sizes_say() -> None:
+    content = raw(**GOOD)
+    for size in range(len(content)):
+        with pytest.raises(BadFrame):
+            Records.decode(content[:size])
+    for longer in (content + b"\0", content + bytes(8)):
+        with pytest.raises(BadFrame, match="add up"):
+            Records.decode(longer)
+
+
+def test_the_least_content_is_one_record_of_nothing() -> None:
+    """Whether a topic may be empty is the bridge's business."""
+    records = Records.decode(raw([0], [0], [0], [b""], [b""], [b""]))
+    assert (records.topics, records.payloads(), len(records.data)) == ((b"",), [b""], 64)
+
+
+def test_1024_records_are_read_and_one_more_is_not() -> None:
+    many: dict[str, Any] = {
+        "topics": [b"a"],
+        "indexes": [0],
+        "flags": [0],
+        "times": [0],
+        "extras": [b""],
+        "payloads": [b""],
+    }
+    for count in (RECORDS_MAX, RECORDS_MAX + 1):
+        content = raw(**{name: one if name == "topics" else one * count for name, one in many.items()})
+        if count == RECORDS_MAX:
+            assert len(Records.decode(content)) == count
+        else:
+            with pytest.raises(BadFrame, match="1025 records"):
+                Records.decode(content)
+
+
+@pytest.mark.parametrize("flag", range(256))
+def test_which_flags_a_record_may_have(flag: int) -> None:
+    """No third QoS, no tombstone that is not retained, nothing that is not defined."""
+    may = flag < 64 and flag & QOS != 3 and (not flag & TOMBSTONE or bool(flag & RETAIN))
+    extra = NINE if flag & HAS_EXTRAS else b""
+    content = raw([flag], [0], [0], [b"a"], [extra], [b""])
+    if may:
+        assert Records.decode(content).flags == bytes([flag])
+        assert encode(bytes([flag]), [0], [b"a"], [extra], [b""]) == content
+    else:
+        with pytest.raises(BadFrame, match="flags"):
+            Records.decode(content)
+        with pytest.raises(OurFault, match="flags"):
+            encode(bytes([flag]), [0], [b"a"], [extra], [b""])
+
+
+def test_who_has_extras_is_seen_by_its_extras_whatever_its_flags_said() -> None:
+    for flags in (b"\x09\x01", b"\1\1", b"\x09\x09"):
+        assert Records.decode(encode(flags, [1, 2], [b"a"] * 2, [b"", NINE], [b""] * 2)).flags == b"\x01\x09"
+        assert Records.decode(encode(flags, [1, 2], [b"a"] * 2, [b"", b""], [b""] * 2)).flags == b"\1\1"
+
+
+def test_what_one_record_says_and_how_large_a_run_of_them_is() -> None:
+    records = Records.decode(small())
+    assert [records.qos(at) for at in range(3)] == [1, 2, 0]
+    assert [records.extras_bytes(at) for at in range(3)] == [b"", NINE, b""]
+    assert records.extras(0) is NO_EXTRAS
+    assert [records.size(*run) for run in ((0, 0), (0, 1), (1, 2), (0, 3))] == [0, 19 + 3 + 3, 19 + 5 + 1, 57 + 9 + 4]
+    assert not Records.decode(raw(**GOOD | {"flags": [4, 0]})).is_reliable
+
+
+def test_runs_of_different_contents_are_joined_under_the_topics_of_both() -> None:
+    one = [(1, 5, b"b", NO_EXTRAS, b"one"), (1, 6, b"a", Extras(expiry_s=1), b"two"), (0, 7, b"c", NO_EXTRAS, b"")]
+    two = [(1, 8, b"a", NO_EXTRAS, b"three"), (2, 9, b"b", Extras(number=7), b"four")]
+    first, second = Records.decode(content_of(one)), Records.decode(content_of(two))
+    for start, end in ((0, 1), (0, 2), (1, 3), (0, 3)):
+        assert join([(first, start, end)]).data == content_of(one[start:end])
+        assert join([(first, start, end), (second, 0, 2)]).data == content_of(one[start:end] + two)
+        assert join([(second, 0, 2), (first, start, end)]).data == content_of(two + one[start:end])
+
+
+def test_a_batch_is_no_longer_than_a_packet_and_a_topic_no_longer_than_mqtts(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Records.decode(encode(b"\0", [0], [b"t" * 65_535], [b""], [b""])).topic(0) == "t" * 65_535
+    with pytest.raises(OurFault, match="too long"):
+        encode(b"\0", [0], [b"t" * 65_536], [b""], [b""])
+    monkeypatch.setattr(columns, "PAYLOAD_LIMIT", 4)
+    assert Records.decode(encode(b"\0\0", [0, 0], [b"a"] * 2, [b""] * 2, [b"12", b"34"])).payloads() == [b"12", b"34"]
+    with pytest.raises(OurFault, match="longer than a packet"):
+        encode(b"\0\0", [0, 0], [b"a"] * 2, [b""] * 2, [b"12", b"345"])
+
+
+# --------------------------------------------------------------------------------------------------- extras
+
+FULL = Extras(9, ("t/p", "r", b"\1\xff", 1), 7, (("a", "b"), ("c", "d")))
+FULL_BYTES = b"".join((
+    bytes([127]), (9).to_bytes(4, "little"), b"\3\0t/p", b"\1\0r", b"\2\0\1\xff", b"\1", (7).to_bytes(8, "little"),
+    b"\2\0", b"\1\0a", b"\1\0b", b"\1\0c", b"\1\0d",
+))  # fmt: skip
+
+
+def test_extras_are_spelled_as_the_format_says() -> None:
+    assert FULL.encode() == FULL_BYTES
+    assert Extras.decode(FULL_BYTES) == FULL
+    for size in range(1, len(FULL_BYTES)):
+        with pytest.raises(BadFrame, match="cut short"):
+            Extras.decode(FULL_BYTES[:size])
+    with pytest.raises(BadFrame, match="behind"):
+        Extras.decode(FULL_BYTES + b"\0")
+
+
+def properties(count: int) -> bytes:
+    return b"\x40" + count.to_bytes(2, "little") + bytes(4 * count)
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"\0", "flags 0x00"),
+        (b"\x80", "flags 0x80"),
+        (b"\x90\1", "flags 0x90"),
+        (b"\x10\2", "payload format 2"),
+        (b"\2\1\0\xff", "UTF-8"),
+        (properties(0), "0 user properties"),
+        (properties(PROPERTIES_LIMIT + 1), "1025 user properties"),
+    ],
+)
+def test_extras_that_cannot_be_are_refused(data: bytes, says: str) -> None:
+    with pytest.raises(BadFrame, match=says):
+        Extras.decode(data)
+
+
+@pytest.mark.parametrize(
+    "most",
+    [
+        Extras(expiry_s=0),
+        Extras(expiry_s=2**32 - 1),
+        Extras(number=2**64 - 1),
+        Extras(sealed=("x" * 65_535, None, None, 0)),
+        Extras(properties=(("", ""),) * PROPERTIES_LIMIT),
+    ],
+)
+def test_the_most_that_extras_can_say(most: Extras) -> None:
+    assert Extras.decode(most.encode()) == most
+
+
+@pytest.mark.parametrize(
+    "faulty",
+    [
+        Extras(expiry_s=-1),
+        Extras(expiry_s=2**32),
+        Extras(number=-1),
+        Extras(number=2**64),
+        Extras(sealed=("\ud800", None, None, None)),
+        Extras(sealed=(None, "x" * 65_536, None, None)),
+        Extras(sealed=(None, None, bytes(65_536), None)),
+        Extras(sealed=(None, None, None, 2)),
+        Extras(sealed=(None, None, None, 256)),
+        Extras(sealed=(None, None, None)),
+        Extras(properties=(("\ud800", ""),)),
+        Extras(properties=(("", "x" * 65_536),)),
+        Extras(properties=(("", ""),) * (PROPERTIES_LIMIT + 1)),
+    ],
+)
+def test_extras_that_fit_no_record_are_our_fault(faulty: Extras) -> None:
+    with pytest.raises(OurFault):
+        faulty.encode()

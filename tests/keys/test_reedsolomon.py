@@ -120,3 +120,19 @@ def test_no_data_and_no_such_block() -> None:
             rebuild({0: b"a", 1: b"b"}, index, 2, 3)
     with pytest.raises(NotEnoughShares):
         rebuild({0: b"a"}, 2, 2, 3)
+
+
+def test_the_lowest_indexes_count_in_whatever_order_blocks_came() -> None:
+    blocks = encode(CONTENT, 2, 4)
+    came = {3: bytes(len(blocks[3])), 1: blocks[1], 0: blocks[0]}
+    assert decode(came, 2, 4, len(CONTENT)) == CONTENT
+    assert rebuild(came, 2, 2, 4) == blocks[2]
+    for outside in (4, -1):
+        with pytest.raises(BadShare, match="outside"):
+            decode({1: blocks[1], outside: blocks[0], 0: blocks[0]}, 2, 4, len(CONTENT))
+
+
+def test_a_code_may_be_of_255_blocks_that_are_all_needed() -> None:
+    blocks = encode(CONTENT, 255, 255)
+    assert decode(dict(enumerate(blocks)), 255, 255, len(CONTENT)) == CONTENT
+    assert (block_bytes(1, 255), block_bytes(256, 255)) == (1, 2)

@@ -1,5 +1,7 @@
 """keys.replay: nothing passes twice, however it is ordered."""
 
+import struct
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -108,3 +110,56 @@ def test_what_is_no_window_is_refused(content: bytes) -> None:
 def test_an_empty_window_is_our_fault() -> None:
     with pytest.raises(OurFault):
         SequenceWindow(blocks=0)
+
+
+def test_to_ask_marks_nothing() -> None:
+    window = SequenceWindow()
+    assert (window.highest, window.reaches(0)) == (-1, True)
+    assert 5 not in window
+    assert not window.seen(7)
+    assert 5 not in window
+    assert not window.seen(5)
+
+
+@pytest.mark.parametrize("sequence", [0, 7, 8, 4095, 4096, 8191, 12_345])
+def test_every_sequence_has_a_bit_of_its_own(sequence: int) -> None:
+    window = SequenceWindow()
+    window.seen(20_000)
+    window.seen(sequence)
+    near = {*range(sequence - 9, sequence + 10), sequence - 4096, sequence + 4096}
+    assert [other for other in near if other >= 0 and other in window] == [sequence]
+
+
+def test_its_bytes_are_runs_of_full_blocks_and_bitmaps_of_others() -> None:
+    window = SequenceWindow()
+    for sequence in [*range(2 * 4096), *range(3 * 4096, 4 * 4096), *range(5 * 4096, 6 * 4096), 2 * 4096 + 9]:
+        window.seen(sequence)
+    bits = bytes(1) + b"\2" + bytes(510)
+    expected = struct.pack(">qQ", 6 * 4096 - 1, 0) + struct.pack(">QI", 0, 2) + struct.pack(">QI", 2, 0) + bits
+    expected += struct.pack(">QI", 3, 1) + struct.pack(">QI", 5, 1)
+    assert window.to_bytes() == expected
+    again = SequenceWindow.from_bytes(expected)
+    assert again.to_bytes() == expected
+    assert [again.seen(sequence) for sequence in (0, 2 * 4096 + 9, 2 * 4096 + 8, 4 * 4096)] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+
+
+def test_what_claims_millions_of_full_blocks_costs_no_more_than_a_window() -> None:
+    claimed = struct.pack(">qQ", 5, 0) + struct.pack(">QI", 0, 2**32 - 1)
+    assert len(SequenceWindow.from_bytes(claimed, 16)._blocks) == 16
+
+
+def test_a_file_that_is_cut_anywhere_is_refused() -> None:
+    window = SequenceWindow()
+    for sequence in [*range(4096), 5000]:
+        window.seen(sequence)
+    content = window.to_bytes()
+    for size in range(len(content)):
+        if size in (16, 28):  # a whole file of what came before
+            continue
+        with pytest.raises(ValueError, match="cut short"):
+            SequenceWindow.from_bytes(content[:size])

@@ -194,3 +194,13 @@ def test_the_box_of_an_answer_is_bound_as_the_readme_says() -> None:
 def test_reasons_have_their_numbers_for_ever() -> None:
     names = ("NOT_AUTHORISED", "TOO_EARLY", "GONE", "UNKNOWN", "NOT_READY")
     assert [(one.name, one.value) for one in Refusal] == list(zip(names, range(1, 6), strict=True))
+
+
+def test_requests_and_answers_are_signed_in_domains_of_their_own() -> None:
+    assert REQUEST.signature == READER.sign("veilmq/1 key request", REQUEST.signed_bytes())
+    assert ANSWER.signature == SERVER.sign("veilmq/1 key answer", ANSWER.signed_bytes())
+
+
+def test_a_request_may_be_of_one_key() -> None:
+    one = KeyRequest.signed(READER, "keys-1", bytes(16), 0, NAMES[:1])
+    assert KeyRequest.decode(one.encode()).names == NAMES[:1]

@@ -171,3 +171,10 @@ def test_groups_of_shared_subscriptions_have_names_without_wildcards() -> None:
     for group in ("", "+", "#", "a+", "#a"):
         with pytest.raises(OurFault, match="shared"):
             check_filter(f"$share/{group}/a")
+
+
+def test_where_a_share_begins_and_ends() -> None:
+    for plain in ("plant/line/state", "a", "$shared/g/a", "$share"):
+        assert split_share(plain) == ("", plain)
+    assert split_share("$share//a") == ("$share//", "a")
+    assert split_share("$share/g/") == ("$share/g/", "")

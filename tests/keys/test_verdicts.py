@@ -105,3 +105,78 @@ def test_the_later_of_two_deals_counts_once_it_is_complete() -> None:
         verdict.hear(server, new)
     assert verdict.key() == combine(list({i: out for word in words for i, out in word.outputs}.values()))
     assert verdict.liars() == set()
+
+
+LATER = [material.generations[0] for material in deal(4, 1, 1, stream("later still"))]
+LATER_WORDS = [Outputs(NAME, g.deal, g.at(1).outputs(KeyName("a/#", 1, 0))) for g in LATER]
+LATER_KEY = combine(list({index: output for word in LATER_WORDS for index, output in word.outputs}.values()))
+
+
+def test_a_later_deal_takes_the_place_of_the_one_that_was_believed_though_fewer_say_it() -> None:
+    verdict = Verdict(SERVERS, 1, chain=False)
+    for server, word in zip(SERVERS, WORDS, strict=True):
+        verdict.hear(server, word)
+    assert verdict.key() == KEY
+    for server, word, key in zip(SERVERS[:3], LATER_WORDS[:3], (KEY, KEY, LATER_KEY), strict=True):
+        verdict.hear(server, word)
+        assert verdict.key() == key
+    verdict.hear("d", lie(WORDS[3], 9))
+    assert (verdict.key(), verdict.liars()) == (LATER_KEY, set()), "about a deal that counts no more"
+
+
+def test_a_server_that_contradicts_in_one_set_is_a_liar_as_soon_as_it_is_heard() -> None:
+    verdict = Verdict(SERVERS, 1, chain=False)
+    for number in range(3):
+        verdict.hear(SERVERS[number], WORDS[number])
+    assert verdict.key() == KEY
+    (index, _), *others = WORDS[3].outputs
+    verdict.hear("d", Outputs(NAME, WORDS[3].deal, ((index, b"\1" * 32), *others)))
+    assert verdict.liars() == {"d"}
+    assert verdict.key() == KEY
+
+
+def test_an_invented_deal_that_came_first_hides_no_complete_one() -> None:
+    verdict = Verdict(SERVERS, 1, chain=False)
+    verdict.hear("a", Outputs(NAME, b"\xff" * 12, WORDS[0].outputs))
+    for number in range(3):
+        verdict.hear(SERVERS[number], WORDS[number])
+    assert verdict.key() == KEY
+
+
+def test_of_one_server_the_deals_that_it_said_last_are_kept() -> None:
+    verdict = Verdict(SERVERS, 1, chain=False)
+    for number in (1, 2, 1, 3):
+        verdict.hear("a", Outputs(NAME, bytes([number]) * 12, WORDS[0].outputs))
+    assert set(verdict._votes["a"]) == {b"\1" * 12, b"\3" * 12}
+
+
+def test_in_a_chain_one_word_is_enough_however_many_the_policy_lets_lie() -> None:
+    verdict = Verdict(("a", "b", "c", "d"), 1, chain=True)
+    verdict.hear("a", Outputs(NAME, bytes(12), ((0, b"\1" * 32),)))
+    assert verdict.key() == b"\1" * 32
+
+
+THREE = [material.generations[0] for material in deal(3, 0, 0, stream("three"))]
+THREE_WORDS = [Outputs(NAME, g.deal, g.outputs(NAME)) for g in THREE]
+THREE_KEY = combine(list({index: output for word in THREE_WORDS for index, output in word.outputs}.values()))
+
+
+def test_of_three_servers_two_have_every_set_and_one_has_not() -> None:
+    """A set of which nobody said anything gives no key, nor an error."""
+    for order in permutations(range(3)):
+        verdict = Verdict(("a", "b", "c"), 0, chain=False)
+        found = []
+        for number in order:
+            verdict.hear("abc"[number], THREE_WORDS[number])
+            found.append(verdict.key())
+        assert found == [None, THREE_KEY, THREE_KEY]
+        assert verdict.liars() == set()
+
+
+def test_of_three_servers_two_that_invent_a_late_deal_have_fewer_words_in_some_set() -> None:
+    verdict = Verdict(("a", "b", "c"), 0, chain=False)
+    for name, word in zip("abc", THREE_WORDS, strict=True):
+        verdict.hear(name, word)
+    for name, word in zip("ab", THREE_WORDS, strict=False):
+        verdict.hear(name, Outputs(NAME, b"\xff" * 12, lie(word, 7).outputs))
+    assert verdict.key() == THREE_KEY

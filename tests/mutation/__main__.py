@@ -162,25 +162,35 @@ def explained(task: Task) -> str:
 
 
 def report(verdicts: Iterator[Verdict]) -> int:
+    """Ended from outside it still says what it found until then."""
     counts: dict[str, Counter[str]] = {}
-    for verdict in verdicts:
-        task = verdict.task
-        kind = verdict.killer or ("explained" if explained(task) else "survived")
-        counts.setdefault(task.module, Counter())[kind] += 1
-        if kind == "survived":
-            print(f"{task.module}:{task.mutation.line}\n    {task.mutation.old}\n    {task.mutation.new}", flush=True)
+    try:
+        for verdict in verdicts:
+            task = verdict.task
+            kind = verdict.killer or ("explained" if explained(task) else "survived")
+            counts.setdefault(task.module, Counter())[kind] += 1
+            if kind == "survived":
+                print(
+                    f"{task.module}:{task.mutation.line}\n    {task.mutation.old}\n    {task.mutation.new}", flush=True
+                )
+    finally:
+        total = _table(counts)
+    return 1 if total["survived"] or not total else 0
+
+
+def _table(counts: dict[str, Counter[str]]) -> Counter[str]:
+    """Print a score per module; returns the sums."""
     print(f"\n{'module':40} faults    own others explained survived  score")
-    total: Counter[str] = Counter()
+    total: Counter[str] = sum(counts.values(), Counter())
     for module, found in [*sorted(counts.items()), ("all", total)]:
-        if found is not total:
-            total += found
         tried = found.total() - found["explained"]
         score = f"{100 * (found['own'] + found['others']) / tried:5.1f} %" if tried else "-"
         print(
             f"{module:40} {found.total():6} {found['own']:6} {found['others']:6} {found['explained']:9}"
-            f" {found['survived']:8} {score:>6}"
+            f" {found['survived']:8} {score:>6}",
+            flush=True,
         )
-    return 1 if total["survived"] or not total else 0
+    return total
 
 
 def part_of(text: str) -> tuple[int, int]:

@@ -137,6 +137,10 @@ class _Faults:
         self._name = module.removesuffix(".py").replace("/", ".")
         self._parent = os.getpid()
 
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Examples before properties: most faults are noticed by something that takes no time."""
+        items.sort(key=lambda item: getattr(getattr(item, "obj", None), "is_hypothesis_test", False))
+
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         end_with(self._parent)

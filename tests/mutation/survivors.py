@@ -16,6 +16,17 @@ _SIGNED = (
     "is_signed = not (head.startswith(self._opening) and len(head) == _HEAD_BYTES) and _is_signed(data, self.session)"
 )
 _TOKEN = 'return base64.urlsafe_b64encode(mac[:TOKEN_BYTES]).rstrip(b"=").decode("ascii")'
+_TOPIC_ROOT = 'def tokenise_topic(topic: str, key: bytes, control_root: str = "$veil") -> str:'
+_FILTER_ROOT = 'def tokenise_filter(topic_filter: str, key: bytes, control_root: str = "$veil") -> str:'
+_BITS = "self.bits = {places: 1 << i for i, places in enumerate(product(*[range(1, count + 1) for _, count in inner]))}"
+_WITH_IT = "with_it = [[s for s in subsets if place in s] for subsets, place in zip(self.subsets, inner, strict=True)]"
+_ALL_AGAIN = "self._all_again = False  # whether choices may be complete that need none of those"
+_ENOUGH = "rows = [pair for pair in self._present.items() if pair[1].bit_count() >= needed]"
+_ALL = "if self._all_again or len(self._fresh) > FEW:"
+_THROUGH = "choices = [choice for mask, choice in self._plan.through(tuple(inner)) if not mask & missing]"
+_PLACES = "places = tuple(sorted(self.rows))[: self._hops[0].threshold]"
+_FEW_WORDS = "if count < 2 * self._faults + 1:"
+_RANKS = "ranks[deal] = (0, False, deal) if self._faults else (least, chosen != self._avoid, deal)"
 _LAST = '_LAST = {1: "", 2: "AQgw", 3: "AEIMQUYcgkosw048"}'
 _INVERSES = "_INVERSE = bytes([0, *(MUL_TABLE[c].index(1) for c in range(1, 256))])"
 _USUAL = "if len(data) != _USUAL_BYTES + SIGNATURE_BYTES:"
@@ -156,6 +167,75 @@ EXPLAINED: dict[tuple[str, str, str], str] = {
         "keys/shamir.py",
         "below zero either way: no size yet",
         ("total, size = 0, -1", "total, size = 0, -2"),
+    ),
+    **_alike(
+        "keys/columnsearch.py",
+        "only how shares are numbered within a row",
+        (_BITS, _BITS.replace("1 << i", "2 << i")),
+        (_BITS, _BITS.replace("count + 1", "count + 2")),
+    ),
+    **_alike(
+        "keys/columnsearch.py",
+        "only what is remembered or looked at once more, hence how long a search takes: nothing is tried twice",
+        ("if known is None:", "if True:"),
+        ("if name not in self._values:", "if True:"),
+        (_WITH_IT, _WITH_IT.replace("if place in s", "if True")),
+        (_ALL_AGAIN, _ALL_AGAIN.replace("False", "True")),
+        ("self._all_again = len(self.rows) > fits", "self._all_again = len(self.rows) >= fits"),
+        (_ENOUGH, _ENOUGH.replace("pair[1].bit_count() >= needed", "True")),
+        ("if len(rows) < self._hops[0].threshold:", "if False:"),
+        (_ALL, "if True:"),
+        (_ALL, _ALL.replace(">", ">=")),
+        ("if contradicted:", "if True:"),
+        ("if self._present[row].bit_count() < needed:", "if False:"),
+        (_THROUGH, _THROUGH.replace("not mask & missing", "True")),
+    ),
+    **_alike(
+        "keys/columnsearch.py",
+        "only in which order places are interpolated",
+        (_PLACES, _PLACES.replace("sorted", "list")),
+    ),
+    **_alike(
+        "keys/verdicts.py",
+        "only whether the same is worked out once more",
+        (
+            "self._open = True  # words came that may change the key",
+            "self._open = False  # words came that may change the key",
+        ),
+        ("if not self._open:", "if False:"),
+        ("self._open = False", "pass"),
+        ("self._open = False", "self._open = True"),
+        (_FEW_WORDS, "if False:"),
+        (_FEW_WORDS, _FEW_WORDS.replace("+ 1", "- 1")),
+    ),
+    **_alike(
+        "keys/verdicts.py",
+        "no deal has such a name, and no set of which nobody spoke counts",
+        ('self._deal = b""', "self._deal = b'X'"),
+        ('return b"", 0', "return b'X', 0"),
+    ),
+    **_alike(
+        "keys/verdicts.py",
+        "the same for every deal",
+        (_RANKS, _RANKS.replace("(0, False", "(1, False")),
+        (_RANKS, _RANKS.replace("(0, False", "(0, True")),
+    ),
+    **_alike(
+        "keys/topictokens.py",
+        "what begins with $ is left alone, whatever the control root is",
+        (_TOPIC_ROOT, _TOPIC_ROOT.replace('"$veil"', "'$veilX'")),
+        (_FILTER_ROOT, _FILTER_ROOT.replace('"$veil"', "'$veilX'")),
+    ),
+    **_alike(
+        "keys/replay.py",
+        "only how long it takes",
+        ("if bits[byte] == 0xFF and bits == _FULL:", "if True and bits == _FULL:"),
+    ),
+    **_alike(
+        "keys/records.py",
+        "the long way of reading says the same",
+        ("if flags & _SEALED_FLAGS:", "if True:"),
+        ("if flags & _SEALED_FLAGS:", "if flags | _SEALED_FLAGS:"),
     ),
     **_alike(
         "keys/batchheader.py",

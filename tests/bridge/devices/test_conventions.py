@@ -295,3 +295,219 @@ def test_a_child_of_homie_5_names_its_root() -> None:
     for odd in (config(root="lamp"), config(root=7), config(root=""), b"{", config(root="\ud800")):
         assert read.read("homie/5/lamp/$description", odd) == ()
     assert read.read("homie/lamp/$description", described) == (), "of version 5 only"
+
+
+# ------------------------------------------------------------------------------------------- names and bounds
+
+
+def named(config_: bytes, topic: str = "homeassistant/sensor/x/config") -> Named | None:
+    said = Conventions().read(topic, config_)
+    assert len(said) <= 1
+    return said[0] if said and isinstance(said[0], Named) else None
+
+
+@pytest.mark.parametrize(
+    ("fields", "device"),
+    [
+        ({}, "sensor/x"),
+        ({"unique_id": "u"}, "u"),
+        ({"uniq_id": "u"}, "u"),
+        ({"unique_id": "u", "device": {"identifiers": "d"}}, "d"),
+        ({"unique_id": "u", "dev": {"ids": ["d", "e"]}}, "d"),
+        ({"unique_id": "u", "dev": {"ids": []}}, "u"),
+        ({"unique_id": "u", "dev": {"ids": [7]}}, "u"),
+        ({"unique_id": "u", "dev": {"ids": ""}}, "u"),
+        ({"unique_id": "u", "dev": "d"}, "u"),
+        ({"unique_id": "veilmq-x"}, None),
+        ({"unique_id": "n" * 512}, "n" * 512),
+        ({"unique_id": "n" * 513}, None),
+        ({"unique_id": "\udc00"}, None),
+    ],
+)
+def test_by_which_name_a_discovery_message_calls_its_device(fields: dict[str, object], device: str | None) -> None:
+    found = named(config(availability_topic="t", **fields))
+    assert (found and found.device) == device
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"availability_topic": "t"}, ConventionAvailability("t", "online", "offline", "")),
+        (
+            {"avty_t": "t", "payload_available": "1", "payload_not_available": "0"},
+            ConventionAvailability("t", "1", "0"),
+        ),
+        ({"avty_t": "t", "pl_avail": "1", "pl_not_avail": "0"}, ConventionAvailability("t", "1", "0")),
+        ({"avty_t": "t", "availability_template": "{{ value_json.a }}"}, ConventionAvailability("t", key="a")),
+        ({"avty_t": "t", "avty_tpl": "{{value_json.a}}"}, ConventionAvailability("t", key="a")),
+        ({"avty_t": "t", "value_template": "{{ odd }}"}, ConventionAvailability("t")),
+        (
+            {"avty": {"topic": "t", "payload_available": "1", "pl_not_avail": "0"}},
+            ConventionAvailability("t", "1", "0"),
+        ),
+        ({"avty": [{"t": "t", "val_tpl": "{{ value_json.a }}"}]}, ConventionAvailability("t", key="a")),
+        ({"avty": [{"t": "t", "avty_tpl": "{{ odd }}"}]}, ConventionAvailability("t")),
+        ({"avty": [{"t": "t", "value_template": "{{ odd }}"}]}, None),
+        ({"availability": [7, {"t": "t"}]}, ConventionAvailability("t")),
+        ({"availability": [{}], "availability_topic": "t"}, None),
+        ({"availability": [], "availability_topic": "t"}, ConventionAvailability("t")),
+        ({"~": "base", "avty_t": "~/t"}, ConventionAvailability("base/t")),
+        ({"~": "base", "avty_t": "t/~"}, ConventionAvailability("t/base")),
+        ({"~": "base", "avty_t": "t~x"}, ConventionAvailability("t~x")),
+        ({"avty_t": "~/t"}, ConventionAvailability("/t")),
+        ({"avty_t": "t" * 2_048}, ConventionAvailability("t" * 2_048)),
+        ({"avty_t": "t" * 2_049}, None),
+        ({"~": "b" * 2_048, "avty_t": "~t"}, None),
+        ({"avty_t": "t", "pl_avail": "p" * 2_048}, ConventionAvailability("t", "p" * 2_048)),
+        ({"avty_t": "t", "pl_avail": "p" * 2_049}, None),
+        ({"avty_t": "t", "pl_not_avail": "p" * 2_049}, None),
+        ({"avty_t": ""}, None),
+    ],
+)
+def test_where_and_how_availability_is_said(fields: dict[str, object], expected: ConventionAvailability | None) -> None:
+    found = named(config(unique_id="x", **fields))
+    assert (found.topics if found else ()) == (() if expected is None else (expected,))
+
+
+@pytest.mark.parametrize(
+    ("fields", "expire_s"),
+    [
+        ({"state_topic": "s", "expire_after": 60}, 60.0),
+        ({"stat_t": "s", "exp_aft": 0.5}, 0.5),
+        ({"stat_t": "s", "exp_aft": 30 * 86_400}, 30 * 86_400.0),
+        ({"stat_t": "s", "exp_aft": 30 * 86_400 + 1}, None),
+        ({"stat_t": "s"}, None),
+        ({"exp_aft": 60}, None),
+    ],
+)
+def test_how_long_a_state_counts(fields: dict[str, object], expire_s: float | None) -> None:
+    found = named(config(unique_id="x", availability_topic="t", **fields))
+    assert found is not None
+    assert found.expire_s == expire_s
+    assert len(found.topics) == 1 + (expire_s is not None)
+
+
+def test_components_are_those_of_a_device_document_and_each_has_its_base() -> None:
+    parts = {
+        "a": {"avty_t": "~/a"},
+        "b": {"~": "own", "avty_t": "~/b", "stat_t": "b", "exp_aft": 9},
+        "c": {"stat_t": "c", "exp_aft": 7},
+    }
+    for name in ("components", "cmps"):
+        document = config(**{"~": "base", "dev": {"ids": "d"}, name: parts})
+        found = named(document, "homeassistant/device/d/config")
+        assert found is not None
+        assert [each.topic for each in found.topics] == ["base/a", "own/b", "b", "c"]
+        assert [each.online for each in found.topics[2:]] == [conventions.ANYTHING] * 2
+        assert (found.expire_s, found.mode) == (7, "all")
+        assert named(document, "homeassistant/sensor/d/config") is None
+    many = config(dev={"ids": "d"}, cmps={str(n): {"avty_t": f"t/{n}"} for n in range(40)})
+    found = named(many, "homeassistant/device/d/config")
+    assert found is not None
+    assert len(found.topics) == conventions.NAMED_MAX - 1, "the document itself is one of the parts"
+
+
+def test_the_mode_has_two_spellings() -> None:
+    for name in ("availability_mode", "avty_mode"):
+        found = named(config(avty=[{"t": "a"}, {"t": "b"}], **{name: "any"}))
+        assert found is not None
+        assert found.mode == "any"
+
+
+def test_discovery_messages_are_of_one_prefix_and_end_in_config() -> None:
+    told = config(unique_id="x", avty_t="t")
+    assert Conventions("ha").read("ha/sensor/x/config", told)
+    assert not Conventions("ha").read("homeassistant/sensor/x/config", told)
+    assert not Conventions().read("homeassistant/sensor/x/state", told)
+    padding = CONFIG_BYTES_MAX - len(config(unique_id="x", avty_t="t", pad=""))
+    assert named(config(unique_id="x", avty_t="t", pad="p" * padding)) is not None
+    assert named(config(unique_id="x", avty_t="t", pad="p" * (padding + 1))) is None
+
+
+@pytest.mark.parametrize(
+    ("topic", "device"),
+    [
+        ("homie/" + "n" * 512 + "/$state", "n" * 512), ("homie/" + "n" * 513 + "/$state", None),
+        ("homie//$state", None), ("homie/$state", None), ("homie/a/b/$state", None), ("homie/a/$states", None),
+        ("homie/a/$name", None), ("homie/5/a/$state", "a"), ("homie/6/a/$state", None), ("homes/a/$state", None),
+    ],
+)  # fmt: skip
+def test_which_topics_of_homie_are_states(topic: str, device: str | None) -> None:
+    said = Conventions().read(topic, b"ready")
+    assert said == (() if device is None else (ConventionWord("homie", device, Said.READY, "homie"),))
+    assert Conventions().read(topic, b"odd") == Conventions().read(topic, b"\xff") == ()
+
+
+def test_alerts_and_roots_have_names_of_512_characters_at_most() -> None:
+    device = "n" * (512 - len("/$alert/x"))
+    assert Conventions().read(f"homie/5/{device}/$alert/x", b"low")
+    assert not Conventions().read(f"homie/5/n{device}/$alert/x", b"low")
+    for name, root, ok in (
+        ("n" * 512, "r", True),
+        ("n" * 513, "r", False),
+        ("n", "r" * 512, True),
+        ("n", "r" * 513, False),
+    ):
+        assert bool(Conventions().read(f"homie/5/{name}/$description", config(root=root))) is ok
+    for topic in ("homie/5//$description", "homie/5/a/b/$description", "homie/5/veilmq-a/$description"):
+        assert not Conventions().read(topic, config(root="r"))
+    assert not Conventions().read("homie/5/n/$description", b"[]")
+
+
+@pytest.mark.parametrize(
+    ("rest", "ok"),
+    [
+        ("g/NBIRTH", False), ("g/NBIRTH/n", True), ("g/DBIRTH/n/d", True), ("g/DBIRTH/n/d/e", False),
+        ("g/NBIRTH/", False), ("g/DBIRTH/n/", False), ("g/DBIRTH//d", False),
+        ("g/NBIRTH/" + "n" * 503, True), ("g/NBIRTH/" + "n" * 504, False),
+    ],
+)  # fmt: skip
+def test_which_topics_of_sparkplug_are_words(rest: str, ok: bool) -> None:
+    assert bool(Conventions().read(f"spBv1.0/{rest}", b"")) is ok
+
+
+def test_a_state_that_expires_says_that_its_device_speaks_whatever_it_is() -> None:
+    read = Believing()
+    read.read("homeassistant/sensor/m/config", config(unique_id="m", stat_t="m/w", exp_aft=60))
+    for payload in (b"17", b"", b"offline", b"\xff"):
+        assert read.read("m/w", payload) == ConventionWord("homeassistant", "m", Said.SPEAKS, "m/w")
+
+
+def test_what_is_named_anew_counts_anew_and_what_is_forgotten_leaves_the_others() -> None:
+    read = Believing()
+    for device in ("a", "b"):
+        read.read(f"homeassistant/sensor/{device}/config", config(unique_id=device, avty_t="t"))
+    read.read("homeassistant/sensor/a/config", config(unique_id="a", avty_t="t", pl_avail="up"))
+    assert [each.device for each in read.conventions.read("t", b"up")] == ["a"]
+    assert [each.device for each in read.conventions.read("t", b"online")] == ["b"]
+    read.conventions.forget("a")
+    assert (len(read), read.conventions.read("t", b"up")) == (1, ())
+    read.conventions.forget("a")
+    assert [each.device for each in read.conventions.read("t", b"online")] == ["b"]
+
+
+def test_so_many_may_name_one_topic_and_they_may_do_so_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conventions, "WATCHERS_MAX", 2)
+    read = Believing()
+    for device in ("a", "b", "c", "a"):
+        said = config(unique_id=device, avty_t="t", pl_avail="up" if len(read) == 2 else "online")
+        read.read(f"homeassistant/sensor/{device}/config", said)
+    assert [each.device for each in read.conventions.read("t", b"up")] == ["a"]
+    assert [each.device for each in read.conventions.read("t", b"online")] == ["b"]
+
+
+def test_what_is_said_keeps_its_place_longest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conventions, "WATCHED_MAX", 2)
+    read = Believing()
+    for device in ("a", "b"):
+        read.read(f"homeassistant/sensor/{device}/config", config(unique_id=device, avty_t=device))
+    read.read("a", b"online")
+    read.read("homeassistant/sensor/c/config", config(unique_id="c", avty_t="c"))
+    assert [bool(read.read(topic, b"online")) for topic in "abc"] == [True, False, True]
+
+
+def test_names_that_others_build_on() -> None:
+    """Sources of words, and what discovery messages say where they say nothing else."""
+    assert ConventionWord("homie", "x", Said.READY).source == ""
+    assert ConventionAvailability("t") == ConventionAvailability("t", "online", "offline", "")
+    assert Named("x", ()) == Named("x", (), "all", None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.devices.conventions import HOME_ASSISTANT, HOMIE, OURS
-from bridge.devices.dashboards import BEGINNINGS, DASHBOARDS, Dashboards, entity_id
+from bridge.devices.dashboards import BEGINNINGS, DASHBOARDS, GATEWAY_STATE, Dashboards, Show, entity_id
 from bridge.devices.standing import DeviceHealth
 from bridge.document.own_topics import OwnTopics
 from bridge.traces.kinds import TraceKind
@@ -102,3 +103,60 @@ def test_any_name_is_one_plain_level_and_different_ones_stay_different(names: li
         assert made.isascii()
         assert len(made) <= len(OURS) + 58
         assert set(made) <= set("abcdefghijklmnopqrstuvwxyz0123456789-")
+
+
+def test_names_of_topics_are_letters_digits_dashes_and_a_hash() -> None:
+    for entity, slug in (("Pump 7!", "pump-7"), ("shop:a__b", "shop-a-b"), ("--", ""), ("x" * 60, "x" * 48)):
+        assert entity_id(entity) == f"veilmq-{slug}-{hashlib.sha256(entity.encode()).hexdigest()[:8]}"
+
+
+def test_the_documents_are_these() -> None:
+    """Home Assistant's binary sensor of class connectivity; a device of Homie 5 without nodes."""
+    name = entity_id("shop:plug")
+    state = f"homeassistant/binary_sensor/{name}/state"
+    made = by_topic(Dashboards(DASHBOARDS), "shop:plug", DeviceHealth.SUSPECTED, TraceKind.READY, 5_000, "silent")
+    assert json.loads(made[f"homeassistant/binary_sensor/{name}/config"]) == {
+        "name": "Connectivity",
+        "unique_id": name,
+        "device_class": "connectivity",
+        "default_entity_id": "binary_sensor." + name.replace("-", "_"),
+        "origin": {"name": "VeilMQ"},
+        "entity_category": "diagnostic",
+        "state_topic": state,
+        "value_template": "{{ value_json.state }}",
+        "expire_after": 900,
+        "availability": [{"topic": "homeassistant/binary_sensor/veilmq-gateway/state"}],
+        "availability_mode": "all",
+        "payload_on": "online",
+        "payload_off": "offline",
+        "json_attributes_topic": state,
+        "device": {"identifiers": [name], "name": "shop:plug"},
+    }
+    assert made[state] == (
+        b'{"state":"online","health":"suspected","since":5000,"reason":"silent","entity":"shop:plug"}'
+    )
+    described = made[f"homie/5/{name}/$description"]
+    assert json.loads(described) == {"homie": "5.0", "version": 1, "name": "shop:plug", "nodes": {}}
+
+
+def test_names_are_written_as_they_are() -> None:
+    (config, _) = Dashboards((HOME_ASSISTANT,)).show("büro", DeviceHealth.ALIVE, None, 1, "")
+    assert "büro".encode() in config.payload
+
+
+def test_the_gateway_says_that_it_is_there_to_who_asks_for_it() -> None:
+    assert Dashboards(DASHBOARDS).here() == [Show(GATEWAY_STATE, b"online")]
+    assert Dashboards((HOMIE,)).here() == [Show(GATEWAY_STATE, b"")]
+    assert GATEWAY_STATE == "homeassistant/binary_sensor/veilmq-gateway/state"
+
+
+def test_a_suspicion_without_a_reason_is_an_alert_all_the_same() -> None:
+    topic = f"homie/5/{entity_id('pump')}/$alert/health"
+    assert by_topic(Dashboards((HOMIE,)), "pump", DeviceHealth.SUSPECTED, None, 1, "")[topic] == b"suspected"
+
+
+def test_after_it_was_cleared_an_alert_is_shown_anew() -> None:
+    made, topic = Dashboards((HOMIE,)), f"homie/5/{entity_id('pump')}/$alert/health"
+    for _ in range(2):
+        assert by_topic(made, "pump", DeviceHealth.SUSPECTED, None, 1, "silent")[topic] == b"silent"
+        made.clear("pump")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 from collections.abc import Iterable
@@ -13,10 +14,20 @@ from bridge.contract.machine import Count, Tick
 from bridge.devices import device_tracing
 from bridge.devices.conventions import Conventions
 from bridge.devices.dashboards import GATEWAY_STATE, Dashboards, Show, entity_id
-from bridge.devices.device_tracing import TOKEN_LIFE_S, TOPIC_LIFE_S, DeviceTracer, ForgetDevice, Owner
+from bridge.devices.device_tracing import (
+    RESTORED_PER_S,
+    TOKEN_LIFE_S,
+    TOPIC_LEFT_S,
+    TOPIC_LIFE_S,
+    DeviceTracer,
+    ForgetDevice,
+    Owner,
+)
 from bridge.devices.devices import Devices
 from bridge.devices.events import DeviceEvent, Knows, Published
 from bridge.devices.rules import DeviceRules
+from bridge.devices.sparkplug import state
+from bridge.document.own_topics import OwnTopics
 from bridge.traces.availability import EntityConnected, EntityGone
 from bridge.traces.discovery import Asked, DiscoveryNode, Heard, ShareAdvertisement, owns
 from bridge.traces.entity import BrokerConnected, Listen, Told
@@ -28,6 +39,7 @@ from bridge.traces.kinds import (
     TraceKind,
     answer_topic,
     gauge_topic,
+    uuid_of,
 )
 from bridge.traces.tracer import Interested, Say
 from bridge.traces.tracker import Follow, Leave, Observed, Tracker
@@ -428,3 +440,159 @@ def test_interest_of_all_kinds_reaches_its_topic() -> None:
     gate.publish("plug", "homie/plug/$state", b"alert")
     gate.run(5)
     assert kinds(gate.observed["desk"]) == [JOIN], "states go to those who want states"
+
+
+# ------------------------------------------------------------------------------------------- pace, tokens, restarts
+
+
+def asked_at(gate: Gateway) -> list[float]:
+    """When trackers were asked who is interested."""
+    gauges = {gauge_topic(topic) for topic in gate.advertisements}
+    return [at for at, say in gate.said if say.topic in gauges]
+
+
+def test_who_is_interested_is_asked_less_and_less_often_where_nobody_answers() -> None:
+    gate = Gateway()
+    gate.connect("plug")
+    gate.run(1_000)
+    times = asked_at(gate)
+    assert [round(b - a, 3) for a, b in itertools.pairwise(times)] == [30, 60, 120, 240, 240, 240]
+    gate.tracker("desk", "site:plug")
+    came_at = gate.now
+    gate.run(100)
+    later = [at for at in asked_at(gate) if at > came_at]
+    assert later[0] - came_at == pytest.approx(30, abs=0.1)
+    assert [round(b - a, 3) for a, b in itertools.pairwise(later)] == [30, 30]
+
+
+def test_no_trace_is_told_under_a_token_that_is_half_over() -> None:
+    gate = Gateway()
+    gate.connect("plug")
+    gate.tracker("desk", "site:plug")
+    gate.said.clear()
+    for _ in range(150):
+        gate.publish("plug", "t")
+        gate.run(10)
+    (topic,) = gate.advertisements
+    traces = [Trace.decode(say.payload) for _, say in gate.said if uuid_of(topic) in say.topic]
+    tokens = dict.fromkeys(trace.token for trace in traces)
+    assert len({token.public_key for token in tokens}) == 1
+    assert {token.not_after_ms - token.not_before_ms for token in tokens} == {int(TOKEN_LIFE_S * 1000)}
+    assert all(0 <= trace.time_ms - trace.token.not_before_ms < TOKEN_LIFE_S * 500 for trace in traces)
+    assert 5 <= len(tokens) <= 7
+    assert {token.rights for token in tokens} == {Delegated.PUBLISH}
+
+
+def test_a_topic_is_replaced_before_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device_tracing, "TOPIC_LIFE_S", 600)
+    gate = Gateway()
+    gate.connect("plug")
+    (first,) = gate.advertisements.values()
+    ends_at = first.not_after_ms / 1000 - TOPIC_LEFT_S
+    gate.run(ends_at - gate.now - 0.5)
+    assert list(gate.advertisements) == [first.topic]
+    gate.run(1)
+    (second,) = gate.advertisements.values()
+    assert second.topic != first.topic
+    assert abs(second.created_ms - ends_at * 1000) <= 1_000
+    assert (second.descriptor, second.discoverers) == (first.descriptor, first.discoverers)
+
+
+def test_topics_that_ended_while_we_were_away_are_not_taken_up() -> None:
+    gate = Gateway(kinds=("homeassistant",))
+    gate.connect("plug")
+    (topic,) = gate.advertisements.values()
+    there = gate.restarted(now=topic.not_after_ms / 1000 - 1)
+    assert list(there.advertisements) == [topic.topic]
+    gone = gate.restarted(now=topic.not_after_ms / 1000)
+    assert (gone.advertisements, len(gone.tracer)) == ({}, 0)
+    assert gone.retained.keys() <= {GATEWAY_STATE}
+
+
+def test_after_a_restart_trackers_are_asked_in_turn() -> None:
+    gate = Gateway()
+    for place in range(3):
+        gate.connect(f"d{place}")
+    again = gate.restarted()
+    began = again.now
+    again.run(1)
+    assert [round((at - began) * RESTORED_PER_S) for at in asked_at(again)] == [0, 1, 2]
+
+
+def test_a_dashboard_says_since_when_and_why_and_says_it_again_in_time() -> None:
+    gate = Gateway(kinds=("homeassistant",))
+    gate.connect("plug")
+    topic = f"homeassistant/binary_sensor/{entity_id('site:plug')}/state"
+    gate.lose("plug")
+    lost_ms = int(gate.now * 1000)
+    expected = {
+        "state": "offline",
+        "health": "gone",
+        "since": lost_ms,
+        "reason": "connection lost",
+        "entity": "site:plug",
+    }
+    assert json.loads(gate.retained[topic]) == expected
+    gate.run(20)
+    shown = json.loads(gate.retained[topic])
+    assert (shown["health"], shown["since"] > lost_ms) == ("failed", True)
+    gate.retained.clear()
+    gate.run(GAUGE_IDLE_S)
+    assert json.loads(gate.retained[topic]) == shown, "what is not said anew expires"
+
+
+def tracer_of(rules: DeviceRules) -> DeviceTracer:
+    rng = random.Random(1)
+    node = DiscoveryNode("node-1", NODE, NODES, AUTHORITY.public_bytes, rng.randbytes)
+    owner = Owner(SITE, certified(SITE, "site"))
+    return DeviceTracer(Devices(rules), owner, node, AUTHORITY.public_bytes, rng.randbytes)
+
+
+def test_a_host_of_sparkplugs_says_that_it_is_there_and_that_it_goes_and_nobody_else_does() -> None:
+    host, listener = tracer_of(DeviceRules(sparkplug_host="gate")), tracer_of(DeviceRules())
+    assert host.restore(NOW)[0] == Show(*state("gate", True, int(NOW * 1000)))
+    assert host.ending(NOW) == [Show(*state("gate", False, int(NOW * 1000)))]
+    assert (listener.restore(NOW), listener.ending(NOW)) == ([Show(GATEWAY_STATE, b"")], [])
+    ours, none = OwnTopics(), OwnTopics()
+    host.guard(ours)
+    listener.guard(none)
+    for topic in ("spBv1.0/STATE/gate", "$sparkplug/certificates/spBv1.0/plant/NBIRTH/edge"):
+        assert topic in ours
+        assert topic not in none
+    assert "spBv1.0/STATE/other" not in ours
+
+
+def test_before_anything_happens_nothing_is_due() -> None:
+    tracer = tracer_of(DeviceRules())
+    assert (tracer.next_deadline, len(tracer), tracer.handle(Tick(), NOW)) == (None, 0, [])
+
+
+def test_neither_keys_nor_topics_show() -> None:
+    assert "private" not in repr(Owner(SITE, certified(SITE, "site")))
+    assert repr(SITE) not in repr(Owner(SITE, certified(SITE, "site")))
+    assert "secret" not in repr(ForgetDevice(b"secret"))
+
+
+def test_what_a_tracker_says_wrongly_is_counted_by_what_is_wrong_with_it() -> None:
+    gate = Gateway()
+    gate.connect("plug")
+    (topic,) = gate.advertisements
+    effects = gate.tracer.handle(Interested("evil", topic, b"nonsense"), gate.now)
+    assert Count("traces_refused", 1, "BadFrame") in effects
+    assert gate.tracer.handle(Interested("evil", bytes(16), b"nonsense"), gate.now) == []
+
+
+def test_a_device_that_goes_takes_its_topic_and_is_forgotten_where_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device_tracing, "TOPICS_BURST", 1.0)
+    monkeypatch.setattr(device_tracing, "TOPICS_PER_S", 0.001)
+    gate = Gateway()
+    for name in ("first", "second", "waits"):
+        gate.connect(name)
+    assert len(gate.tracer) == 2
+    gate.handle(Knows("waits"))
+    gate.run(5_000)
+    told_of = {each.descriptor for each in gate.advertisements.values()}
+    assert told_of == {"Availability/Traces/site:first", "Availability/Traces/site:second"}
+    for name in ("first", "second"):
+        gate.handle(Knows(name))
+    assert (len(gate.tracer), gate.advertisements) == (0, {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 
@@ -9,12 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridge.devices.devices import CALM_S, FORGET_S, LOOKS_AT_ONCE
+from bridge.contract.machine import Count
+from bridge.devices import speaking
+from bridge.devices.devices import CALM_S, FORGET_S, LOOKS_AT_ONCE, LOOKS_PER_S, WELL_EVERY_S, WORDS_MAX, Devices
+from bridge.devices.events import Published, Removed, Tell
 from bridge.devices.regularity import LEARNED_S
 from bridge.devices.rules import DeviceRules, Heartbeat
 from bridge.devices.standing import REJOIN_S, DeviceHealth
+from bridge.traces.availability import EntityConnected, EntityGone
 from bridge.traces.kinds import TraceKind
-from tests.bridge.devicesite import Site
+from tests.bridge.devicesite import NOW, Site
 
 JOIN, WELL, SUSPECTED = TraceKind.JOIN, TraceKind.ALLS_WELL, TraceKind.FAILURE_SUSPICION
 FAILED, DISCONNECT, READY = TraceKind.FAILED, TraceKind.DISCONNECT, TraceKind.READY
@@ -550,3 +555,309 @@ def test_a_child_of_homie_is_lost_with_its_root() -> None:
     site.publish("bridge", "homie/5/bridge/$state", b"lost", will=True)
     assert site.kinds("lamp")[-1] is FAILED
     assert site.kinds("bridge")[-1] is FAILED
+
+
+# ------------------------------------------------------------------------------------------- what is told of one
+
+
+def test_who_heard_nothing_of_a_device_is_told_how_it_stands() -> None:
+    site = Site()
+    assert site.devices.anew("plug") == []
+    site.connect("plug", settled=False)
+    assert site.devices.anew("plug") == [], "nothing was told of it yet"
+    site.run(4)
+    join = Tell("plug", JOIN, {"entity": "plug", "by": "connection"})
+    assert site.devices.anew("plug") == [join]
+    site.publish("plug", "homie/plug/$state", b"ready")
+    ready = Tell("plug", READY, {"state": "READY"})
+    assert site.devices.anew("plug") == [join, ready]
+    site.run(5)
+    site.lose("plug", clean=True)
+    assert site.devices.anew("plug") == [join, ready, Tell("plug", DISCONNECT, {"why": "disconnected", "clean": True})]
+    site.run(5)
+    site.publish("plug", "x", will=True)
+    assert site.devices.anew("plug") == [join, ready, Tell("plug", FAILED, {"why": "its will was published"})]
+
+
+def test_why_a_connection_ended_is_told_in_its_brokers_words() -> None:
+    for reason, clean, why in (("kicked", False, "kicked"), ("", False, "connection lost"), ("", True, "disconnected")):
+        site = Site()
+        site.connect("plug")
+        site.handle(EntityGone("plug", clean, reason))
+        assert site.last("plug").fields == {"why": why, "clean": clean}
+
+
+def test_of_who_speaks_it_is_said_that_it_is_well_but_seldom() -> None:
+    site = Site()
+    site.connect("plug")
+    for _ in range(40):
+        site.run(WELL_EVERY_S / 10)
+        site.publish("plug", "t")
+    wells = [(at, tell) for at, tell in site.told if tell.kind is WELL]
+    assert [round(b[0] - a[0], 6) for a, b in itertools.pairwise(wells)] == [WELL_EVERY_S] * 3
+    assert all(tell.fields == {"heard_ms": int(at * 1000)} for at, tell in wells)
+    assert not any(tell.change for _, tell in wells)
+
+
+def test_by_what_a_device_became_known_is_told() -> None:
+    site = Site(SENSORS)
+    site.connect("bridge")
+    site.publish("bridge", "sensors/a/state")
+    site.publish("bridge", "homie/b/$state", b"ready")
+    assert [site.told[0][1].fields, site.told[1][1].fields] == [
+        {"entity": "a", "by": "heartbeat"}, {"entity": "b", "by": "word"},
+    ]  # fmt: skip
+
+
+# ------------------------------------------------------------------------------------------------ who may say what
+
+
+@pytest.mark.parametrize(
+    ("topic", "payload", "label"),
+    [
+        ("homie/lamp/$state", b"lost", "ConventionWord"),
+        ("homie/lamp/$state", b"", "Cleared"),
+        ("homie/5/lamp/$description", b'{"root": "x"}', "Rooted"),
+        ("homeassistant/sensor/lamp/config", b'{"unique_id":"lamp","avty_t":"t"}', "Named"),
+        ("sensors/lamp/state", b"1", "Published"),
+    ],
+)
+def test_nobody_speaks_for_another_connections_device(topic: str, payload: bytes, label: str) -> None:
+    site = Site(SENSORS)
+    site.connect("bridge")
+    site.publish("bridge", "homie/lamp/$state", b"ready")
+    site.connect("spy", origin="10.6.6.6")
+    effects = site.devices.handle(Published("spy", topic, payload), site.now)
+    assert effects == [Count("devices_refused", 1, label)]
+    assert site.kinds("lamp") == [JOIN, READY]
+
+
+def test_a_word_that_is_refused_takes_no_other_with_it() -> None:
+    """Two devices are named on one topic; one of them is somebody else's."""
+    site = Site(DeviceRules(clients=()))
+    site.connect("evil", origin="10.6.6.6")
+    site.home_assistant("evil", "theirs", "homie/lamp/$state")
+    site.connect("bridge")
+    site.publish("bridge", "homie/lamp/$state", b"ready")
+    assert site.kinds("lamp") == [JOIN, READY]
+
+
+def test_what_a_client_that_knows_veilmq_or_nobody_knows_publishes_is_not_read() -> None:
+    site = Site(SENSORS)
+    site.publish("nobody", "sensors/a/state")
+    site.connect("pump", settled=False)
+    site.knows("pump")
+    site.publish("pump", "sensors/a/state")
+    site.publish("pump", "homie/b/$state", b"ready")
+    site.knows("pump")
+    assert (len(site.devices), site.told) == (0, [])
+
+
+def test_topics_of_brokers_are_no_heartbeats_and_neither_is_what_we_show() -> None:
+    site = Site(DeviceRules(clients=(), heartbeats=(Heartbeat("$SYS/{device}"), Heartbeat("homie/5/{device}/$state"))))
+    site.connect("bridge")
+    for topic in ("$SYS/load", "homie/5/veilmq-pump-1/$state"):
+        site.publish("bridge", topic)
+    assert len(site.devices) == 0
+    site.publish("bridge", "homie/5/pump/$state", b"odd")
+    assert site.kinds("pump") == [JOIN]
+
+
+def test_the_first_rule_that_names_a_device_counts() -> None:
+    rules = (Heartbeat("a/{device}/b", 10), Heartbeat("a/{device}/#", 1_000), Heartbeat("a/#", 1))
+    site = Site(DeviceRules(clients=(), heartbeats=rules))
+    site.connect("bridge")
+    for topic in ("a/x/b", "a/y/c"):
+        site.publish("bridge", topic)
+    site.run(60)
+    assert (site.kinds("x"), site.kinds("y")) == ([JOIN, SUSPECTED, FAILED], [JOIN])
+
+
+def test_a_will_is_no_heartbeat() -> None:
+    site = Site(SENSORS)
+    site.connect("bridge")
+    site.publish("bridge", "sensors/a/state", will=True)
+    assert len(site.devices) == 0
+
+
+def test_clients_are_devices_by_the_patterns_of_the_configuration() -> None:
+    site = Site(DeviceRules(clients=("esp-*", "plug")))
+    for client in ("esp-1", "plug", "plug2"):
+        site.connect(client)
+    assert [site.kinds(client) for client in ("esp-1", "plug", "plug2")] == [[JOIN], [JOIN], []]
+
+
+def test_who_clears_its_own_connections_name_stays_and_a_bridges_device_goes() -> None:
+    site = Site()
+    site.connect("pump")
+    site.publish("pump", "homie/pump/$state", b"ready")
+    site.publish("pump", "homie/lamp/$state", b"ready")
+    for device in ("pump", "lamp", "nobody"):
+        site.publish("pump", f"homie/{device}/$state", b"")
+    assert site.removed == ["lamp"]
+    assert "devices_refused" not in site.counted
+
+
+def test_a_device_of_a_node_is_its_connections() -> None:
+    site = Site(DeviceRules(clients=()))
+    site.connect("edge")
+    site.publish("edge", "spBv1.0/plant/NBIRTH/edge")
+    site.connect("spy", origin="10.6.6.6")
+    site.publish("spy", "spBv1.0/plant/DBIRTH/edge/new")
+    assert site.counted["devices_refused"] == 1
+    assert site.kinds("plant:edge:new") == []
+
+
+# --------------------------------------------------------------------------------------------------- words, more
+
+
+def test_words_of_one_device_are_bounded_and_the_oldest_go() -> None:
+    site = Site()
+    site.connect("car")
+    for alert in range(WORDS_MAX + 3):
+        site.publish("car", f"homie/5/car/$alert/{alert}", b"low")
+    device = site.devices.device("car")
+    assert device is not None
+    assert [source.rpartition(" ")[2] for source in device.evidence.words] == [str(n) for n in range(3, WORDS_MAX + 3)]
+    site.publish("car", "homie/5/car/$alert/3", b"low")
+    assert list(device.evidence.words)[-1].endswith(" 3"), "said again it is the newest"
+
+
+@pytest.mark.parametrize(("word", "kind"), [(b"lost", FAILED), (b"disconnected", DISCONNECT)])
+def test_a_root_takes_its_children_with_it_however_it_goes(word: bytes, kind: TraceKind) -> None:
+    site = Site(DeviceRules(clients=()))
+    site.connect("bridge")
+    for device in ("hub", "lamp", "alone"):
+        site.publish("bridge", f"homie/5/{device}/$state", b"ready")
+    site.publish("bridge", "homie/5/lamp/$description", b'{"root": "hub"}')
+    site.run(5)
+    site.publish("bridge", "homie/5/hub/$state", word)
+    assert [site.kinds(device)[-1] for device in ("hub", "lamp", "alone")] == [kind, kind, READY]
+
+
+def test_a_state_that_expires_does_so_after_its_time_and_not_before() -> None:
+    site = Site(DeviceRules(clients=()))
+    site.connect("bridge")
+    site.publish("bridge", "homeassistant/sensor/m/config", b'{"unique_id":"m","stat_t":"m/w","exp_aft":60}')
+    site.run(600)
+    assert site.kinds("m") == [], "that it has a name says nothing of its life"
+    site.publish("bridge", "m/w")
+    assert site.kinds("m") == [JOIN]
+    site.run(59.9)
+    assert FAILED not in site.kinds("m")
+    site.run(0.2)
+    assert site.kinds("m")[-1] is FAILED
+
+
+def test_a_name_that_comes_later_silences_nobody() -> None:
+    site = Site()
+    site.connect("plug")
+    site.home_assistant("plug", "plug", "plug/lwt")
+    site.lose("plug")
+    assert site.kinds("plug") == [JOIN, DISCONNECT]
+    site = Site(SENSORS)
+    site.connect("bridge")
+    site.publish("bridge", "homie/a/$state", b"ready")
+    site.home_assistant("bridge", "a", "a/lwt")
+    site.run(5)
+    site.publish("bridge", "homie/a/$state", b"lost", will=True)
+    assert site.kinds("a")[-1] is FAILED
+
+
+def test_the_latest_word_replaces_topics_and_leaves_what_other_conventions_say() -> None:
+    site = Site()
+    site.connect("car")
+    document = {"unique_id": "car", "availability": [{"topic": "a"}, {"topic": "b"}], "availability_mode": "latest"}
+    site.publish("car", "homeassistant/sensor/car/config", json.dumps(document).encode())
+    site.publish("car", "homie/car/$state", b"ready")
+    site.publish("car", "homie/5/car/$alert/x", b"low")
+    for topic in ("a", "b"):
+        site.publish("car", topic, b"online")
+    device = site.devices.device("car")
+    assert device is not None
+    assert set(device.evidence.words) == {"homie", "homie $alert x", "b"}
+
+
+# ----------------------------------------------------------------------------------------------- pace and places
+
+
+def test_behind_the_first_hundred_each_has_its_moment() -> None:
+    site = Site(DeviceRules(clients=(), heartbeats=(Heartbeat("s/{device}"),), grace_s=60))
+    site.connect("bridge")
+    for place in range(LOOKS_AT_ONCE + 3):
+        site.publish("bridge", f"s/{place:03}")
+    site.run(5)
+    site.lose("bridge")
+    lost_at, before = site.now, len(site.told)
+    site.run(1)
+    late = [round((at - lost_at) * LOOKS_PER_S) for at, _ in site.told[before:]]
+    assert late == [1, 2, 3]
+
+
+def test_a_change_waits_for_the_end_of_a_second() -> None:
+    site = Site()
+    site.connect("plug")
+    site.publish("plug", "homie/plug/$state", b"ready")
+    told_at = site.told[-1][0]
+    site.publish("plug", "homie/plug/$state", b"alert")
+    assert site.kinds("plug") == [JOIN, READY]
+    site.run(CALM_S - 0.01)
+    assert site.kinds("plug") == [JOIN, READY]
+    site.run(0.02)
+    assert site.kinds("plug") == [JOIN, READY, TraceKind.RECOVERING]
+    assert site.told[-1][0] == told_at + CALM_S
+
+
+def test_new_devices_of_an_origin_without_a_budget_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(speaking, "NAMES_BURST", 2.0)
+    site = Site(DeviceRules(clients=()))
+    site.connect("bridge")
+    for place in range(4):
+        site.publish("bridge", f"homie/{place}/$state", b"ready")
+    assert len(site.told) == 2 * 2
+    site.run(60)
+    assert {tell.device for _, tell in site.told} == {"0", "1", "2", "3"}
+
+
+def test_who_has_to_go_is_taken_back_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(speaking, "DEVICES_MAX", 2)
+    devices = Devices(DeviceRules(clients=()))
+    devices.handle(EntityConnected("bridge", 0, "x"), NOW)
+    for place in range(2):
+        devices.handle(Published("bridge", f"homie/{place}/$state", b"ready"), NOW)
+    effects = devices.handle(Published("bridge", "homie/2/$state", b"ready"), NOW)
+    assert effects[:2] == [Count("devices_evicted"), Removed("0")]
+    assert (devices.device("0"), len(devices)) == (None, 2)
+
+
+def test_what_was_named_by_who_had_to_go_is_watched_no_more() -> None:
+    site = Site(DeviceRules(clients=()))
+    site.connect("bridge")
+    site.home_assistant("bridge", "lamp", "lamp/lwt")
+    site.publish("bridge", "lamp/lwt", b"online")
+    site.publish("bridge", "homie/lamp/$state", b"")
+    assert site.removed == ["lamp"]
+    site.publish("bridge", "lamp/lwt", b"online")
+    assert len(site.devices) == 0
+
+
+def test_deadlines_that_are_stale_do_not_pile_up() -> None:
+    site = Site()
+    site.connect("plug")
+    for _ in range(400):
+        site.publish("plug", "homie/plug/$state", b"alert")
+        site.publish("plug", "homie/plug/$state", b"ready")
+        site.lose("plug")
+        site.run(1.5)
+        site.connect("plug", settled=False)
+        site.run(1.5)
+    assert len(site.devices._heap) <= 4 + 64
+
+
+def test_remembered_twice_is_remembered_once() -> None:
+    site = Site()
+    site.connect("plug")
+    site.remember("plug")
+    site.run(REJOIN_S + 5)
+    assert site.kinds("plug") == [JOIN]
+    assert Site(DeviceRules(sparkplug_host="gate")).devices.sparkplug_host == "gate"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from math import log10
 
 import pytest
 from hypothesis import given, settings
@@ -80,3 +81,64 @@ def test_honest_sources_are_rarely_suspected() -> None:
         suspected += source.phi(now) >= THRESHOLD
         source.heard(now)
     assert suspected <= 1
+
+
+QUANTILE = 5.612001244  # of the normal distribution: one in 10^8 is beyond
+
+
+@pytest.mark.parametrize(
+    ("intervals", "mean_s", "deviation_s"),
+    [
+        ([10.0] * 8, 10.0, 1.0),  # a tenth of the mean at least
+        ([0.1] * 8, 0.1, 0.05),  # and never less than a twentieth of a second
+        ([5.0, 15.0] * 4, 10.0, 5.0),
+        ([1_000.0, *[10.0] * WINDOW], 10.0, 1.0),  # the oldest is forgotten whole
+        ([110.0, *[10.0] * (WINDOW - 1)], 11.0, 9.9498744),  # and not before its time
+    ],
+)
+def test_the_moment_of_suspicion_is_that_of_the_distribution(
+    intervals: list[float], mean_s: float, deviation_s: float
+) -> None:
+    source, now = spoken(intervals)
+    at = source.suspicious_at()
+    assert at is not None
+    assert at - now == pytest.approx(mean_s + QUANTILE * deviation_s, rel=1e-5)
+    assert source.mean_s == pytest.approx(mean_s)
+    assert source.phi(now + mean_s) == pytest.approx(-log10(0.5), rel=1e-4)
+
+
+def test_who_is_believed_to_be_unsteadier_is_given_as_much() -> None:
+    source = Regularity(deviation_min_s=30.0)
+    for place in range(LEARNED_AFTER + 1):
+        source.heard(NOW + 10.0 * place)
+    at = source.suspicious_at()
+    assert at is not None
+    assert at - (NOW + 10.0 * LEARNED_AFTER) == pytest.approx(10 + QUANTILE * 30, rel=1e-5)
+    assert source.regular, "it is no less even than it was believed to be"
+
+
+@pytest.mark.parametrize(
+    ("intervals", "regular"),
+    [
+        ([10.0] * 7, False),  # two messages are no habit
+        ([10.0] * 8, True),
+        ([7.5] * 8, True),  # a minute
+        ([7.0] * 8, False),  # a burst
+        ([5.0, 15.0] * 4, True),  # half of the mean
+        ([4.0, 16.0] * 4, False),
+    ],
+)
+def test_what_is_a_habit(intervals: list[float], regular: bool) -> None:
+    assert spoken(intervals)[0].regular is regular
+
+
+def test_times_that_go_back_teach_nothing_and_two_at_once_are_none_apart() -> None:
+    source = Regularity()
+    assert source.mean_s is None
+    source.heard(NOW)
+    source.heard(NOW - 5)
+    assert source.mean_s is None
+    source.heard(NOW + 5)
+    assert source.mean_s == 10.0
+    source.heard(NOW + 5)
+    assert source.mean_s == 5.0

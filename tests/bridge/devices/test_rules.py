@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from bridge.devices.conventions import CONVENTIONS
 from bridge.devices.rules import DeviceRules, Heartbeat, device_name
 from bridge.devices.standing import FAIL_PERIODS, REJOIN_S
 
@@ -42,3 +43,7 @@ def test_who_was_known_before_a_restart_may_take_as_long_as_its_slowest_heartbea
     assert rules.rejoin_s("line:pump") == FAIL_PERIODS * 900.0
     assert rules.rejoin_s("a:b:c") == REJOIN_S
     assert DeviceRules(heartbeats=(Heartbeat("a/{device}", 1.0),)).rejoin_s("pump") == REJOIN_S
+
+
+def test_without_a_word_of_the_configuration_every_client_is_a_device_and_every_convention_is_read() -> None:
+    assert DeviceRules() == DeviceRules(("*",), (), CONVENTIONS, 10.0, "")

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bridge.devices import sparkplug
 from bridge.devices.sparkplug import (
     ALIASES_MAX,
     ASKED_MAX,
@@ -119,3 +120,114 @@ def test_a_node_is_asked_seldom_and_memory_is_bounded() -> None:
     for place in range(ASKED_MAX + 5):
         asked.may_ask(f"n{place}", 20.0)
     assert len(asked._asked) == ASKED_MAX
+
+
+# ---------------------------------------------------------------------------------- payloads, byte by byte
+
+SEQ = b"\x18\x07"  # field 3, a varint: 7
+OTHERS = {
+    "varint": b"\x08\x96\x01", "fixed64": b"\x31" + bytes(8), "bytes": b"\x3a\x03abc", "fixed32": b"\x25" + bytes(4),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_fields_that_are_not_looked_for_are_skipped_and_a_cut_one_says_nothing(kind: str) -> None:
+    other = OTHERS[kind]
+    assert numbers_of(other + SEQ) == SequenceNumbers(None, 7)
+    for size in range(1, len(other)):
+        assert numbers_of(SEQ + other[:size]) == NOTHING
+
+
+@pytest.mark.parametrize("kind", [3, 4, 6, 7])
+def test_groups_and_what_is_no_field_say_nothing(kind: int) -> None:
+    assert numbers_of(SEQ + bytes([5 << 3 | kind]) + bytes(8)) == NOTHING
+
+
+def test_a_number_has_64_bits_at_most() -> None:
+    assert numbers_of(b"\x18" + b"\xff" * 9 + b"\1").seq == 2**64 - 1
+    assert numbers_of(b"\x18\x80\x01").seq == 128
+    assert numbers_of(b"\x18" + b"\xff" * 10 + b"\1") == NOTHING
+
+
+def metric(*fields: bytes) -> bytes:
+    inside = b"".join(fields)
+    return bytes([0x12, len(inside)]) + inside
+
+
+NAMED = b"\x0a\x05bdSeq"  # field 1
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (metric(NAMED, b"\x58\x09"), SequenceNumbers(9)),  # field 11
+        (metric(NAMED, b"\x50\x09"), SequenceNumbers(9)),  # field 10
+        (metric(NAMED, b"\x60\x09"), NOTHING),  # field 12
+        (metric(NAMED, b"\x5a\x01x"), NOTHING),  # field 11, but bytes
+        (metric(NAMED, b"\x58\x09") + metric(NAMED, b"\x58\x08"), SequenceNumbers(9)),  # the first counts
+        (metric(b"\x08\x05", b"\x58\x09"), NOTHING),  # its name is a number
+        (metric(b"\x10\x04"), SequenceNumbers(used=frozenset({4}))),
+        (metric(b"\x0a\x01t", b"\x10\x04"), SequenceNumbers(named=frozenset({4}))),
+        (metric(b"\x12\x01x"), NOTHING),  # its alias is bytes
+        (b"\x10\x04", NOTHING),  # a metric that is a number
+        (b"\x1a\x01x", NOTHING),  # a sequence that is bytes
+        (metric(b"\x58"), NOTHING),
+    ],
+)
+def test_what_counts_of_a_payload(data: bytes, expected: SequenceNumbers) -> None:
+    assert numbers_of(data) == expected
+
+
+def test_what_is_read_of_a_payload_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sparkplug, "METRICS_MAX", 2)
+    other, birth = metric(b"\x0a\x01t"), metric(NAMED, b"\x58\x09")
+    assert numbers_of(other + birth).bd_seq == 9
+    assert numbers_of(other + other + birth + SEQ) == SequenceNumbers(None, 7)
+    monkeypatch.setattr(sparkplug, "PAYLOAD_BYTES_MAX", 4)
+    assert numbers_of(SEQ + SEQ[:1] + b"\x08") == SequenceNumbers(None, 8)
+    assert numbers_of(bytes([8, 1, 8, 1]) + SEQ) == NOTHING, "it stands behind what is read"
+
+
+def test_who_was_never_born_may_die_and_belongs_to_no_session() -> None:
+    session = Session()
+    assert session.ends(SequenceNumbers(5))
+    session.born_now(SequenceNumbers(5, 0))
+    assert session.ends(SequenceNumbers(5))
+    assert session.ends(SequenceNumbers(4)), "it is dead already"
+    assert not session.follows(SequenceNumbers(seq=1)), "who is dead is born before it speaks"
+
+
+def test_a_message_without_a_number_between_two_is_no_gap() -> None:
+    session = Session()
+    session.born_now(SequenceNumbers(1, 3))
+    assert session.follows(NOTHING)
+    assert session.follows(SequenceNumbers(seq=9)), "nothing to count from"
+    assert not session.follows(SequenceNumbers(seq=9))
+    assert session.follows(SequenceNumbers(seq=10))
+
+
+def test_aliases_of_a_message_that_is_no_birth_explain_nothing() -> None:
+    session = Session()
+    session.born_now(SequenceNumbers(1, 0, frozenset({1})))
+    assert session.resolves(SequenceNumbers(named=frozenset({2})), is_birth=False)
+    assert not session.resolves(SequenceNumbers(used=frozenset({2})), is_birth=False)
+    assert session.resolves(SequenceNumbers(used=frozenset({1})), is_birth=False)
+    session.aliases = set(range(ALIASES_MAX - 1))
+    assert not session.resolves(SequenceNumbers(used=frozenset({-1})), is_birth=False)
+    assert session.resolves(SequenceNumbers(named=frozenset({-1})), is_birth=True)
+    assert len(session.aliases) == ALIASES_MAX
+
+
+def test_who_was_asked_longest_ago_is_forgotten_first() -> None:
+    asked = Rebirths()
+    assert asked.may_ask("a", 0.0)
+    assert asked.may_ask("b", 1.0)
+    assert asked.may_ask("a", REBIRTH_EVERY_S + 1.0)
+    for place in range(ASKED_MAX - 1):
+        asked.may_ask(f"n{place}", REBIRTH_EVERY_S + 1.5)
+    assert not asked.may_ask("a", REBIRTH_EVERY_S + 2.0)
+    assert "b" not in asked._asked
+
+
+def test_state_is_spelled_without_spaces_and_a_host_may_be_away() -> None:
+    assert state("gate", False, 5)[1] == b'{"online":false,"timestamp":5}'

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bridge.devices import speaking
-from bridge.devices.speaking import HANDOVER_S, NAMES_PER_S, Speaking
-from bridge.devices.standing import DeviceLink
+from bridge.devices.speaking import HANDOVER_S, NAMES_PER_S, Device, Speaking
+from bridge.devices.standing import DeviceLink, LifeEvidence
 from keys.errors import NotAuthorised
 
 NOW, HERE, ELSEWHERE = 1_000.0, "10.0.0.1", "10.0.0.2"
@@ -149,3 +149,102 @@ def test_a_connection_that_is_back_is_the_same_with_what_it_says_now(table: Spea
     assert again is link
     assert (link.origin, link.keep_alive_s, link.seen_at) == (ELSEWHERE.encode(), 60, NOW + 5)
     assert (link.up, link.willed, link.knows) == (True, False, False)
+
+
+def test_who_speaks_for_a_device_pays_for_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(speaking, "DEVICES_MAX", 3)
+    table = Speaking()
+    bridge, other = connect(table, "bridge"), connect(table, "other", ELSEWHERE)
+    for name in ("a", "b"):
+        table.claim(name, bridge, "topic", NOW)
+    table.claim("c", other, "topic", NOW)
+    leave(bridge, NOW)
+    table.claim("a", other, "topic", NOW + HANDOVER_S)
+    assert {each.name for each in table.spoken_for(other)} == {"a", "c"}
+    device, gone = table.claim("d", connect(table, "third", "10.0.0.3"), "topic", NOW + HANDOVER_S)
+    assert gone is not None
+    assert (device.name, gone.name) == ("d", "c"), "the oldest of who has two"
+
+
+def test_one_that_is_heard_goes_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(speaking, "DEVICES_MAX", 2)
+    table = Speaking()
+    bridge = connect(table, "bridge")
+    first, _ = table.claim("a", bridge, "topic", NOW)
+    table.claim("b", bridge, "topic", NOW)
+    table.heard(first)
+    _, gone = table.claim("c", bridge, "topic", NOW)
+    assert gone is not None
+    assert gone.name == "b"
+
+
+def test_those_of_before_a_restart_are_no_flood(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(speaking, "DEVICES_MAX", 4)
+    table = Speaking()
+    for name in ("a", "b", "c"):
+        table.admit(name, None, "before", NOW)
+    bridge = connect(table, "bridge")
+    for name in ("x", "y"):
+        gone = table.claim(name, bridge, "topic", NOW)[1]
+    assert gone is not None
+    assert gone.name == "x", "who brings two loses one of them"
+
+
+def test_a_new_device_is_nobodys_word_yet() -> None:
+    device = Device("d", "c", "topic", LifeEvidence(NOW, NOW), NOW)
+    assert (device.told, device.state, device.due, device.clean, device.well_at) == (None, None, None, False, 0.0)
+    assert (device.told_at, device.counted_at) == (float("-inf"), float("-inf"))
+    assert (device.why, device.root, device.mode, device.named) == ("", "", "all", "")
+
+
+def test_a_claim_says_who_how_and_when(table: Speaking) -> None:
+    bridge = connect(table, "bridge")
+    device, _ = table.claim("meter", bridge, "topic", NOW + 3)
+    assert (device.founder, device.by, device.settles_at) == ("bridge", "topic", NOW + 3)
+    assert (device.evidence.known_at, device.evidence.heard_at, device.evidence.link) == (NOW + 3, NOW + 3, bridge)
+    assert (table.admit("old", None, "before", NOW)[0].founder, table.own(bridge)) == ("", None)
+
+
+def test_what_is_another_connections_is_not_ones_own(table: Speaking) -> None:
+    pump = connect(table, "pump")
+    device, _ = table.claim("pump", pump, "connection", NOW)
+    assert table.own(pump) is None, "only spoken for"
+    device.evidence.own = True
+    assert table.own(pump) is device
+    device.evidence.link = connect(table, "other")
+    assert table.own(pump) is None
+
+
+def test_a_connection_that_is_a_device_and_speaks_for_one_more_is_itself_twice(table: Speaking) -> None:
+    """A sensor whose document calls it otherwise than its client id."""
+    sensor = connect(table, "sensor")
+    own, _ = table.claim("sensor", sensor, "connection", NOW)
+    other, _ = table.claim("kitchen", sensor, "topic", NOW)
+    assert table.is_itself(own, sensor)
+    assert table.is_itself(other, sensor)
+    table.claim("hall", sensor, "topic", NOW)
+    assert table.is_itself(own, sensor)
+    assert not table.is_itself(other, sensor)
+
+
+def test_the_budget_of_names_is_one_each_and_comes_back_slowly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(speaking, "NAMES_BURST", 2.0)
+    monkeypatch.setattr(speaking, "ORIGINS_MAX", 2)
+    table = Speaking()
+    device, _ = table.claim("x", connect(table, "flooder", ELSEWHERE), "topic", NOW)
+    others = [table.claim(f"o{n}", connect(table, f"c{n}", f"10.0.1.{n}"), "topic", NOW)[0] for n in range(2)]
+    assert [table.introduces(device, NOW) for _ in range(4)] == [True, True, False, False]
+    assert table.introduces(others[0], NOW)
+    assert not table.introduces(device, NOW), "one other is remembered beside it"
+    assert all(table.introduces(each, NOW) for each in others)
+    assert table.introduces(device, NOW), "who introduced something longest ago begins anew"
+
+
+def test_who_leaves_and_speaks_for_nothing_leaves_nothing(table: Speaking) -> None:
+    bridge = connect(table, "bridge")
+    device, _ = table.claim("meter", bridge, "topic", NOW)
+    table.remove(device)
+    assert table.link("bridge") is bridge, "it is connected"
+    leave(bridge, NOW)
+    table.tidy(bridge)
+    assert (table.link("bridge"), table._links, table._levels, table._speaks) == (None, {}, {}, {})

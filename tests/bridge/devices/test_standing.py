@@ -146,3 +146,50 @@ def test_an_own_connection_that_is_silent_beyond_its_keep_alive_is_suspicious() 
 ])  # fmt: skip
 def test_the_state_is_what_a_device_lacks_first(words: list[Said], state: TraceKind | None) -> None:
     assert state_of(known(words={str(place): word for place, word in enumerate(words)})) is state
+
+
+def test_a_connection_is_open_and_promises_nothing_until_more_is_known() -> None:
+    assert DeviceLink("c", "c", b"") == DeviceLink("c", "c", b"", 0, True, 0.0, 0.0, False, "", False, False)
+    nothing = LifeEvidence(1.0, 2.0)
+    assert (nothing.link, nothing.own, nothing.every_s, nothing.rejoin_s) == (None, False, None, REJOIN_S)
+    assert DeviceVerdict(DeviceHealth.ALIVE) == DeviceVerdict(DeviceHealth.ALIVE, "", False, None)
+
+
+def test_why_a_device_is_missed() -> None:
+    remembered = known(link=None, rejoin_s=5.0)
+    assert judge(remembered, NOW + 4.9, GRACE_S) is None
+    missed = DeviceVerdict(DeviceHealth.FAILED, "not back after a restart of the gateway")
+    assert judge(remembered, NOW + 5.0, GRACE_S) == missed
+    speaks = known()
+    last = habit(speaks)
+    at = judge(speaks, last, GRACE_S)
+    assert at is not None
+    assert at.until is not None
+    failed_at = last + FAIL_FACTOR * (at.until - last)
+    suspected = judge(speaks, at.until, GRACE_S)
+    assert suspected == DeviceVerdict(
+        DeviceHealth.SUSPECTED,
+        "silent against its habit",
+        until=pytest.approx(failed_at),  # type: ignore[arg-type]
+    )
+    assert judge(speaks, failed_at + 1, GRACE_S) == DeviceVerdict(DeviceHealth.FAILED, "silent against its habit")
+
+
+def test_a_keep_alive_says_nothing_of_a_connection_that_ended_or_promised_none() -> None:
+    beats = known(link=left(), every_s=600.0)
+    assert beats.link is not None
+    beats.link.keep_alive_s = 30
+    assert judge(beats, NOW + 500, GRACE_S) == DeviceVerdict(DeviceHealth.ALIVE, until=NOW + 1_200)
+    assert judge(known(link=link(keep_alive_s=0)), NOW + 500, GRACE_S) == DeviceVerdict(DeviceHealth.ALIVE)
+    assert judge(known(link=None, every_s=600.0), NOW + 500, GRACE_S) == DeviceVerdict(
+        DeviceHealth.ALIVE, until=NOW + 1_200
+    )
+
+
+def test_a_will_counts_for_nothing_where_nobody_speaks_for_the_device() -> None:
+    assert judge(known(link=None, every_s=60.0), NOW, GRACE_S) == DeviceVerdict(DeviceHealth.ALIVE, until=NOW + 120)
+
+
+def test_of_several_that_say_so_the_first_is_named() -> None:
+    words = {"a": Said.READY, "b": Said.LOST, "c": Said.LOST}
+    assert judge(known(words=words), NOW, GRACE_S) == DeviceVerdict(DeviceHealth.FAILED, "b says so")

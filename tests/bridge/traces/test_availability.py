@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -11,14 +12,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bridge.base import Wall
 from bridge.contract.machine import Count, Tick
+from bridge.document.own_topics import OwnTopics
 from bridge.traces.availability import (
+    MAX_ENTITIES,
     Announce,
     Availability,
     EntityConnected,
     EntityGone,
     EntityRemembered,
     EntitySeen,
+    announced_before,
     availability_topic,
     client_id_of,
     entity_level,
@@ -222,3 +227,183 @@ def test_the_published_state_follows_the_true_one_and_rests(history: list[tuple[
             drive(Tick(), now)
     assert machine.next_deadline is None
     assert set(shown.values()) <= {"offline"}
+
+
+# ------------------------------------------------------------------------------------- what stands in a document
+
+
+def test_a_document_says_who_how_since_when_and_by_whom() -> None:
+    machine = Availability("gw1", prefix="site/here", wall=Wall(1_000.0))
+    machine.handle(connected("büro 7"), 100.0)
+    machine.handle(EntitySeen("büro 7"), 150.0)
+    (effect,) = machine.handle(gone("büro 7", clean=True), 200.0)
+    assert isinstance(effect, Announce)
+    publication = effect.publication
+    assert publication.topic == "site/here/gw1/b%C3%BCro%207/availability"
+    assert publication.payload.decode() == (
+        '{"state":"offline","since":1200000,"last_seen":1150000,"reason":"disconnected",'
+        '"entity":"büro 7","gateway":"gw1"}'
+    )
+    assert (publication.qos, publication.retain, publication.time_ms) == (1, True, 1_200_000)
+    assert (publication.content_type, publication.payload_format) == ("application/json", 1)
+
+
+def test_a_long_id_is_cut_in_half_of_the_room_and_told_apart_by_a_hash() -> None:
+    assert entity_level("x" * 201) == "x" * 100 + "%-" + hashlib.sha256(b"x" * 201).hexdigest()[:32]
+
+
+def test_nobody_else_says_who_is_available() -> None:
+    own = OwnTopics()
+    Availability("gw 1", prefix="site").guard(own)
+    assert own.are_ours("site/gw%201/pump/availability")
+    assert not own.are_ours("site/gw2/pump/availability")
+    assert "site/gw2/pump/availability" in own
+    assert "entities/gw1/pump/availability" not in own
+    assert "site/gw%201/pump/other" not in own
+
+
+def test_an_entity_that_nobody_saw_has_no_state_and_starts_from_nothing() -> None:
+    machine = Availability("gw1")
+    assert (machine.state("d"), len(machine), machine.next_deadline) == (None, 0, None)
+    assert machine.handle(EntitySeen("d"), 1.0) == machine.handle(gone("d"), 1.0) == []
+    assert len(machine) == 0
+    assert machine._max_entities == MAX_ENTITIES
+
+
+# ------------------------------------------------------------------------------------------ before a restart
+
+
+def announced(client: str = "pump", gateway: str = "gw1", state: str = "online") -> tuple[str, dict[str, Any]]:
+    body = {"state": state, "since": 1_000, "last_seen": 2_000, "reason": "x", "entity": client, "gateway": gateway}
+    return availability_topic(gateway, client), body
+
+
+@pytest.mark.parametrize("client", ["pump", "a/b+#", "", "x" * 300])
+def test_what_was_announced_before_a_restart_is_read_back(client: str) -> None:
+    topic, body = announced(client)
+    remembered = announced_before("gw1", topic, json.dumps(body).encode())
+    assert remembered == EntityRemembered(client, 1_000, 2_000)
+    moved = announced_before("gw1", topic.replace("entities", "site", 1), json.dumps(body).encode(), "site")
+    assert moved == remembered
+
+
+OTHERWISE: dict[str, tuple[str, bytes]] = {
+    "of another gateway": (announced(gateway="gw2")[0], json.dumps(announced(gateway="gw2")[1]).encode()),
+    "of another entity": (announced("valve")[0], json.dumps(announced("pump")[1]).encode()),
+    "another document": ("entities/gw1/pump/trace", json.dumps(announced()[1]).encode()),
+    "another tree": ("site/gw1/pump/availability", json.dumps(announced()[1]).encode()),
+    "offline": (announced()[0], json.dumps(announced(state="offline")[1]).encode()),
+    "no json": (announced()[0], b"online"),
+    "no object": (announced()[0], b"[1]"),
+    "too deep": (announced()[0], b"[" * 100_000),
+    "without a time": (announced()[0], b'{"state":"online","entity":"pump","since":1}'),
+    "with no number for a time": (announced()[0], b'{"state":"online","entity":"pump","since":"x","last_seen":1}'),
+    "at no time": (announced()[0], b'{"state":"online","entity":"pump","since":Infinity,"last_seen":1}'),
+    "nothing": (announced()[0], b""),
+}
+
+
+@pytest.mark.parametrize("kind", OTHERWISE)
+def test_what_is_no_announcement_of_ours_of_who_was_online_is_nobody_remembered(kind: str) -> None:
+    topic, payload = OTHERWISE[kind]
+    assert announced_before("gw1", topic, payload) is None
+
+
+def test_a_remembered_entity_stays_until_it_may_have_come_back_and_is_nobodys_room() -> None:
+    machine = Availability("gw1", rejoin_s=60, max_entities=1)
+    machine.handle(EntityRemembered("old", 1_000, 2_000), 100.0)
+    assert machine.state("old") == "online"
+    assert machine.handle(connected("new"), 101.0) == [Count("availability_refused")]
+    assert machine.handle(EntityRemembered("other", 1, 1), 101.0) == [Count("availability_refused")]
+    assert machine.handle(EntityRemembered("old", 5, 5), 102.0) == []
+    assert machine.handle(Tick(), 159.999) == []
+    (body,) = bodies(machine.handle(Tick(), 160.0))
+    assert (body["state"], body["reason"]) == ("offline", "not back after restart")
+    assert (body["since"], body["last_seen"]) == (160_000, 2_000)
+
+
+def test_who_is_connected_is_remembered_no_more() -> None:
+    machine = Availability("gw1", rejoin_s=60)
+    machine.handle(connected("d"), 100.0)
+    assert machine.handle(EntityRemembered("d", 1, 2), 101.0) == []
+    machine.handle(Tick(), 500.0)
+    assert machine.state("d") == "online"
+    (body,) = bodies(machine.handle(gone("d"), 600.0))
+    assert (body["since"], body["last_seen"]) == (600_000, 100_000)
+
+
+# ---------------------------------------------------------------------------------------------- times and room
+
+
+def test_times_that_contradict_each_other_are_refused() -> None:
+    with pytest.raises(ValueError, match="shorter than settle_s"):
+        Availability("gw1", refresh_s=1.0, settle_s=2.0)
+    machine = Availability("gw1", refresh_s=2.0, settle_s=2.0)
+    machine.handle(connected("d"), 0.0)
+    assert machine.next_deadline == 2.0
+    with pytest.raises(ValueError, match="plain topic"):
+        Availability("gw1", prefix="a\0")
+
+
+def test_unless_said_otherwise_changes_settle_in_a_second_and_life_is_told_every_five_minutes() -> None:
+    machine = Availability("gw1")
+    machine.handle(connected("d"), 0.0)
+    assert machine.next_deadline == 300.0
+    assert bodies(machine.handle(gone("d"), 0.5)) == []
+    assert machine.next_deadline == 1.0
+    assert len(bodies(machine.handle(Tick(), 1.0))) == 1
+    machine.handle(EntityRemembered("old", 1, 2), 10.0)
+    assert machine.next_deadline == 70.0
+
+
+def test_silence_is_judged_when_it_is_due_and_a_reconnection_brings_its_own_keep_alive() -> None:
+    machine = Availability("gw1")
+    machine.handle(connected("d", 10), 0.0)
+    assert machine.next_deadline == 15.0
+    machine.handle(connected("d", 100), 5.0)
+    machine.handle(Tick(), 15.0)
+    assert (machine.state("d"), machine.next_deadline) == ("online", 155.0)
+    (body,) = bodies(machine.handle(Tick(), 155.0))
+    assert (body["state"], body["reason"], body["since"]) == ("offline", "keep alive exceeded", 155_000)
+    assert machine.handle(EntitySeen("d"), 155.5) == [], "settling"
+    (body,) = bodies(machine.handle(Tick(), 156.0))
+    assert (body["state"], body["since"]) == ("online", 155_500)
+
+
+def test_who_is_gone_is_not_seen() -> None:
+    machine = Availability("gw1", settle_s=0)
+    machine.handle(connected("d"), 0.0)
+    machine.handle(gone("d"), 1.0)
+    assert machine.handle(EntitySeen("d"), 2.0) == []
+    assert machine.state("d") == "offline"
+
+
+def test_who_left_longest_ago_makes_room_first() -> None:
+    machine = Availability("gw1", max_entities=2, settle_s=0, wall=Wall(1_000.0))
+    for name in "ab":
+        machine.handle(connected(name), 0.0)
+    for now, name in ((1.0, "a"), (2.0, "b"), (3.0, "a")):
+        machine.handle(connected(name), now)
+        machine.handle(gone(name), now)
+    cleared, told = machine.handle(connected("c"), 4.0)
+    assert isinstance(cleared, Announce)
+    publication = cleared.publication
+    assert (publication.topic, publication.payload) == ("entities/gw1/b/availability", b"")
+    assert (publication.qos, publication.retain, publication.time_ms) == (1, True, 1_004_000)
+    assert bodies([told])[0]["entity"] == "c"
+    assert [machine.state(name) for name in "abc"] == ["offline", None, "online"]
+    machine.handle(connected("b"), 5.0)
+    assert [machine.state(name) for name in "abc"] == [None, "online", "online"]
+    assert machine.handle(connected("d"), 6.0) == [Count("availability_refused")]
+
+
+def test_stale_entries_do_not_pile_up() -> None:
+    machine, now = Availability("gw1"), 0.0
+    for _ in range(500):
+        machine.handle(connected("d"), now)
+        machine.handle(gone("d"), now + 0.1)
+        machine.handle(Tick(), now + 1.0)
+        now += 2.0
+        assert len(machine._heap) <= 4 + 64
+    machine.handle(connected("d"), now)
+    assert machine.next_deadline == now + 300

@@ -8,8 +8,19 @@ from typing import Any
 import pytest
 
 from bridge.base import Wall
+from bridge.document.own_topics import OwnTopics
 from bridge.traces import fleet as fleets
-from bridge.traces.fleet import OFFLINE_SHOWN, SAY_EVERY_S, Alert, Fleet, Stood, Summary, group_of
+from bridge.traces.fleet import (
+    FLAPS_KEPT,
+    FLAPS_S,
+    OFFLINE_SHOWN,
+    SAY_EVERY_S,
+    Alert,
+    Fleet,
+    Stood,
+    Summary,
+    group_of,
+)
 from bridge.traces.kinds import TraceKind
 
 K = TraceKind
@@ -156,3 +167,112 @@ def test_a_view_has_all_groups_and_the_members_of_one_those_away_first() -> None
     (well,) = [each for each in whole["entities"] if each["entity"] == "shop:c"]
     assert (well["flaps"], well["went_ms"], whole["more"]) == (1, [1_005_000], False)
     assert site.fleet.view("nobody", 10, site.now)["entities"] == []
+
+
+def test_a_summary_and_an_alert_are_these_documents() -> None:
+    fleet = Fleet("site/fleet", 60.0, Wall(1_000.0))
+    (summary,) = fleet.stood(Stood("shöp:a", K.FAILED), 100.0)
+    assert summary == Summary(
+        "site/fleet/sh%C3%B6p/fleet",
+        '{"group":"shöp","alive":0,"suspected":0,"failed":1,"disconnected":0,'
+        '"offline":[{"entity":"shöp:a","since_ms":1100000,"flaps":1}],"time_ms":1100000}'.encode(),
+    )
+    assert fleet.next_deadline == 160.0
+    assert fleet.due(159.999) == []
+    (alert,) = fleet.due(160.0)
+    body = '{"entity":"shöp:a","health":"failed","since_ms":1100000,"back":false,"flaps":1,"time_ms":1160000}'
+    assert alert == Alert("site/fleet/sh%C3%B6p/alerts", body.encode(), back=False)
+    assert fleet.next_deadline is None
+    summary, alert = fleet.stood(Stood("shöp:a", K.JOIN), 170.0)
+    assert isinstance(alert, Alert)
+    assert alert.back
+    assert json.loads(alert.payload)["health"] == "alive"
+    assert json.loads(alert.payload)["since_ms"] == 1_170_000
+
+
+def test_nobody_else_publishes_a_fleet() -> None:
+    own = OwnTopics()
+    Fleet("site/fleet", 60.0, Wall()).guard(own)
+    assert "site/fleet/shop/fleet" in own
+    assert "site/fleets" not in own
+
+
+def test_who_may_not_be_discovered_here_is_not_counted() -> None:
+    fleet = Fleet("fleet", 60.0, Wall(), lambda discoverers: "us" in discoverers)
+    assert fleet.stood(Stood("shop:a", K.JOIN), NOW) == []
+    assert (len(fleet), fleet.view("", 9, NOW)) == (0, {"groups": [], "entities": [], "more": False})
+    assert len(fleet.stood(Stood("shop:a", K.JOIN, ("us",)), NOW)) == 1
+    assert fleet.stood(Stood("shop:a", K.REVERTING_TO_SILENT_MODE), NOW) == []
+    assert len(fleet) == 1
+
+
+def test_a_change_within_a_second_is_said_at_its_end_and_what_is_no_change_never() -> None:
+    fleet = Fleet("fleet", 60.0, Wall())
+    assert fleet.next_deadline is None
+    fleet.stood(Stood("shop:a", K.JOIN), NOW)
+    assert fleet.stood(Stood("shop:a", K.ALLS_WELL), NOW + 0.1) == []
+    assert fleet.next_deadline is None
+    for at in (0.2, 0.3):
+        assert fleet.stood(Stood("shop:a", K.FAILURE_SUSPICION if at == 0.2 else K.ALLS_WELL), NOW + at) == []
+        assert fleet.next_deadline == NOW + SAY_EVERY_S
+    assert fleet.due(NOW + SAY_EVERY_S - 0.001) == []
+    assert len(fleet.due(NOW + SAY_EVERY_S)) == 1
+    assert len(fleet.stood(Stood("shop:a", K.FAILED), NOW + 2 * SAY_EVERY_S)) == 1, "a second later it may"
+
+
+def test_flaps_are_those_of_the_last_day_and_a_few_only() -> None:
+    fleet, now = Fleet("fleet", 1e9, Wall()), NOW
+    for _ in range(FLAPS_KEPT + 5):
+        fleet.stood(Stood("a", K.FAILED), now)
+        fleet.stood(Stood("a", K.ALLS_WELL), now)
+    fleet.stood(Stood("b", K.FAILED), now)
+    view: Any = fleet.view("", 9, now + FLAPS_S - 0.001)
+    assert [(each["entity"], each["flaps"]) for each in view["entities"]] == [("b", 1), ("a", FLAPS_KEPT)]
+    assert len(view["entities"][1]["went_ms"]) == FLAPS_KEPT
+    view = fleet.view("", 9, now + FLAPS_S)
+    assert [(each["flaps"], each["went_ms"]) for each in view["entities"]] == [(0, []), (0, [])]
+
+
+def test_a_view_is_cut_and_says_so_and_each_stands_with_its_group() -> None:
+    fleet = Fleet("fleet", 60.0, Wall())
+    for entity in ("shop:a", "pump"):
+        fleet.stood(Stood(entity, K.JOIN), NOW)
+    whole: Any = fleet.view("", 2, NOW)
+    assert [(each["entity"], each["group"]) for each in whole["entities"]] == [("pump", "all"), ("shop:a", "shop")]
+    assert not whole["more"]
+    cut: Any = fleet.view("", 1, NOW)
+    assert (len(cut["entities"]), cut["more"]) == (1, True)
+
+
+def test_bounds_leave_those_who_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fleets, "GROUPS_MAX", 2)
+    monkeypatch.setattr(fleets, "ENTITIES_MAX", 3)
+    fleet = Fleet("fleet", 60.0, Wall())
+    for entity in ("a:1", "b:1", "c:1", "a:2", "a:3"):
+        fleet.stood(Stood(entity, K.JOIN), NOW)
+    view: Any = fleet.view("", 9, NOW)
+    assert {each["entity"] for each in view["entities"]} == {"a:1", "b:1", "a:2"}
+    fleet.due(NOW + 2)
+    assert fleet.stood(Stood("a:1", K.FAILED), NOW + 5), "they change as before"
+    fleet.stood(Stood("b:1", K.REVERTING_TO_SILENT_MODE), NOW + 5)
+    assert len(fleet) == 2
+    fleet.stood(Stood("c:1", K.JOIN), NOW + 10)
+    assert len(fleet) == 3, "an empty group leaves its place"
+
+
+def test_who_is_back_before_its_time_and_away_again_is_alerted_of_by_its_last_absence() -> None:
+    site = Watched()
+    site.stands("a", K.FAILED)
+    site.run(50)
+    site.stands("a", K.ALLS_WELL)
+    site.stands("a", K.DISCONNECT)
+    site.run(59.9)
+    assert site.alerts == []
+    site.run(0.2)
+    assert [each["back"] for each in site.alerts] == [False]
+    site.run(600)
+    assert len(site.alerts) == 1
+    site.stands("a", K.JOIN)
+    site.stands("a", K.FAILED)
+    site.stands("a", K.JOIN)
+    assert [each["back"] for each in site.alerts] == [False, True]

@@ -7,12 +7,15 @@ import random
 import pytest
 
 from bridge.base import Wall
+from bridge.traces import patterns as asking_by
 from bridge.traces.entity import Wishes
-from bridge.traces.kinds import EVERYTHING
+from bridge.traces.kinds import DESCRIPTOR, DISCOVERY_TOPIC, EVERYTHING, Interest
 from bridge.traces.patterns import ASK_EVERY_S, NAMES_AT_ONCE, PATTERNS_MAX, Patterns, is_pattern, matches, names_for
 from bridge.traces.tracker import Follow, Unfollow
-from keys.errors import KeysError
+from keys.errors import BadFrame, KeysError
+from keys.frames import Kind, number, opening, text
 from keys.identity import Identity
+from keys.sealedbox import seal_box
 from tests.bridge.tracebus import NOW, Bus, identity
 from tests.keys.test_delegation import certified
 
@@ -105,3 +108,69 @@ def test_patterns_are_asked_for_again_and_bounded() -> None:
     for place in range(PATTERNS_MAX + 5):
         patterns.follow(f"{place}*", EVERYTHING, NOW)
     assert len(patterns.due(NOW + 1)) == PATTERNS_MAX - 1
+
+
+def test_a_question_is_signed_for_one_pattern_and_of_now() -> None:
+    signed: list[tuple[str, bytes, int]] = []
+
+    def sign(descriptor: str, request: bytes, now_ms: int) -> bytes:
+        signed.append((descriptor, request, now_ms))
+        return b"signed"
+
+    patterns = Patterns(DESK, random.Random(1).randbytes, Wall(100.0), sign)
+    assert (patterns.next_deadline, patterns.due(NOW), patterns.found("pump-*")) == (None, [], None)
+    patterns.follow("pump-*", EVERYTHING, NOW)
+    assert (patterns.next_deadline, patterns.found("pump-*")) == (NOW, False)
+    (said,) = patterns.due(NOW)
+    assert (said.topic, said.payload) == (DISCOVERY_TOPIC, b"signed")
+    ((descriptor, request, now_ms),) = signed
+    assert (descriptor, len(request), now_ms) == (DESCRIPTOR + "pump-*", 16, int((NOW + 100) * 1000))
+    patterns.follow("pump-*", Interest.LOAD, NOW + 1)
+    (answer,) = answers(DESK, request, ["pump-1"])
+    assert patterns.named(answer) == [("pump-1", EVERYTHING)], "it is followed already"
+    assert patterns.found("pump-*")
+    (nobody,) = answers(DESK, request, [])
+    patterns.named(nobody)
+    assert patterns.found("pump-*"), "it named somebody once"
+    patterns.leave("pump-*")
+    assert (patterns.named(answer), patterns.found("pump-*"), patterns.next_deadline) == ([], None, None)
+    patterns.leave("pump-*")
+
+
+def test_names_come_sorted_as_many_as_one_answer_holds_and_no_more_than_are_allowed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    patterns, request = asking()
+    whole = [f"pump-{place:04}" for place in range(NAMES_AT_ONCE)]
+    (one,) = answers(DESK, request, whole[::-1])
+    assert [name for name, _ in patterns.named(one) or ()] == whole
+    assert len(answers(DESK, request, [*whole, "pump-x"])) == 2
+    monkeypatch.setattr(asking_by, "NAMES_MAX", 3)
+    (one,) = answers(DESK, request, whole)
+    assert [name for name, _ in patterns.named(one) or ()] == whole[:3]
+
+
+def boxed(inside: bytes) -> bytes:
+    head = opening(Kind.DISCOVERY, 8)
+    return head + seal_box(DESK.agreement_bytes, inside, head, bytes(range(32)))
+
+
+def test_a_liar_that_names_too_many_or_more_than_it_says_is_refused() -> None:
+    patterns, request = asking()
+    names = b"".join(text(f"pump-{place}") for place in range(NAMES_AT_ONCE + 1))
+    with pytest.raises(BadFrame, match="257 names"):
+        patterns.named(boxed(request + number(NAMES_AT_ONCE + 1, 2) + names))
+    for inside in (number(1, 2) + text("pump-1") + b"x", number(2, 2) + text("pump-1"), b"\0"):
+        with pytest.raises(BadFrame):
+            patterns.named(boxed(request + inside))
+    assert patterns.named(boxed(request + number(1, 2) + text("pump-1"))) == [("pump-1", EVERYTHING)]
+
+
+def test_of_several_patterns_the_one_that_was_asked_for_counts() -> None:
+    patterns = Patterns(DESK, random.Random(1).randbytes, Wall(), lambda descriptor, request, now_ms: request)
+    for pattern in ("fan-*", "pump-*"):
+        patterns.follow(pattern, EVERYTHING, NOW)
+    fans, pumps = (said.payload for said in patterns.due(NOW))
+    (answer,) = answers(DESK, pumps, ["pump-1", "fan-1"])
+    assert patterns.named(answer) == [("pump-1", EVERYTHING)]
+    assert (patterns.found("fan-*"), patterns.found("pump-*"), fans != pumps) == (False, True, True)

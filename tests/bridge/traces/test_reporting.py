@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from bridge.contract.machine import Count
+from bridge.document.own_topics import OwnTopics
 from bridge.traces import reporting
 from bridge.traces.kinds import Interest, TraceKind, own_fields
 from bridge.traces.pings import LAN
@@ -155,6 +156,56 @@ def test_all_together_are_slowed_down_and_the_last_word_of_each_is_said(monkeypa
     assert times[-1] - NOW < 17
     assert {body["number"] for body in said} == {1}, "readers see no gap"
     assert bodies(told(reporter, TraceKind.ALLS_WELL, now, herd[150])), "it was not said before, so it is now"
+
+
+def test_nobody_else_reports_and_no_report_shows(reporter: Reporter) -> None:
+    own = OwnTopics()
+    reporter.guard(own)
+    assert own.are_ours("entities/gate/pump-7/trace")
+    assert "entities/gate/pump-7/availability" not in own
+    assert "secret" not in repr(TraceReport("t", b"secret"))
+
+
+def test_a_clock_that_goes_back_stops_no_report(reporter: Reporter) -> None:
+    assert bodies(told(reporter, TraceKind.ALLS_WELL))
+    assert not bodies(told(reporter, TraceKind.ALLS_WELL))
+    assert bodies(told(reporter, TraceKind.ALLS_WELL, NOW - 1))
+
+
+def test_what_is_said_as_of_another_interest_has_its_pace(reporter: Reporter) -> None:
+    for kind, to, changes in (
+        (TraceKind.FAILED, Interest.LOAD, False),
+        (TraceKind.LOAD_INFORMATION, Interest.STATES, True),
+    ):
+        said = [effect for _ in range(3) for effect in reporter.told("pump-7", kind, {}, NOW, to)]
+        assert len(bodies(said)) == (3 if changes else 1)
+
+
+def test_what_was_held_back_is_said_when_it_may_be_and_not_before(reporter: Reporter) -> None:
+    assert reporter.next_deadline is None
+    for number in range(CHANGES_BURST + 2):
+        reporter.told("pump-7", TraceKind.READY, {"nth": number}, NOW)
+    assert reporter.next_deadline == NOW + CHANGES_EVERY_S
+    assert not list(reporter.due(NOW + CHANGES_EVERY_S - 0.001))
+    (last,) = bodies(reporter.due(NOW + CHANGES_EVERY_S))
+    assert last["fields"] == {"nth": CHANGES_BURST + 1}
+    assert not bodies(told(reporter, TraceKind.READY, NOW + CHANGES_EVERY_S)), "that was the one of this second"
+    assert bodies(told(reporter, TraceKind.FAILED, NOW + 3 * CHANGES_EVERY_S))
+
+
+def test_who_was_heard_of_lately_is_remembered(reporter: Reporter, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reporting, "REPORTED_MAX", 2)
+    for entity in ("a", "b", "a", "c", "a"):
+        (report,) = bodies(told(reporter, TraceKind.JOIN, entity=entity))
+    assert (report["entity"], report["number"]) == ("a", 3)
+    (report,) = bodies(told(reporter, TraceKind.JOIN, entity="b"))
+    assert report["number"] == 1, "it was forgotten"
+
+
+def test_what_an_entity_signs_stands_beside_what_its_witness_adds(reporter: Reporter) -> None:
+    word = OwnWord(0, 1, int(NOW * 1000), TraceKind.LOAD_INFORMATION, b'{"cpu":0.5,"by":"it"}').signed(SPY)
+    said = told(reporter, TraceKind.LOAD_INFORMATION, **own_fields(word), by="witness")
+    assert bodies(said)[0]["fields"] == {"cpu": 0.5, "by": "witness"}
 
 
 # ------------------------------------------------------------------------------------ as its broker makes them

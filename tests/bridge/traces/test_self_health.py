@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
 from bridge.contract.machine import Tick
 from bridge.traces.pings import EXPERIENCE, LAN, Health, Pulse
 from bridge.traces.self_health import MANY_LEAST, MANY_SCORE, SICK, STRETCH, SelfHealth
@@ -27,6 +29,40 @@ def test_turns_in_time_leave_the_score_at_zero_and_late_ones_raise_it() -> None:
         now += 0.01
         ours.turn(0.0, 0, 100, now)
     assert ours.score < 0.05, "it is well again"
+
+
+def test_lateness_is_the_part_of_the_last_three_seconds_by_which_turns_came_late() -> None:
+    ours, now = SelfHealth(), NOW
+    assert (ours.others, ours.stretch) == (0, 1.0)
+    ours.turn(9.0, 0, 1, now)
+    assert ours.score == 0.0, "nothing to compare with"
+    for late_s, pause_s, score in (
+        (0.32, 0.6, 0.1),  # half of a fifth of the window, beyond what is usual
+        (0.0, 0.6, 0.08),
+        (9.0, 0.0, 0.08),  # no time has passed
+        (9.0, -0.1, 0.08),  # a clock that goes back
+        (5.02, 5.0, 1.0),  # the whole window
+        (0.0, 3.0, 0.0),
+        (99.0, 1.5, 0.5),  # not more than all of the time
+        (0.0, 6.0, 0.0),  # what is older than the window is forgotten
+        (0.047, 3.0, 0.0),  # less than a hundredth is nothing
+        (0.08, 3.0, 0.02),
+    ):
+        now += pause_s
+        ours.turn(late_s, 0, 1, now)
+        assert ours.score == pytest.approx(score, abs=1e-6)
+        assert ours.stretch == pytest.approx(1 + STRETCH * score, abs=1e-6)
+
+
+def test_the_worse_of_two_signs_counts() -> None:
+    ours = SelfHealth()
+    ours.turn(0.0, MANY_LEAST, 2 * MANY_LEAST, NOW)
+    assert ours.score == 0.0, "half of all is not most of them"
+    ours.turn(5.02, MANY_LEAST, MANY_LEAST, NOW + 5)
+    assert ours.score == 1.0
+    ours.turn(0.0, MANY_LEAST, MANY_LEAST, NOW + 10)
+    assert ours.score == MANY_SCORE
+    assert ours.stretch == 1 + STRETCH * MANY_SCORE
 
 
 def test_when_most_are_overdue_together_it_is_rather_the_broker() -> None:

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from bridge.contract import Effect, LinkUp, Outlived, Publication, Received, Unstored, Wire
+from bridge.contract import Count, Effect, LinkUp, Outlived, Publication, Received, Unstored, Wire
 from bridge.document import Scope
 from bridge.node import GatewayNode, ReplicaNode
 from bridge.wire import AHEAD_S, GENERATION_TOPIC, Generations
-from bridge.wire.generations import PROOF_EVERY_S
+from bridge.wire.generations import PROOF_EVERY_S, OwnLife
 from keys.envelope import PROPERTY_KEY, KeyHeader, Order, from_property, to_property
 from keys.errors import NotFresh, Superseded
 from keys.keyheader import KEY_DOMAIN
@@ -187,3 +187,51 @@ def test_an_outlived_gateway_keeps_what_its_devices_publish(world: World) -> Non
     assert not publish(node, "plant/t", sequence=4, now=LATER + 2)
     assert node.publisher.depth == depth + 1
     assert not sent(node.handle(Unstored(5, Publication("plant/t", b"")), LATER + 2))
+
+
+def key_with(world: World, generation: int) -> KeyHeader:
+    """A key header of the member `site`'s, of that generation."""
+    key = replace(forge_key(world, "site", "plant/#").header, order=Order(generation, 1))
+    return replace(key, signature=world.identities["site"].sign(KEY_DOMAIN, key.signed_bytes))
+
+
+def test_only_what_an_earlier_life_sealed_after_a_later_ones_start_is_refused(world: World) -> None:
+    known, began = Generations(), int(NOW * 1000)
+    known.check("site", 0, 2 * began)
+    known.learn("site", key_with(world, began), NOW)
+    known.check("site", began - 1, began - 1)
+    known.check("site", began, began + 5)
+    known.check("other", 0, 2 * began)
+    for sealed_ms in (began, began + 1):
+        with pytest.raises(Superseded):
+            known.check("site", began - 1, sealed_ms)
+
+
+def test_the_greatest_generation_stays_and_is_proven_once_a_second(world: World) -> None:
+    known, later = Generations(), key_with(world, 9)
+    for key in (key_with(world, 5), later, replace(later, first_sequence=77), key_with(world, 7)):
+        known.learn("site", key, NOW)
+    assert known.proof("site", NOW) == Wire(GENERATION_TOPIC, later.encode())
+    assert known.proof("site", NOW + PROOF_EVERY_S - 0.001) is None
+    assert known.proof("site", NOW + PROOF_EVERY_S) is not None
+    known.keep({later.publisher})
+    assert known.proof("site", NOW + PROOF_EVERY_S + 0.5) is None
+    known.keep(set())
+    known.learn("site", later, NOW)
+    assert known.proof("site", NOW + PROOF_EVERY_S + 0.6) is not None
+
+
+def test_a_life_counts_its_keys_and_hears_of_each_later_one_once(world: World) -> None:
+    life = OwnLife(5)
+    assert (life.next_key(), life.next_key(), life.outlived_by) == (Order(5, 1), Order(5, 2), 0)
+
+    def heard(key: KeyHeader, name: str = "site") -> list[Effect]:
+        return life.heard(Received("r1a", Wire(GENERATION_TOPIC, key.encode())), world.overlay, name)
+
+    assert counted(heard(key_with(world, 5)), "refused") == 1
+    assert counted(heard(key_with(world, 6), "reader"), "refused") == 1
+    assert life.outlived_by == 0
+    assert heard(key_with(world, 7)) == [Count("outlived"), Outlived(7)]
+    for generation in (6, 7):
+        assert heard(key_with(world, generation)) == []
+    assert heard(key_with(world, 8)) == [Count("outlived"), Outlived(8)]
