@@ -152,8 +152,8 @@ class Pulse:
     )  # fmt: skip
 
     def __init__(self, preset: Preset, now: float, spread: float = 0.0, ours: SelfHealth | None = None) -> None:
-        """The first ping is due at once; the pause behind it is longer by `spread` of an interval, or shorter where
-        there is a goal, so that those who came together are not pinged together. `ours`: how well the broker does."""
+        """The first ping is due at once; the pause behind it is longer by `spread` of an interval, or the one before it
+        is shorter where there is a goal: who came together is not pinged together. `ours`: how well the broker does."""
         self._ours = ours or SelfHealth()
         self.health = Health.ALIVE
         self.timeout_s = preset.timeout_initial_s
@@ -234,11 +234,8 @@ class Pulse:
         return self.health if before is not self.health else None
 
     def begin(self, now: float) -> None:
-        """It spoke, and listens from now on: no ping before that could be answered."""
-        if self._preset.goal_s:
-            self._next_ping, self._spread_s = now + self._interval_s() + self._spread_s, 0.0
-        else:
-            self._next_ping = min(self._next_ping, now)
+        """It spoke, and listens from now on: no ping before that could be answered. `lives` follows."""
+        self._next_ping = min(self._next_ping, now)
 
     @property
     def every_s(self) -> float:
@@ -270,7 +267,7 @@ class Pulse:
             self._misses = 0
             self._next_ping = max(self._last_ping + self._interval_s(), now)
         elif self._preset.goal_s or self._answers >= EXPERIENCE:  # else there is much to learn of its link by asking
-            self._next_ping = max(self._next_ping, now + self._interval_s())
+            self._next_ping = max(self._next_ping, now + self._interval_s() + self._spread_s)
         self._is_vouched = False
         before, self.health = self.health, Health.ALIVE
         return self.health if before is not self.health else None
@@ -281,7 +278,8 @@ class Pulse:
         at = self._sent_at(number, sent_ms)
         if at is None or self.health is Health.ALIVE:
             return None
-        if self._asked_at is None or at > self._asked_at:
+        assert self._asked_at is not None, "it missed something"
+        if at > self._asked_at:
             self._asked_at, self._excused_s = at, 0.0
         is_news = not self._is_vouched or self.health is Health.FAILED
         self._is_vouched, self.health, self._pause_s = True, Health.SUSPECTED, self._preset.interval_s
@@ -313,9 +311,9 @@ class Pulse:
     @property
     def _verdict_at(self) -> float:
         """When health gets worse if nothing comes before."""
-        since = self._asked_at if self._asked_at is not None else self._last_ping
+        assert self._asked_at is not None, "it missed something"
         waits_s = self._patience_s if self.health is Health.SUSPECTED else self._suspect_s
-        at = since + self._excused_s + waits_s * self._ours.stretch
+        at = self._asked_at + self._excused_s + waits_s * self._ours.stretch
         if self.health is Health.SUSPECTED and self._ours.others:
             return max(at, self._probed_at + self.timeout_s)
         return at
@@ -355,12 +353,13 @@ class Pulse:
         if self._asked_at is None:
             self._asked_at, self._excused_s = now, 0.0
         self._last_ping, self._told_s = now, self.every_s
-        if self._probed_at == NEVER and self.health is Health.SUSPECTED:
+        if self._probed_at == NEVER:
             self._probed_at = now
         if self.health is Health.FAILED:
             self._next_ping, self._pause_s = now + self._pause_s, min(2 * self._pause_s, AFTER_FAILURE_S)
         else:
-            self._next_ping = now + (self._repeat_s(now) if self._misses else self._interval_s() + self._spread_s)
+            pause_s = self._repeat_s(now) if self._misses else self._interval_s() + max(self._spread_s, 0.0)
+            self._next_ping = now + pause_s
         self._spread_s = 0.0
         return Ping(self._number, int(now * 1000))
 
@@ -375,7 +374,8 @@ class Pulse:
         """Fast where we know what to expect; else so much traffic could be what keeps the answers back."""
         if self._is_vouched:
             return self._patience_s / 4 * self._ours.stretch
-        waited_s = now - self._asked_at if self._asked_at is not None else 0.0
+        assert self._asked_at is not None, "it missed something"
+        waited_s = now - self._asked_at
         knows = self._answers >= HISTORY and not self._is_late
         least_s = self._preset.interval_min_s if knows else self._preset.interval_s / 4
         return min(max(waited_s / REPEAT, least_s), self._preset.interval_s) * self._ours.stretch
@@ -387,6 +387,8 @@ class Pulse:
         self._missed[number] = at
         if number > self._number - HISTORY:
             self._trips[number % HISTORY] = LOST
+        if number < self._highest_answered:
+            return  # lost, and no silence
         self._misses += 1
         if self.health is not Health.FAILED:
             self._next_ping = min(self._next_ping, self._last_ping + self._repeat_s(now))
@@ -397,8 +399,7 @@ class Pulse:
         longest_s = self._preset.timeout_max_s
         self._excused_s = min(self._excused_s + late_s, 2 * longest_s)
         self._waiting = [
-            (number, at, max(missed_at, min(missed_at + late_s, at + longest_s)))
-            for number, at, missed_at in self._waiting
+            (number, at, min(missed_at + late_s, at + longest_s)) for number, at, missed_at in self._waiting
         ]
 
     def _learn(self, round_trip_s: float, now: float) -> None:
@@ -442,8 +443,7 @@ class Pulse:
         is_over = self._highest_answered == self._number
         self._asked_at, self._excused_s = None if is_over else now, 0.0
         if self._misses:
-            behind = () if is_over or self._missed is None else self._missed
-            self._misses = sum(number > self._highest_answered for number in behind)
+            self._misses = sum(number > self._highest_answered for number in self._missed or ())
             self._pause_s = self._preset.interval_s
             pause_s = self._preset.interval_min_s if self._misses else self._interval_s()
             self._next_ping = max(self._last_ping + pause_s, now)

@@ -60,12 +60,11 @@ class Voice:
     entity that consents."""
 
     __slots__ = (
-        "_holder",
         "_keyed",
         "_number",
         "_random",
         "_reporter",
-        "_token",
+        "_right",
         "_trace_key",
         "_wall",
         "_wishes",
@@ -93,8 +92,7 @@ class Voice:
         self.former: tuple[Token, Identity] | None = None
         """A right to speak that was verified and given to us in a session of before."""
         self._random = random
-        self._token: Token | None = None
-        self._holder: Identity | None = None
+        self._right: tuple[Token, Identity] | None = None
         self._trace_key = b""
         self._keyed: OrderedDict[bytes, None] = OrderedDict()
         self._number = 0
@@ -111,12 +109,12 @@ class Voice:
     @property
     def token(self) -> Token | None:
         """Our right to speak; None before there is one."""
-        return self._token
+        return None if self._right is None else self._right[0]
 
     @property
     def right(self) -> tuple[Token, Identity] | None:
         """A verified token and its key, of this session or one before."""
-        return self.former if self._token is None or self._holder is None else (self._token, self._holder)
+        return self._right or self.former
 
     def held(self, token: Token, secret: bytes, now_ms: int) -> Identity | None:
         """The key of a token that is handed over once more, bit by bit, and counts now; None for any other."""
@@ -131,7 +129,7 @@ class Voice:
 
     def authorise(self, token: Token, holder: Identity) -> None:
         """From now on we may tell. `holder`: the key pair that the token names; both are verified."""
-        self._token, self._holder = token, holder
+        self._right = token, holder
 
     def holds(self, interest: Interest, kind: TraceKind, fields: Mapping[str, object], now: float) -> None:
         """So it stands from now on; whoever comes later is told, and since when."""
@@ -139,15 +137,14 @@ class Voice:
 
     def record(self) -> RememberedEntity | None:
         """What a restart must not lose; None while we may not tell anything."""
-        if self._token is None or self._holder is None:
+        if self._right is None:
             return None
-        return RememberedEntity(
-            self.advertisement, self._token, self._holder.private_bytes(), self._trace_key, dict(self.again)
-        )
+        token, holder = self._right
+        return RememberedEntity(self.advertisement, token, holder.private_bytes(), self._trace_key, dict(self.again))
 
     def restore(self, record: RememberedEntity, now: float) -> None:
         """Inverse of `record`. Numbers go on behind those of before, for time went on, too."""
-        self._token, self._holder = record.token, Identity.from_private_bytes(record.holder)
+        self._right = record.token, Identity.from_private_bytes(record.holder)
         self._trace_key, self.again, self._number = record.trace_key, dict(record.holds), self._wall.ms(now)
 
     def seal(self, trace_key: bytes, now: float) -> None:
@@ -171,15 +168,14 @@ class Voice:
         """A signed trace, if somebody wants it and we may tell. Changes are told unasked: they are few, and a tracker
         that has just come would miss the one that matters. News are reported whoever wants them."""
         interest = interest_of(kind) if to is None else to
-        unasked = kind is TraceKind.GAUGE_INTEREST or interest is Interest.CHANGES
-        wanted = unasked or interest in self.audience.wants(now)
+        wanted = interest is Interest.CHANGES or interest in self.audience.wants(now)
         reporter = self._reporter if is_news else None
         if not wanted and reporter is None:
             return []
-        if self._token is None or self._holder is None:
+        if self._right is None:
             return [Count("traces_unauthorised")]
-        now_ms = self._wall.ms(now)
-        if now_ms > self._token.not_after_ms:
+        (token, holder), now_ms = self._right, self._wall.ms(now)
+        if now_ms > token.not_after_ms:
             return [Count("traces_expired")]
         told, known = list[Told](), self.advertisement
         if is_news and interest is Interest.CHANGES and kind is not TraceKind.GAUGE_INTEREST:
@@ -189,15 +185,15 @@ class Voice:
         if not wanted:
             return told
         self._number += 1
-        bare = Trace(self._token, kind, self._number, now_ms, body_of(fields))
+        bare = Trace(token, kind, self._number, now_ms, body_of(fields))
         if self._trace_key and kind is not TraceKind.GAUGE_INTEREST:
             bare = bare.sealed_under(self._trace_key, self._random(12))
         where = gauge_topic(self.topic) if kind is TraceKind.GAUGE_INTEREST else trace_topic(self.topic, interest)
-        return [*told, Say(where, bare.signed(self._holder).encode()), Count("traces", 1, kind.name)]
+        return [*told, Say(where, bare.signed(holder).encode()), Count("traces", 1, kind.name)]
 
     def gauge(self, now: float) -> list[Told]:
         """Ask who is interested, if it is time."""
-        if self._token is None or now < self.audience.gauge_at:
+        if self._right is None or now < self.audience.gauge_at:
             return []
         self.audience.gauged(now)
         return self.tell(TraceKind.GAUGE_INTEREST, {"sealed": bool(self._trace_key)}, now)
@@ -208,29 +204,35 @@ class Voice:
         """A tracker's answer; one that comes anew hears what holds. What comes once more, byte by byte, was verified:
         it keeps the interest alive and does nothing else. Raises keys errors."""
         known = self._wishes.get(data)
-        if known is None or abs(self._wall.ms(now) - known[0].time_ms) > WANTED_FRESH_MS:
-            is_new, wanted = True, WantedTraces.decode(data)
-            tracker = wanted.verify(self.topic, authority, self._wall.ms(now))
-            if not self.advertisement.may_discover(tracker):
-                raise NotAuthorised("a tracker that may not discover the trace topic")
-            if wanted.time_ms < self.audience.asked_ms(wanted.tracker):
-                return []  # of before: links overtake each other, and a replay changes nothing
+        if known is not None and abs(self._wall.ms(now) - known[0].time_ms) > WANTED_FRESH_MS:
+            known = None
+        wanted, tracker = self._verified(data, authority, now) if known is None else known
+        if wanted.time_ms < self.audience.asked_ms(wanted.tracker):
+            return []  # of before: links overtake each other, and a replay changes nothing
+        if known is None:
             self._wishes[data] = wanted, tracker
             if len(self._wishes) > TRACKERS_MAX:
                 self._wishes.popitem(last=False)
-        else:
-            is_new, (wanted, tracker) = False, known
+        is_anew = wanted.anew and known is None
         effects: list[Told] = []
         if self._trace_key:
-            if wanted.anew and is_new:
+            if is_anew:
                 self._keyed.pop(tracker.party_id, None)
             effects = self._give_key(tracker)
         self.audience.answered(wanted, now)
-        if wanted.anew and is_new:
+        if is_anew:
             for interest, (kind, fields) in self.again.items():
                 if interest in wanted.interest:
                     effects += self.tell(kind, fields, now, to=interest, is_news=False)
         return effects
+
+    def _verified(self, data: bytes, authority: bytes, now: float) -> tuple[WantedTraces, Certificate]:
+        """Raises keys errors."""
+        wanted = WantedTraces.decode(data)
+        tracker = wanted.verify(self.topic, authority, self._wall.ms(now))
+        if not self.advertisement.may_discover(tracker):
+            raise NotAuthorised("a tracker that may not discover the trace topic")
+        return wanted, tracker
 
     def _give_key(self, tracker: Certificate) -> list[Told]:
         """The trace key, sealed to a tracker that has not got it. Raises OurFault for a key that is none."""

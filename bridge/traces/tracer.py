@@ -112,16 +112,15 @@ class Tracer:
         try:
             match event:
                 case Registering():
-                    effects = self._register(event, now)
+                    return self._register(event, now)
                 case Spoke():
-                    effects = self._spoke(event, now)
+                    return self._spoke(event, now)
                 case Interested():
-                    effects = self._interested(event, now)
+                    return self._interested(event, now)
         except TooOften as error:
             return [Count("traces_refused", 1, type(error).__name__)]
         except KeysError as error:
             return [*self._offenders.charge(event.client, "traces_refused", error)]
-        return effects
 
     # ----------------------------------------------------------------------------------------- registration
 
@@ -161,12 +160,8 @@ class Tracer:
         if evicted is not None:
             self._forget(evicted[0])
         said = Say(answers_to(advertisement.certificate.name), answer)
-        effects: list[TracingEffect] = [
-            said,
-            Registered(registration, advertisement, event.client),
-            Count("entities_registered"),
-        ]
-        return [*effects, *([Count("entities_evicted")] if evicted else [])]
+        known = Registered(registration, advertisement, event.client)
+        return [said, known, Count("entities_registered"), *([Count("entities_evicted")] if evicted else [])]
 
     def _place(self, session: bytes) -> int:
         place = self._sweep.take()
@@ -217,8 +212,8 @@ class Tracer:
             session = self._sessions.get(topic)
             held = None if session is None else self._traced[session].voice.again.get(Interest.CHANGES)
             if session is not None and held is not None:
-                fields = {name: value for name, value in held[1].items() if name not in ("sick", "since_ms")}
-                effects += self._stands(self._traced[session], held[0], fields, now)
+                kind, fields = held[0], {name: held[1][name] for name in held[1] if name not in ("sick", "since_ms")}
+                effects += self._stands(self._traced[session], kind, fields, now)
         return effects
 
     # --------------------------------------------------------------------------------------- what it says
@@ -232,32 +227,40 @@ class Tracer:
         if traced.client != event.client:  # the same entity on another connection
             self._move(event.session, traced, event.client)
         effects = self._lives(traced, word, body, now)
+        try:
+            effects += self._said(traced, word, body, now)
+        except KeysError as error:  # it lives, whatever it says
+            effects += self._offenders.charge(event.client, "traces_refused", error)
+        if event.session in self._traced:
+            self._schedule(traced)
+        return effects
+
+    def _said(self, traced: Traced, word: Word, body: bytes, now: float) -> list[TracingEffect]:
+        """Raises keys errors."""
+        voice = traced.voice
         match word:
             case Word.ALIVE | Word.ANSWER:
-                pass
+                return []
             case Word.STATE:
                 kind, said = state_of(body)
-                traced.voice.holds(Interest.STATES, kind, said, now)
-                self._changed.add(traced.voice.topic)
-                effects += traced.voice.tell(kind, said, now)
+                voice.holds(Interest.STATES, kind, said, now)
+                self._changed.add(voice.topic)
+                return [*voice.tell(kind, said, now)]
             case Word.LOAD:
                 load = fields_of(body)
-                traced.voice.holds(Interest.LOAD, TraceKind.LOAD_INFORMATION, load, now)
-                effects += traced.voice.tell(TraceKind.LOAD_INFORMATION, load, now)
+                voice.holds(Interest.LOAD, TraceKind.LOAD_INFORMATION, load, now)
+                return [*voice.tell(TraceKind.LOAD_INFORMATION, load, now)]
             case Word.TOKEN:
-                effects += self._authorise(traced, body, now)
+                return self._authorise(traced, body, now)
             case Word.TRACE_KEY:
-                traced.voice.seal(body, now)
-                self._changed.add(traced.voice.topic)
+                voice.seal(body, now)
+                self._changed.add(voice.topic)
+                return []
             case Word.SILENT:
-                said = fields_of(body) if body else {}
-                effects += traced.voice.tell(TraceKind.REVERTING_TO_SILENT_MODE, said, now)
-                self._forget(event.session)
-                return effects
-            case _:
-                raise BadFrame("an entity does not ping")
-        self._schedule(traced)
-        return effects
+                told = voice.tell(TraceKind.REVERTING_TO_SILENT_MODE, fields_of(body) if body else {}, now)
+                self._forget(traced.session.session)
+                return [*told]
+        raise BadFrame("an entity does not ping")
 
     def _lives(self, traced: Traced, word: Word, body: bytes, now: float) -> list[TracingEffect]:
         """It spoke, under a key that only it has. Raises BadFrame."""
@@ -356,8 +359,7 @@ class Tracer:
         if self._wall.ms(now) > traced.advertisement.not_after_ms:
             self._forget(session)  # nobody may believe what is said of it
             return [Count("entities_ended")]
-        effects: list[TracingEffect] = []
-        pulse = traced.pulse
+        effects, pulse = list[TracingEffect](), traced.pulse
         if pulse is None:
             if now >= traced.rejoin_by:
                 traced.rejoin_by = float("inf")

@@ -160,6 +160,7 @@ class Tracker:
                     followed.asked = 0
                     if not followed.proven:
                         effects += self._ask(entity, followed, now)
+                        self._schedule(entity, followed, now)
                     # This broker may not know yet what we want.
                     effects += [self._want(followed, each, now) for each in followed.candidates.values()]
                 return effects
@@ -174,10 +175,12 @@ class Tracker:
     # ------------------------------------------------------------------------------------------------ time
 
     def _run_due(self, now: float) -> list[TrackingEffect]:
-        effects: list[TrackingEffect] = [*self._patterns.due(now)] if self._connected else []
-        if self._offline_at is not None and now >= self._offline_at:
+        if not self._connected:
+            if self._offline_at is None or now < self._offline_at:
+                return []
             self._offline_at = None
             return [effect for name, each in self._followed.items() for effect in self._lost(name, each, now)]
+        effects: list[TrackingEffect] = [*self._patterns.due(now)]
         while (entity := self._looks.take(self._followed, now)) is not None:
             followed = self._followed[entity]
             is_lost = now >= followed.panel.silent_at and followed.known

@@ -239,9 +239,8 @@ def test_a_key_that_opens_nothing_is_tried_once_on_what_waits(monkeypatch: pytes
     bus.run(5)
     assert bus.kept is not None
     topic, voice = bus.kept.topic, next(iter(bus.tracers[0]._traced.values())).voice
-    token, holder = voice.token, voice._holder
-    assert token is not None
-    assert holder is not None
+    assert voice.right is not None
+    token, holder = voice.right
     for place in range(UNOPENED_MAX):
         bare = Trace(token, K.FAILED, (1 << 20) + place, int(bus.now * 1000), b"{}")
         lie = bare.sealed_under(b"k" * 32, bytes(12)).signed(holder).encode()

@@ -251,9 +251,9 @@ class Liar:
     def lie(self) -> None:
         self.next_lie += 0.25
         for traced in self.bus.tracers[self.witness]._traced.values():
-            token, holder = traced.voice.token, traced.voice._holder
-            if token is not None and holder is not None:
-                self.own[token.public_key] = (token, holder)
+            right = traced.voice.right
+            if right is not None:
+                self.own[right[0].public_key] = right
         if not self.own or self.bus.kept is None:
             return
         for _ in range(2):

@@ -34,7 +34,6 @@ _PATH = "header[SCOPE_AT : SCOPE_AT + len(known.path)] != known.path"
 _OUTLINE = "known = self._outlines.get((len(header), path)) if header.startswith(_OPENING) else None"
 _HOPS_END = "return hops_at + 1 + header[hops_at] * HOP_BYTES"
 _LEVEL = "if any(len(share.label) != 1 for share in decoded):"
-_SHORT = "if len(data) < FIXED_BYTES + 2:"
 _ENDORSED = "return [Endorsement.of(overlay.latest[r], self._name, self._identity) for r in regions if self._identity]"
 _OLDER_FILE = "if version.number < self._latest.number:"
 _NEWER_OFFER = "return offered.number > self._latest.number"
@@ -45,6 +44,14 @@ _SILENT = "self._silent_ms = -1  # when it said that it goes silent"
 _OWN = 'self._own = {"state": 0, "load": 0}  # the highest number of what the entity said of itself'
 _SEATS = "if size > 1 and token.not_before_ms < witness.period_ms:"
 _WORSE = "witness.level = level if level is Level.ALIVE else max(witness.level or level, level)"
+_PINGS = "bridge/traces/pings.py"
+_TRIP = "self._smoothed_s, self._deviation_s = -1.0, 0.0  # of round trips; nothing is known yet"
+_EXCUSED = "self._excused_s = 0.0  # of that wait, we came late ourselves"
+_FIRST_DUE = "if self._waiting and self._waiting[0][2] < due:"
+_OVERTAKEN = "self._reordered = self._reordered << 1 | (number < self._highest_answered)"
+_LATE_ANSWERS = "if self._reordered >= 2 * _LEADING:"
+_MISSES = "self._misses = max(self._misses, 1)"
+_ASKED_MS = "return -1 if known is None else known[2]"
 _COUNTED = "counted = [each.level for each in self._witnesses if each.level is not None and each.counts(now)]"
 _SAYING = "saying = [(i, e) for i, e in counted if e.level is level or (e.level or level) > level > Level.ALIVE]"
 
@@ -238,12 +245,6 @@ EXPLAINED: dict[tuple[str, str, str], str] = {
         ("if flags & _SEALED_FLAGS:", "if flags | _SEALED_FLAGS:"),
     ),
     **_alike(
-        "keys/batchheader.py",
-        "too short for a signature either way",
-        (_SHORT, _SHORT.replace("<", "<=")),
-        (_SHORT, _SHORT.replace("+ 2", "+ 3")),
-    ),
-    **_alike(
         "bridge/membership/endorsing.py",
         "without an identity nothing is due",
         (_ENDORSED, _ENDORSED.replace("if self._identity]", "if True]")),
@@ -260,6 +261,32 @@ EXPLAINED: dict[tuple[str, str, str], str] = {
         (_OLDER_FILE, _OLDER_FILE.replace("<", "<=")),
         (_NEWER_OFFER, _NEWER_OFFER.replace(">", ">=")),
     ),
+    **_alike(
+        _PINGS,
+        "the first answer sets both",
+        (_TRIP, _TRIP.replace("-1.0", "-2.0")),
+        (_TRIP, _TRIP.replace(" 0.0", " 1.0")),
+    ),
+    **_alike(
+        _PINGS,
+        "the first ping sets it anew, as does a connection that ends",
+        (_EXCUSED, _EXCUSED.replace("0.0", "1.0")),
+    ),
+    **_alike(_PINGS, "the same time", (_FIRST_DUE, _FIRST_DUE.replace("<", "<="))),
+    **_alike(_PINGS, "no ping is answered twice", (_OVERTAKEN, _OVERTAKEN.replace(" < ", " <= "))),
+    **_alike(_PINGS, "where both differ no answer came late", (_LATE_ANSWERS, _LATE_ANSWERS.replace(">=", ">"))),
+    **_alike(_PINGS, "whether there is one is all that counts", (_MISSES, _MISSES.replace("1", "2"))),
+    **_alike(
+        "bridge/traces/kinds.py",
+        "before any time that a wish can have",
+        (_ASKED_MS, _ASKED_MS.replace("-1", "-2")),
+    ),
+    **_alike(
+        "bridge/traces/kinds.py",
+        "what holds no escape holds no half of a character",
+        ('if "\\\\u" in text:', "if True:"),
+    ),
+    **_alike("bridge/traces/telling.py", "it is written as it is there", ("if known is None:", "if True:")),
     **_alike(_WITNESSES, "only the order of levels counts", ("FAILED = 3", "FAILED = 4")),
     **_alike(
         _WITNESSES,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,12 +11,18 @@ from hypothesis import strategies as st
 from bridge.document import constrained
 from bridge.traces import kinds as traces
 from bridge.traces.kinds import (
+    DIGITS_MAX,
     EVERYTHING,
     GAUGE_EVERY_S,
     GAUGE_IDLE_S,
     INTEREST_LIVES_S,
+    NESTED_MAX,
+    OWN,
+    SAID,
+    STATE_MAX_BYTES,
     STATES,
     TRACKERS_MAX,
+    WANTED_FRESH_MS,
     Audience,
     Interest,
     TraceKind,
@@ -22,9 +30,16 @@ from bridge.traces.kinds import (
     body_of,
     fields_of,
     interest_of,
+    own_fields,
+    own_word,
+    state_of,
     trace_topic,
 )
-from keys.errors import BadFrame, KeysError
+from keys.errors import BadFrame, BadSignature, Expired, KeysError, NotAuthorised
+from keys.frames import to_property
+from keys.identity import Identity, Role
+from keys.ownword import OwnWord
+from tests.keys.test_delegation import AUTHORITY, HOUR_MS, PUMP, SPY, certified
 
 TOPIC = bytes(range(16))
 UUID = "00010203-0405-0607-0809-0a0b0c0d0e0f"
@@ -146,3 +161,203 @@ def test_bodies_are_json_objects() -> None:
             fields_of(bad)
     with pytest.raises(ValueError, match="JSON"):
         body_of({"cpu": float("nan")})
+
+
+# ------------------------------------------------------------------------------------- figures and exact edges
+
+NOW_MS = int(NOW * 1000)
+DESK = Identity.generate(b"desk" * 8)
+WISH = WantedTraces("desk", Interest.LOAD, certified(DESK, "desk").encode(), True, NOW_MS)
+
+
+def test_kinds_and_interests_have_the_numbers_of_the_protocol() -> None:
+    names = (
+        "INITIALIZING RECOVERING READY SHUTDOWN FAILURE_SUSPICION FAILED DISCONNECT JOIN REVERTING_TO_SILENT_MODE"
+        " ALLS_WELL LOAD_INFORMATION NETWORK_METRICS GAUGE_INTEREST UNKNOWN"
+    )
+    assert [(kind.name, kind.value) for kind in TraceKind] == [(n, i) for i, n in enumerate(names.split(), 1)]
+    assert [(each.name, each.value) for each in Interest] == [
+        ("CHANGES", 1), ("ALL_UPDATES", 2), ("STATES", 4), ("LOAD", 8), ("NETWORK", 16),
+    ]  # fmt: skip
+    assert int(EVERYTHING) == 31
+    assert sorted(STATES) == [1, 2, 3, 4]
+    assert sorted(OWN) == [1, 2, 3, 4, 9, 11]
+    assert sorted(SAID) == list(range(1, 14)), "no broker says that it knows nothing"
+
+
+def test_topics_are_spelled_as_others_spell_them() -> None:
+    at, session = "$Constrained/Traces", b"s" * 16
+    here = f"{UUID}/{session.hex()}"
+    spelled = {
+        f"{at}/Broker/SubscribeOnly/Suppress/Registration": traces.REGISTRATION_TOPIC,
+        f"{at}/Broker/SubscribeOnly/Suppress/TopicCreation": traces.CREATION_TOPIC,
+        f"{at}/Broker/SubscribeOnly/Suppress/Discovery": traces.DISCOVERY_TOPIC,
+        f"{at}/Broker/PublishSubscribe/Disseminate/Advertisements/+": traces.ADVERTISEMENTS_FILTER,
+        f"{at}/Broker/PublishSubscribe/Disseminate/Advertisements/{UUID}": traces.advertisement_topic(TOPIC),
+        f"{at}/Broker/SubscribeOnly/Disseminate/+/Interest": traces.ANSWERS_FILTER,
+        f"{at}/Broker/SubscribeOnly/Disseminate/{UUID}/Interest": traces.answer_topic(TOPIC),
+        f"{at}/Broker/PublishOnly/Disseminate/{UUID}/Interest": traces.gauge_topic(TOPIC),
+        f"{at}/Broker/SubscribeOnly/Suppress/{here}": traces.to_broker(TOPIC, session),
+        f"{at}/pump/SubscribeOnly/Suppress/{here}": traces.to_entity("pump", TOPIC, session),
+        f"{at}/pump/SubscribeOnly/Suppress/{here}/Relayed": traces.relayed_to("pump", TOPIC, session),
+        f"{at}/pump/PublishOnly/Suppress/{here}/Relayed": traces.relayed_from("pump", TOPIC, session),
+        f"{at}/desk/SubscribeOnly/Disseminate/{UUID}/Keys": traces.key_topic("desk", TOPIC),
+        f"{at}/desk/SubscribeOnly/Suppress/Answers": traces.answers_to("desk"),
+    }
+    for expected, found in spelled.items():
+        assert found == expected
+
+
+def test_a_query_begins_in_either_spelling() -> None:
+    assert traces.DISCOVER == ("Availability/Traces", "Liveness")
+    assert traces.DESCRIPTOR == "Availability/Traces/"
+
+
+def test_a_body_is_written_shortly_in_order_and_as_it_is_spelled() -> None:
+    assert body_of({"ö": 1, "a": {"z": [1, 2], "b": None}}) == '{"a":{"b":null,"z":[1,2]},"ö":1}'.encode()
+
+
+def test_a_body_nests_so_deep_and_has_so_long_numbers() -> None:
+    def nested(arrays: int) -> bytes:
+        return b'{"a":' + b"[" * arrays + b"]" * arrays + b"}"
+
+    assert fields_of(nested(NESTED_MAX - 1))
+    with pytest.raises(BadFrame):
+        fields_of(nested(NESTED_MAX))
+    objects = b'{"a":' * (NESTED_MAX + 1) + b"1" + b"}" * (NESTED_MAX + 1)
+    with pytest.raises(BadFrame):
+        fields_of(objects)
+    assert fields_of(b'{"a":' + b"9" * DIGITS_MAX + b"}") == {"a": int("9" * DIGITS_MAX)}
+    with pytest.raises(BadFrame):
+        fields_of(b'{"a":' + b"9" * (DIGITS_MAX + 1) + b"}")
+    assert fields_of(b'{"a":1.5}') == {"a": 1.5}
+    for number in (b"Infinity", b"-Infinity", b"1e999", b"-1e999"):
+        with pytest.raises(BadFrame):
+            fields_of(b'{"a":' + number + b"}")
+
+
+def test_a_state_is_one_of_four_with_fields_that_fit_a_trace() -> None:
+    assert state_of(b"\x03") == (TraceKind.READY, {"state": "READY"})
+    assert state_of(b'\x04{"why":"service","state":"READY"}') == (
+        TraceKind.SHUTDOWN, {"state": "SHUTDOWN", "why": "service"},
+    )  # fmt: skip
+    for bad in (b"", b"\x00", b"\x05", b"\x0b", b"\x03x", b"\x03[]", b"\x01\x03"):
+        with pytest.raises(BadFrame):
+            state_of(bad)
+    spare = STATE_MAX_BYTES - len(body_of({"x": "", "state": "READY"}))
+    assert state_of(b"\x03" + body_of({"x": "y" * spare}))[0] is TraceKind.READY
+    with pytest.raises(BadFrame):
+        state_of(b"\x03" + body_of({"x": "y" * (spare + 1)}))
+
+
+def test_a_word_of_the_entitys_own_is_passed_on_as_it_is() -> None:
+    word = OwnWord(1, 2, 3, TraceKind.READY, b"{}").signed(PUMP)
+    assert own_fields(word) == {"word": to_property(word.encode())}
+    assert own_word({**own_fields(word), "beside": 1}) == word
+    for fields in ({}, {"word": 5}, {"word": None}, {"word": ["x"]}, {"word": "x"}):
+        with pytest.raises(BadFrame):
+            own_word(fields)
+
+
+def test_a_wish_is_written_byte_by_byte_as_others_read_it() -> None:
+    plain = WantedTraces("desk", Interest.LOAD)
+    assert (plain.credentials, plain.anew, plain.time_ms, plain.signature) == (b"", False, 0, bytes(64))
+    head = plain.body()[:3]
+    assert plain.body() == head + b"\0\x04desk" + b"\x08" + bytes(8) + b"\0\0"
+    assert (
+        replace(plain, anew=True, time_ms=258).body() == head + b"\0\x04desk" + b"\x88" + b"\0\0\0\0\0\0\1\2" + b"\0\0"
+    )
+    assert plain.encode() == plain.body() + bytes(64)
+    assert "signature" not in repr(WISH)
+
+
+def test_a_wish_holds_if_its_tracker_signed_it_for_this_topic_and_just_now() -> None:
+    wish = replace(WISH, signature=DESK.sign("veilmq/1 trace interest", TOPIC + WISH.body()))
+    assert wish == WISH.signed(DESK, TOPIC)
+    for now_ms in (NOW_MS - WANTED_FRESH_MS, NOW_MS, NOW_MS + WANTED_FRESH_MS):
+        assert wish.verify(TOPIC, AUTHORITY.public_bytes, now_ms) == certified(DESK, "desk")
+    for now_ms in (NOW_MS - WANTED_FRESH_MS - 1, NOW_MS + WANTED_FRESH_MS + 1):
+        with pytest.raises(Expired):
+            wish.verify(TOPIC, AUTHORITY.public_bytes, now_ms)
+
+
+def resigned(**changes: object) -> WantedTraces:
+    return replace(WISH, **changes).signed(DESK, TOPIC)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("wish", "error"),
+    [
+        (WISH, BadSignature),
+        (WISH.signed(SPY, TOPIC), BadSignature),
+        (WISH.signed(DESK, bytes(16)), BadSignature),
+        (replace(WISH.signed(DESK, TOPIC), interest=Interest.CHANGES), BadSignature),
+        (resigned(tracker="wall"), NotAuthorised),
+        (resigned(credentials=certified(DESK, "desk", role=Role.GATEWAY).encode()), NotAuthorised),
+        (resigned(credentials=b"none"), BadFrame),
+        (resigned(credentials=replace(certified(DESK, "desk"), signature=bytes(64)).encode()), BadSignature),
+    ],
+    ids=["unsigned", "by another", "for another topic", "altered", "another name", "no entity", "none", "uncertified"],
+)
+def test_wishes_that_do_not_hold_are_refused(wish: WantedTraces, error: type[KeysError]) -> None:
+    with pytest.raises(error):
+        wish.verify(TOPIC, AUTHORITY.public_bytes, NOW_MS)
+
+
+def test_a_wish_of_a_certificate_that_ended_is_refused() -> None:
+    late_ms = NOW_MS + 10 * HOUR_MS + 1
+    with pytest.raises(Expired):
+        resigned(time_ms=late_ms).verify(TOPIC, AUTHORITY.public_bytes, late_ms)
+
+
+def test_what_is_no_wish_to_the_last_byte_is_refused() -> None:
+    good = WISH.signed(DESK, TOPIC).encode()
+    assert WantedTraces.decode(good) == WISH.signed(DESK, TOPIC)
+    name_at = good.index(b"desk")
+    for bad in (
+        good + b"x",
+        good[:-1],
+        bytes([good[0] ^ 1]) + good[1:],
+        good[:1] + bytes([good[1] ^ 1]) + good[2:],
+        good[:name_at] + b"\xff" + good[name_at + 1 :],
+        good[: name_at + 4] + bytes([32]) + good[name_at + 5 :],
+        good[: name_at + 4] + bytes([128 | 32]) + good[name_at + 5 :],
+    ):
+        with pytest.raises(BadFrame):
+            WantedTraces.decode(bad)
+    for wants in (31, 128 | 31, 0):
+        read = WantedTraces.decode(good[: name_at + 4] + bytes([wants]) + good[name_at + 5 :])
+        assert (read.interest, read.anew) == (Interest(wants & 31), wants >= 128)
+
+
+def test_when_a_tracker_said_so_is_remembered_by_its_own_clock() -> None:
+    audience = Audience(NOW)
+    assert audience.asked_ms("desk") < 0, "before any time"
+    audience.answered(replace(WISH, time_ms=0), NOW)
+    audience.answered(replace(WISH, tracker="wall", time_ms=7), NOW)
+    assert (audience.asked_ms("desk"), audience.asked_ms("wall"), len(audience)) == (0, 7, 2)
+    audience.answered(replace(WISH, interest=Interest(0)), NOW)
+    assert audience.asked_ms("desk") < 0
+    assert len(audience) == 1
+
+
+def test_as_many_trackers_as_the_bound_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(traces, "TRACKERS_MAX", 2)
+    audience = Audience(NOW)
+    for name in ("a", "b"):
+        audience.answered(replace(WISH, tracker=name), NOW)
+    assert len(audience) == 2
+    audience.answered(replace(WISH, tracker="a"), NOW)  # said again: the last to be forgotten
+    audience.answered(replace(WISH, tracker="c"), NOW)
+    assert [audience.asked_ms(name) >= 0 for name in ("a", "b", "c")] == [True, False, True]
+
+
+def test_an_interest_ends_at_its_time_and_not_those_that_were_said_later() -> None:
+    audience = Audience(NOW)
+    audience.answered(replace(WISH, interest=Interest.STATES), NOW)
+    audience.answered(replace(WISH, tracker="wall"), NOW + 1)
+    assert audience.wants(NOW + INTEREST_LIVES_S - 0.001) == Interest.STATES | Interest.LOAD
+    assert audience.wants(NOW + INTEREST_LIVES_S) == Interest.LOAD
+    assert len(audience) == 1
+    assert audience.wants(NOW + INTEREST_LIVES_S + 0.999) == Interest.LOAD
+    assert audience.wants(NOW + INTEREST_LIVES_S + 1) == Interest(0)

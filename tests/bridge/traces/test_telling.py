@@ -8,19 +8,24 @@ from dataclasses import replace
 
 import pytest
 
+from bridge.base import Wall
 from bridge.contract.machine import Count
 from bridge.traces import telling
 from bridge.traces.fleet import Stood
 from bridge.traces.kinds import (
     EVERYTHING,
+    GAUGE_EVERY_S,
     WANTED_FRESH_MS,
     Interest,
     TraceKind,
     WantedTraces,
+    fields_of,
     gauge_topic,
     key_topic,
     trace_topic,
 )
+from bridge.traces.remembered import RememberedEntity
+from bridge.traces.reporting import Reporter, TraceReport
 from bridge.traces.telling import KEYED_MAX, Say, Told, Voice, open_trace_key
 from keys.delegation import Advertisement, Delegated, Token, Trace
 from keys.errors import BadContent, BadFrame, BadSignature, Expired, KeysError, NotAuthorised
@@ -150,6 +155,8 @@ def test_a_trace_key_has_32_bytes(voice: Voice, size: int) -> None:
 def test_nothing_is_told_without_a_token_nor_after_it(voice: Voice) -> None:
     silent = Voice(ADVERTISEMENT, random.Random(2).randbytes, NOW)
     assert silent.tell(TraceKind.FAILED, {}, NOW) == [Count("traces_unauthorised")]
+    assert silent.tell(TraceKind.ALLS_WELL, {}, NOW) == [], "which nobody wants"
+    assert (silent.token, voice.token) == (None, TOKEN)
     assert silent.gauge(NOW) == []
     end = TOKEN.not_after_ms / 1000
     assert list(said(voice.tell(TraceKind.FAILED, {}, end)))
@@ -163,6 +170,9 @@ def test_changes_are_told_unasked_and_the_rest_to_those_who_want_it(voice: Voice
     assert changed.topic == trace_topic(UUID, Interest.CHANGES)
     assert count == Count("traces", 1, "FAILED")
     assert voice.tell(TraceKind.ALLS_WELL, {}, NOW) == []
+    (_, wellness, _) = voice.tell(TraceKind.ALLS_WELL, {}, NOW, to=Interest.CHANGES)
+    assert isinstance(wellness, Say)
+    assert wellness.topic == trace_topic(UUID, Interest.CHANGES), "to those who heard that it was not"
     ask(voice, certified(DESK, "desk"), "desk")
     assert len(voice.tell(TraceKind.ALLS_WELL, {}, NOW)) == 2
 
@@ -306,3 +316,144 @@ def test_wishes_that_were_verified_are_remembered_up_to_a_bound_the_first_forgot
     for data in wishes:
         voice.answered(data, AUTHORITY.public_bytes, NOW)
     assert [voice.knows(data) for data in wishes] == [False, True, True]
+
+
+def test_a_wish_of_before_that_was_verified_once_changes_nothing_either(voice: Voice) -> None:
+    """Whoever saw a tracker leave could send it away as often as it comes back."""
+    desk = certified(DESK, "desk")
+    wishes = [wish(desk, "desk", interest, now=NOW + place) for place, interest in
+              enumerate((EVERYTHING, Interest(0), Interest.LOAD))]  # fmt: skip
+    for data in wishes:
+        voice.answered(data, AUTHORITY.public_bytes, NOW + 3)
+    for replayed in wishes[:2]:
+        assert voice.answered(replayed, AUTHORITY.public_bytes, NOW + 4) == []
+        assert voice.audience.wants(NOW + 4) == Interest.LOAD
+
+
+def test_a_wish_comes_once_more_as_long_as_it_is_of_now(voice: Voice) -> None:
+    data = wish(certified(DESK, "desk"), "desk", anew=True)
+    voice.holds(Interest.LOAD, TraceKind.LOAD_INFORMATION, {"cpu": 1}, NOW)
+    voice.answered(data, AUTHORITY.public_bytes, NOW)
+    assert voice.answered(data, AUTHORITY.public_bytes, NOW + WANTED_FRESH_MS / 1000) == []
+    with pytest.raises(Expired):
+        voice.answered(data, AUTHORITY.public_bytes, NOW + WANTED_FRESH_MS / 1000 + 0.001)
+
+
+def test_the_same_moment_is_not_before_and_who_does_not_come_anew_is_told_nothing_again(voice: Voice) -> None:
+    desk = certified(DESK, "desk")
+    voice.holds(Interest.LOAD, TraceKind.LOAD_INFORMATION, {"cpu": 1}, NOW)
+    assert len(voice.answered(wish(desk, "desk", Interest.LOAD), AUTHORITY.public_bytes, NOW)) == 2, "the key"
+    told = voice.answered(wish(desk, "desk", Interest.LOAD | Interest.STATES, anew=True), AUTHORITY.public_bytes, NOW)
+    assert [each.topic for each in told if isinstance(each, Say)] == [
+        key_topic("desk", UUID), trace_topic(UUID, Interest.LOAD),
+    ]  # fmt: skip
+    assert voice.audience.wants(NOW) == Interest.LOAD | Interest.STATES
+
+
+def test_what_holds_is_told_with_the_time_since_when(voice: Voice) -> None:
+    clear = Voice(ADVERTISEMENT, random.Random(5).randbytes, NOW)
+    clear.authorise(TOKEN, HOLDER)
+    clear.holds(Interest.LOAD, TraceKind.LOAD_INFORMATION, {"cpu": 1}, NOW - 5)
+    (trace,) = said(ask(clear, certified(DESK, "desk"), "desk", anew=True))
+    assert fields_of(trace.body) == {"cpu": 1, "since_ms": NOW_MS - 5_000}
+    assert trace.kind == TraceKind.LOAD_INFORMATION
+
+
+def test_what_is_told_again_is_no_news(voice: Voice) -> None:
+    voice.holds(Interest.CHANGES, TraceKind.FAILED, {}, NOW)
+    told = ask(voice, certified(DESK, "desk"), "desk", anew=True)
+    assert not [each for each in told if isinstance(each, Stood)]
+    assert Count("traces", 1, "FAILED") in told
+    steady = voice.tell(TraceKind.ALLS_WELL, {}, NOW)
+    assert not [each for each in steady if isinstance(each, Stood)], "a heartbeat changes nothing"
+    assert not [each for each in voice.gauge(NOW) if isinstance(each, Stood)], "nor does a question"
+
+
+def test_a_voice_keeps_the_wall_clock_that_it_was_given() -> None:
+    voice = Voice(ADVERTISEMENT, random.Random(6).randbytes, 0.0, wall=Wall(NOW))
+    voice.authorise(TOKEN, HOLDER)
+    (trace,) = said(voice.tell(TraceKind.FAILED, {}, 1.5))
+    assert (trace.time_ms, trace.number) == (NOW_MS + 1_500, 1)
+
+
+def test_a_question_goes_out_at_its_time_and_is_asked_half_a_minute_later(voice: Voice) -> None:
+    assert voice.gauge(NOW - 0.001) == []
+    (trace,) = said(voice.gauge(NOW))
+    assert fields_of(trace.body) == {"sealed": True}
+    assert voice.gauge(NOW + GAUGE_EVERY_S - 0.001) == []
+    assert voice.gauge(NOW + GAUGE_EVERY_S)
+    voice.seal(KEY, NOW + 31)
+    assert voice.audience.gauge_at == NOW + 31, "trackers need the new key"
+
+
+class Silent:
+    """A random source that says how much is drawn."""
+
+    def __init__(self) -> None:
+        self.drawn: list[int] = []
+
+    def __call__(self, size: int) -> bytes:
+        self.drawn.append(size)
+        return bytes([len(self.drawn)]) * size
+
+
+def test_nonces_have_12_fresh_bytes_and_boxes_32() -> None:
+    drawn = Silent()
+    voice = Voice(ADVERTISEMENT, drawn, NOW)
+    voice.authorise(TOKEN, HOLDER)
+    voice.seal(KEY, NOW)
+    voice.tell(TraceKind.FAILED, {}, NOW)
+    ask(voice, certified(DESK, "desk"), "desk")
+    assert drawn.drawn == [12, 32]
+
+
+def test_what_a_restart_must_not_lose_is_recorded_and_numbers_go_on_behind_those_of_before(voice: Voice) -> None:
+    assert Voice(ADVERTISEMENT, random.Random(7).randbytes, NOW).record() is None
+    voice.holds(Interest.STATES, TraceKind.READY, {"state": "READY"}, NOW)
+    record = voice.record()
+    assert record == RememberedEntity(
+        ADVERTISEMENT, TOKEN, HOLDER.private_bytes(), KEY,
+        {Interest.STATES: (TraceKind.READY, {"state": "READY", "since_ms": NOW_MS})},
+    )  # fmt: skip
+    assert record is not None
+    again = Voice(ADVERTISEMENT, random.Random(8).randbytes, NOW)
+    again.restore(record, NOW + 1)
+    assert again.record() == record
+    assert again.right is not None
+    assert again.right[0] == TOKEN
+    (trace,) = said(again.tell(TraceKind.FAILED, {"why": "power"}, NOW + 1))
+    assert trace.number == NOW_MS + 1_001
+    assert b"power" in trace.opened(KEY)
+    trace.verify(ADVERTISEMENT, NOW_MS + 1_000)
+
+
+# -------------------------------------------------------------------------------------------------- reports
+
+
+def reporting(discoverers: tuple[str, ...]) -> Voice:
+    known = replace(ADVERTISEMENT, discoverers=discoverers).signed(NODE)
+    voice = Voice(known, random.Random(9).randbytes, NOW, Reporter("gate", "plant", "reports"))
+    voice.authorise(TOKEN, HOLDER)
+    return voice
+
+
+def test_an_entity_that_consents_is_reported_whoever_wants_it() -> None:
+    voice = reporting(("gate",))
+    assert voice.is_heard, "more than changes is wanted"
+    (report,) = voice.tell(TraceKind.ALLS_WELL, {"latency_ms": 5}, NOW)
+    assert isinstance(report, TraceReport)
+    assert (b'"kind":"ALLS_WELL"' in report.payload, b'"entity":"pump-7"' in report.payload) == (True, True)
+    told = voice.tell(TraceKind.FAILED, {}, NOW)
+    assert [type(each) for each in told] == [Stood, TraceReport, Say, Count]
+    again = voice.tell(TraceKind.FAILED, {}, NOW, is_news=False)
+    assert [type(each) for each in again] == [Say, Count]
+    assert voice.tell(TraceKind.NETWORK_METRICS, {}, NOW, is_news=False) == []
+
+
+def test_an_entity_that_does_not_consent_is_reported_to_nobody() -> None:
+    voice = reporting(("desk*",))
+    assert not voice.is_heard
+    assert voice.tell(TraceKind.ALLS_WELL, {}, NOW) == []
+    assert [type(each) for each in voice.tell(TraceKind.FAILED, {}, NOW)] == [Stood, Say, Count]
+    ask(voice, certified(DESK, "desk"), "desk")
+    assert voice.is_heard, "by one tracker"

@@ -5,12 +5,16 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
+from typing import cast
 
 import pytest
 
+from bridge.base import Wall
 from bridge.contract.machine import Count, Tick
 from bridge.document import constrained
 from bridge.traces import tracer as tracing
+from bridge.traces.events import AskThere, Registered, Relayed
 from bridge.traces.kinds import (
     EVERYTHING,
     GAUGE_EVERY_S,
@@ -22,11 +26,17 @@ from bridge.traces.kinds import (
     fields_of,
     gauge_topic,
     key_topic,
+    to_entity,
     trace_topic,
 )
-from bridge.traces.pings import LAN
+from bridge.traces.offenders import BUDGETS, Complain, Offenders
+from bridge.traces.pings import LAN, LOST
+from bridge.traces.remembered import RememberedEntity
+from bridge.traces.self_health import SICK
 from bridge.traces.tracer import (
     BOGUS_MAX,
+    METRICS_EVERY_S,
+    REJOIN_S,
     SPEAKS_S,
     ClientGone,
     Interested,
@@ -39,7 +49,8 @@ from bridge.traces.tracer import (
     TracingEvent,
     open_trace_key,
 )
-from keys.delegation import Advertisement, Delegated, Token, Trace
+from keys.delegation import Advertisement, Delegated, Seat, Token, Trace
+from keys.errors import BadFrame
 from keys.frames import number, sized
 from keys.identity import Identity
 from keys.tracesession import Registration, TraceSession, Word, open_registered
@@ -55,6 +66,24 @@ def advertised(name: str = "pump-7", owner: Identity = PUMP, topic: bytes = b"T"
     return Advertisement(
         topic, f"Availability/Traces/{name}", certified(owner, name), ("desk*",), NOW_MS, NOW_MS + 5 * HOUR_MS, "node-1"
     ).signed(NODE)
+
+
+def check_books(tracer: Tracer) -> None:
+    """What is kept of each entity in several places says the same everywhere, and each is looked at in time."""
+    traced = tracer._traced
+    if len(traced) > 20:
+        return  # this is looked at behind each event
+    assert tracer._overdue == sum(each.pulse is not None and each.pulse.is_overdue for each in traced.values())
+    assert tracer._sessions == {each.voice.topic: session for session, each in traced.items()}
+    assert tracer._spoken == {each.speaks_at: session for session, each in traced.items()}
+    assert tracer._placed == {each.place: session for session, each in traced.items()}
+    assert all(tracer._clients.values())
+    assert {s: client for client, own in tracer._clients.items() for s in own} == {
+        session: each.client for session, each in traced.items()
+    }
+    assert len(tracer._places) == len(traced)
+    for each in traced.values():
+        assert tracer._sweep._due[each.place] <= each.wants_attention_at
 
 
 class Entity:
@@ -76,6 +105,7 @@ class Entity:
     def register(self) -> None:
         request = Registration(self.advertisement.encode(), b"r" * 16, int(self.now * 1000)).signed(PUMP)
         effects = self.tracer.handle(Registering(self.client, request.encode()), self.now)
+        check_books(self.tracer)
         (answer,) = [e for e in effects if isinstance(e, Say) and e.topic == answers_to(self.name)]
         repeated, session, key = open_registered(answer.payload, PUMP)
         assert repeated == b"r" * 16
@@ -89,9 +119,11 @@ class Entity:
     def say(self, word: Word, body: bytes = b"", signer: Identity | None = None) -> list[TracingEffect]:
         return self.handle(Spoke(self.client, self.session.session, self.session.say(word, body, signer)))
 
-    def authorise(self, life_ms: int = HOUR_MS, holder: Identity = HOLDER) -> list[TracingEffect]:
+    def authorise(
+        self, life_ms: int = HOUR_MS, holder: Identity = HOLDER, seat: Seat | None = None
+    ) -> list[TracingEffect]:
         now_ms = int(self.now * 1000)
-        token = Token(self.advertisement.topic, holder.public_bytes, Delegated.PUBLISH, now_ms, now_ms + life_ms)
+        token = Token(self.advertisement.topic, holder.public_bytes, Delegated.PUBLISH, now_ms, now_ms + life_ms, seat)
         return self.say(Word.TOKEN, sized(token.signed(PUMP).encode()) + holder.private_bytes())
 
     def want(
@@ -105,6 +137,7 @@ class Entity:
 
     def handle(self, event: TracingEvent) -> list[TracingEffect]:
         effects = self.tracer.handle(event, self.now)
+        check_books(self.tracer)
         self._take(effects)
         return effects
 
@@ -514,3 +547,467 @@ def test_what_differs_by_a_bit_from_what_was_verified_is_verified(pump: Entity, 
             each.amount for each in effects if isinstance(each, Count) and each.name == "traces_refused"
         )
     assert pump.counted["traces_refused"] == refused + 1
+
+
+# ------------------------------------------------------------------------------------- figures and exact edges
+
+
+def news(effects: list[TracingEffect], topic: bytes = b"T" * 16) -> list[tuple[TraceKind, dict[str, object]]]:
+    """What is told of changes, in clear."""
+    at = trace_topic(topic, Interest.CHANGES)
+    found = [Trace.decode(each.payload) for each in effects if isinstance(each, Say) and each.topic == at]
+    return [(TraceKind(trace.kind), fields_of(trace.body)) for trace in found]
+
+
+def counts(effects: list[TracingEffect]) -> list[Count]:
+    return [each for each in effects if isinstance(each, Count)]
+
+
+def registering(now: float = NOW, known: Advertisement | None = None) -> Registering:
+    request = Registration((known or advertised()).encode(), b"r" * 16, int(now * 1000)).signed(PUMP)
+    return Registering("pump", request.encode())
+
+
+def test_a_tracer_has_the_wall_clock_and_the_offenders_that_it_was_given() -> None:
+    offenders = Offenders()
+    nodes, draw = {"node-1": NODE.public_bytes}, random.Random(1).randbytes
+    tracer = Tracer(LAN, nodes, AUTHORITY.public_bytes, draw, None, Wall(NOW), offenders)
+    event = registering()
+    said, registered, count = tracer.handle(event, 0.0)
+    assert isinstance(said, Say)
+    assert count == Count("entities_registered")
+    assert registered == Registered(Registration.decode(event.data), advertised(), "pump")
+    (refused, *_) = tracer.handle(Registering("liar", b""), 0.0)
+    assert refused == Count("traces_refused", 1, "BadFrame")
+    assert not [e for e in offenders.charge("liar", "x", BadFrame("x")) if isinstance(e, Complain)], "charged before"
+
+
+def test_what_is_drawn_for_a_session_and_who_came_together_is_pinged_apart() -> None:
+    drawn: list[int] = []
+
+    def draw(size: int) -> bytes:
+        drawn.append(size)
+        return bytes([64]) * size
+
+    entity = Entity(Tracer(LAN, {"node-1": NODE.public_bytes}, AUTHORITY.public_bytes, draw))
+    entity.register()
+    assert drawn == [16, 32, 1, 32]
+    assert entity.tracer.next_deadline == NOW + SPEAKS_S, "it may not listen yet"
+    entity.authorise()
+    entity.run(3)
+    at = [at for at, say in entity.said if say.qos == 0]
+    assert at[0] == NOW
+    assert at[1] - at[0] == pytest.approx(0.5 + 64 / 256, abs=0.01)
+    assert at[2] - at[1] == pytest.approx(0.5, abs=0.01)
+
+
+def test_who_registers_again_once_its_topic_ended_is_refused(pump: Entity) -> None:
+    late = pump.advertisement.not_after_ms / 1000
+    assert counts(pump.tracer.handle(registering(late, pump.advertisement), late))[-1] == Count("entities_registered")
+    effects = pump.tracer.handle(registering(late + 0.001, pump.advertisement), late + 0.001)
+    assert counts(effects) == [Count("traces_refused", 1, "Expired")]
+
+
+def test_what_it_said_before_holds_in_a_new_session_until_it_says_otherwise(pump: Entity) -> None:
+    pump.say(Word.STATE, bytes([TraceKind.READY]))
+    pump.run(2)
+    pump.register()
+    pump.authorise()
+    pump.want(Interest.STATES, anew=True)
+    (told,) = pump.traces(TraceKind.READY)
+    assert fields_of(told.body) == {"state": "READY", "since_ms": NOW_MS}
+
+
+def test_a_place_that_is_full_refuses_with_its_own_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracing, "ENTITIES_MAX", 1)
+    first = Entity()
+    first.register()
+    effects = first.tracer.handle(registering(NOW, advertised("other", topic=b"O" * 16)), NOW)
+    assert effects == [Count("traces_refused", 1, "TooOften")]
+
+
+def test_all_entities_of_a_connection_that_ended_are_told_in_a_fixed_order_and_asked_at_once() -> None:
+    first = Entity()
+    others = [Entity(first.tracer, f"e{place}", bytes([place]) * 16) for place in range(1, 12)]
+    for entity in (first, *others):
+        entity.client = "gateway"
+        entity.register()
+        entity.authorise()
+        entity.answers = False
+    effects = first.tracer.handle(ClientGone("gateway", clean=True), NOW + 1)
+    check_books(first.tracer)
+    told = [Trace.decode(each.payload) for each in effects if isinstance(each, Say)]
+    assert [trace.kind for trace in told] == [TraceKind.DISCONNECT] * 12
+    assert [trace.token.topic for trace in told] == [
+        first.tracer._traced[session].voice.topic for session in sorted(first.tracer._traced)
+    ]
+    assert first.tracer.next_deadline == NOW
+
+
+def test_a_connection_that_ends_is_asked_about_at_once(pump: Entity) -> None:
+    pump.run(20.25)
+    pump.answers = False
+    pump.handle(ClientGone(pump.client, clean=True))
+    assert pump.tracer.next_deadline == pump.now
+
+
+def test_a_broker_that_does_badly_says_so_and_says_again_what_holds_once_it_is_well(pump: Entity) -> None:
+    health = pump.tracer.self_health
+    for score, sick in (
+        (0.0, {}),
+        (0.04, {}),
+        (0.05, {"sick": 0.05}),
+        (0.249, {"sick": 0.25}),
+        (0.257, {"sick": 0.26}),
+    ):
+        health.score = score
+        ((kind, fields),) = news(pump.handle(ClientGone(pump.client, clean=False)))
+        assert (kind, fields) == (TraceKind.DISCONNECT, {"clean": False, **sick})
+    pump.want(Interest.CHANGES, anew=True)
+    held = fields_of(pump.traces(TraceKind.DISCONNECT)[-1].body)
+    assert held == {"clean": False, "sick": 0.26, "since_ms": NOW_MS}, "and so to whoever comes later"
+    pump.run(0)
+    assert health.score == 0.0
+    (again,) = pump.traces(TraceKind.DISCONNECT)[6:]
+    assert fields_of(again.body) == {"clean": False}
+    assert pump.tracer._doubted == set()
+
+
+@pytest.mark.parametrize(("score", "times"), [(0.249, 0), (0.25, 1)])
+def test_what_was_said_while_it_was_sick_is_said_again_and_nothing_else(pump: Entity, score: float, times: int) -> None:
+    pump.tracer.self_health.score = score
+    pump.handle(ClientGone(pump.client, clean=False))
+    pump.run(0)
+    assert len(pump.traces(TraceKind.DISCONNECT)) == 1 + times
+    pump.run(5)
+    assert len(pump.traces(TraceKind.DISCONNECT)) == 1 + times
+
+
+def test_at_the_edge_of_sickness_nothing_is_said_again(pump: Entity) -> None:
+    pump.tracer.self_health.score = SICK
+    pump.handle(ClientGone(pump.client, clean=False))
+    pump.tracer.self_health._late = SICK
+    pump.tracer.handle(Tick(), pump.now)
+    assert pump.tracer.self_health.score == SICK
+    assert pump.tracer._doubted == {pump.advertisement.topic}
+
+
+def test_what_was_said_of_who_is_traced_no_more_is_not_said_again(pump: Entity) -> None:
+    pump.tracer.self_health.score = 0.5
+    pump.handle(ClientGone(pump.client, clean=False))
+    pump.say(Word.SILENT)
+    other = Entity(pump.tracer, "other", b"O" * 16)
+    other.register()
+    assert news(other.tracer.handle(Tick(), NOW + 9)) == []
+
+
+def test_turns_that_come_late_make_it_sick_and_those_in_time_do_not(pump: Entity) -> None:
+    pump.run(10)
+    assert pump.tracer.self_health.score == 0.0
+    for _ in range(5):
+        due = pump.tracer.next_deadline
+        assert due is not None
+        pump.now = due + 2
+        pump.handle(Tick())
+    assert pump.tracer.self_health.score > SICK
+
+
+def test_many_that_owe_an_answer_together_make_it_sick() -> None:
+    first = Entity()
+    entities = [first, *(Entity(first.tracer, f"e{place}", bytes([place]) * 16) for place in range(1, 9))]
+    for entity in entities:
+        entity.register()
+        entity.authorise()
+        entity.answers = False
+    first.run(3)
+    assert first.tracer.self_health.score >= 0.5
+
+
+# ------------------------------------------------------------------------------------------------ what it says
+
+
+def test_a_word_of_its_own_is_as_good_as_an_answer(pump: Entity) -> None:
+    pump.run(30)
+    pump.answers = False
+    pump.run(3.9)
+    assert pump.traces(TraceKind.FAILURE_SUSPICION)
+    effects = pump.say(Word.LOAD, b"{}")
+    assert news(effects) == [(TraceKind.ALLS_WELL, {"after": "suspected"})]
+    assert pump.tracer._overdue == 0
+
+
+def test_only_the_first_word_brings_a_ping(pump: Entity) -> None:
+    pump.run(30)
+    due = pump.tracer.next_deadline
+    pump.now += 0.125
+    pump.say(Word.LOAD, b"{}")
+    assert pump.tracer.next_deadline == due
+
+
+def test_whoever_goes_silent_says_what_it_likes_and_nobody_pings_for_it(pump: Entity) -> None:
+    assert news(pump.say(Word.SILENT, b'{"why":"night"}')) == [(TraceKind.REVERTING_TO_SILENT_MODE, {"why": "night"})]
+    other = Entity()
+    other.register()
+    other.authorise()
+    assert news(other.say(Word.SILENT)) == [(TraceKind.REVERTING_TO_SILENT_MODE, {})]
+    third = Entity()
+    third.register()
+    assert counts(third.say(Word.PING, bytes(16))) == [Count("traces_refused", 1, "BadFrame")]
+    for body in (b"", bytes(15), bytes(17)):
+        assert counts(third.say(Word.ANSWER, body)) == [Count("traces_refused", 1, "BadFrame")]
+
+
+def test_what_holds_of_load_and_state_is_told_to_who_comes_anew(pump: Entity) -> None:
+    pump.say(Word.LOAD, b'{"cpu":0.25}')
+    pump.say(Word.STATE, bytes([TraceKind.READY]))
+    pump.run(2)
+    pump.want(Interest.LOAD | Interest.STATES, anew=True)
+    (load,), (state,) = pump.traces(TraceKind.LOAD_INFORMATION), pump.traces(TraceKind.READY)
+    assert fields_of(load.body) == {"cpu": 0.25, "since_ms": NOW_MS}
+    assert fields_of(state.body) == {"state": "READY", "since_ms": NOW_MS}
+
+
+def test_heartbeats_tell_the_ping_and_the_latency_and_metrics_come_every_ten_seconds(pump: Entity) -> None:
+    pump.want(Interest.ALL_UPDATES | Interest.NETWORK)
+    pump.run(30)
+    numbers = [fields_of(trace.body)["ping"] for trace in pump.traces(TraceKind.ALLS_WELL)]
+    assert numbers == list(range(1, len(numbers) + 1))
+    latencies = {fields_of(trace.body)["latency_ms"] for trace in pump.traces(TraceKind.ALLS_WELL)}
+    assert latencies <= {5, 6}
+    metrics = pump.traces(TraceKind.NETWORK_METRICS)
+    gaps = [later.time_ms - earlier.time_ms for earlier, later in pairwise(metrics)]
+    assert len(gaps) == 2
+    assert all(METRICS_EVERY_S * 1000 <= gap <= METRICS_EVERY_S * 1000 + 1_010 for gap in gaps)
+    assert [fields_of(trace.body) for trace in metrics] == [
+        {"loss_rate": 0, "reordered_rate": 0, "latency_ms": 5, "jitter_ms": jitter} for jitter in (None, 0, 0)
+    ]
+
+
+def test_metrics_are_rounded_to_four_places_and_whole_milliseconds(pump: Entity) -> None:
+    pump.want(Interest.NETWORK)
+    (traced,) = pump.tracer._traced.values()
+    assert traced.pulse is not None
+    ping, _ = traced.pulse.tick(pump.now)
+    assert ping is not None
+    pump.now += 0.0625
+    traced.pulse._trips[2], traced.pulse._trips[3] = LOST, LOST
+    traced.pulse._reordered = 0b1010
+    pump.say(Word.ANSWER, number(ping.number, 8) + number(ping.sent_ms, 8))
+    (metrics,) = pump.traces(TraceKind.NETWORK_METRICS)
+    assert fields_of(metrics.body) == {"loss_rate": 0.6667, "reordered_rate": 0.25, "latency_ms": 62, "jitter_ms": None}
+
+
+def test_a_token_with_something_behind_it_is_none_and_says_nothing(pump: Entity) -> None:
+    entity = Entity()
+    entity.register()
+    token = Token(entity.advertisement.topic, HOLDER.public_bytes, Delegated.PUBLISH, NOW_MS, NOW_MS + HOUR_MS)
+    body = sized(token.signed(PUMP).encode()) + HOLDER.private_bytes()
+    assert counts(entity.say(Word.TOKEN, body + b"x")) == [Count("traces_refused", 1, "BadFrame")]
+    unsigned = sized(replace(token, signature=bytes(64)).encode()) + HOLDER.private_bytes()
+    assert counts(entity.say(Word.TOKEN, unsigned)) == [Count("traces_refused", 1, "BadSignature")]
+    assert not entity.traces()
+    assert news(entity.say(Word.TOKEN, body)) == [(TraceKind.JOIN, {"entity": "pump-7"})]
+    assert news(entity.say(Word.TOKEN, body)) == [], "it joins once"
+
+
+@pytest.mark.parametrize(
+    ("begins_ms", "ends_ms", "how"), [(11_000, 20_000, "11.0 s ahead"), (-60_000, -12_500, "12.5 s behind")]
+)
+def test_an_entity_whose_clock_is_off_is_told_the_time(begins_ms: int, ends_ms: int, how: str) -> None:
+    entity = Entity()
+    entity.register()
+    token = Token(
+        entity.advertisement.topic, HOLDER.public_bytes, Delegated.PUBLISH, NOW_MS + begins_ms, NOW_MS + ends_ms
+    )
+    said = entity.session.say(Word.TOKEN, sized(token.signed(PUMP).encode()) + HOLDER.private_bytes())
+    effects = entity.tracer.handle(Spoke("pump", entity.session.session, said), NOW)
+    count, complaint, clock = effects
+    assert count == Count("traces_refused", 1, "Expired")
+    assert complaint == Complain("pump", f"an entity's clock is {how} of ours; set it")
+    assert isinstance(clock, Say)
+    assert entity.session.hear(clock.payload) == (Word.CLOCK, NOW_MS.to_bytes(8))
+
+
+def test_wishes_have_a_budget_and_one_that_was_verified_costs_none_of_it(
+    pump: Entity, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(cast(dict[str, tuple[int, float]], BUDGETS), "interest", (2, 100.0))
+    wanted = [
+        WantedTraces("desk", EVERYTHING, certified(DESK, "desk").encode(), False, NOW_MS + place)
+        .signed(DESK, pump.advertisement.topic).encode()
+        for place in range(3)
+    ]  # fmt: skip
+    asked = [
+        counts(pump.handle(Interested("desk", pump.advertisement.topic, wish))) for wish in (*wanted[:2], wanted[1])
+    ]
+    assert asked == [[], [], []]
+    effects = pump.handle(Interested("desk", pump.advertisement.topic, wanted[2]))
+    assert effects == [Count("traces_refused", 1, "TooOften")]
+    assert pump.handle(Interested("desk", b"?" * 16, wanted[2])) == [], "it may be traced elsewhere"
+
+
+# ---------------------------------------------------------------------------------------------------- elsewhere
+
+
+def test_who_answers_through_another_witness_is_suspected_and_not_dead() -> None:
+    pump = Entity()
+    pump.register()
+    pump.authorise(seat=Seat(0, 3, NOW_MS))
+    pump.tracer.self_health.others = 2
+    pump.run(30)
+    pump.answers = False
+    asked: list[AskThere] = []
+    while not asked:
+        due = pump.tracer.next_deadline
+        assert due is not None
+        pump.now = due
+        asked += [each for each in pump.handle(Tick()) if isinstance(each, AskThere)]
+    aside = pump.session.aside()
+    word, body = aside.hear(asked[0].payload)
+    assert word is Word.PING
+    assert pump.tracer._overdue == 1
+    assert pump.handle(Relayed(b"?" * 16, b"")) == []
+    assert pump.handle(Relayed(pump.session.session, b"x")) == [Count("traces_refused", 1, "BadFrame")]
+    effects = pump.handle(Relayed(pump.session.session, aside.say(Word.ANSWER, body)))
+    assert effects[0] == Count("entities_vouched")
+    sent = int.from_bytes(body[:8])
+    assert news(effects) == [(TraceKind.FAILURE_SUSPICION, {"ping": sent, "answers": "elsewhere"})]
+    assert pump.handle(Relayed(pump.session.session, aside.say(Word.ANSWER, body))) == [], "no news"
+    pump.run(30)
+    assert len(pump.traces(TraceKind.FAILED)) == 1, "for nothing came any more"
+    assert pump.tracer._overdue == 0
+
+
+def test_what_is_told_of_a_silence_names_the_ping(pump: Entity) -> None:
+    pump.run(30)
+    pump.answers = False
+    told = {trace.kind: fields_of(trace.body) for trace in pump.traces()}
+    pump.run(10)
+    sent = [at for at, say in pump.said if say.qos == 0]
+    told = {trace.kind: (trace.time_ms, fields_of(trace.body)) for trace in pump.traces()}
+    for kind in (TraceKind.FAILURE_SUSPICION, TraceKind.FAILED):
+        time_ms, fields = told[kind]
+        assert fields == {"ping": sum(int(at * 1000) <= time_ms for at in sent)}
+    assert {say.qos for _, say in pump.said} == {0, 1}
+    assert all(
+        say.qos == 0 for _, say in pump.said if say.topic == to_entity("pump-7", b"T" * 16, pump.session.session)
+    )
+
+
+def test_a_topic_ends_behind_its_last_millisecond() -> None:
+    pump = Entity()
+    known = replace(pump.advertisement, not_after_ms=NOW_MS + 8_000).signed(NODE)
+    pump.advertisement = known
+    pump.register()
+    pump.authorise()
+    pump.run(5)
+    assert pump.tracer.handle(Tick(), NOW + 8) is not None
+    assert len(pump.tracer) == 1
+    effects = pump.tracer.handle(Tick(), NOW + 10)
+    assert counts(effects) == [Count("entities_ended")]
+    assert len(pump.tracer) == 0
+    check_books(pump.tracer)
+
+
+# --------------------------------------------------------------------------------------------- over a restart
+
+
+def remembered(pump: Entity) -> RememberedEntity:
+    (record,) = [record for _, record in pump.tracer.records() if record is not None]
+    return record
+
+
+def restarted(*records: RememberedEntity, at: float = NOW + 1) -> tuple[Tracer, list[TracingEffect]]:
+    tracer = Tracer(LAN, {"node-1": NODE.public_bytes}, AUTHORITY.public_bytes, random.Random(9).randbytes)
+    effects = tracer.restore(records, at)
+    check_books(tracer)
+    return tracer, effects
+
+
+def test_what_changed_is_to_be_kept_and_once(pump: Entity) -> None:
+    topic = pump.advertisement.topic
+    assert remembered(pump).trace_key == b""
+    assert pump.tracer.records() == []
+    pump.say(Word.LOAD, b"{}")
+    pump.run(1)
+    assert pump.tracer.records() == [], "a load is of the moment"
+    for word, body in (
+        (Word.STATE, bytes([TraceKind.READY])),
+        (Word.TRACE_KEY, b"K" * 32),
+    ):
+        pump.say(word, body)
+        assert [at for at, _ in pump.tracer.records()] == [topic]
+    pump.authorise()
+    record = remembered(pump)
+    assert (record.trace_key, record.holds[Interest.STATES][0]) == (b"K" * 32, TraceKind.READY)
+    pump.handle(ClientGone(pump.client, clean=False))
+    assert remembered(pump).holds[Interest.CHANGES][0] is TraceKind.DISCONNECT
+    pump.say(Word.SILENT)
+    assert pump.tracer.records() == [(topic, None)]
+
+
+def test_an_entity_of_before_is_asked_about_and_failed_if_it_does_not_come_back(pump: Entity) -> None:
+    tracer, effects = restarted(remembered(pump))
+    assert effects == [Count("entities_restored")]
+    assert len(tracer) == 1
+    assert tracer.records() == []
+    assert tracer.next_deadline == NOW + 1, "trackers are asked"
+    asked = tracer.handle(Tick(), NOW + 1)
+    assert [each.topic for each in asked if isinstance(each, Say)] == [gauge_topic(pump.advertisement.topic)]
+    told: dict[float, list[tuple[TraceKind, dict[str, object]]]] = {}
+    while (due := tracer.next_deadline) is not None and due < NOW + 200:
+        effects = tracer.handle(Tick(), due)
+        check_books(tracer)
+        told |= {due: news(effects)} if news(effects) else {}
+    failed = (TraceKind.FAILED, {"why": "not back after a restart of its broker"})
+    assert told == {NOW + 1 + REJOIN_S: [failed]}
+    ((session, traced),) = tracer._traced.items()
+    assert tracer.session_at(traced.speaks_at) == session
+    assert tracer.handle(Relayed(session, b"x"), NOW + 200) == []
+    assert counts(tracer.handle(Spoke("liar", session, b"x"), NOW + 200)) == [Count("traces_refused", 1, "BadFrame")]
+
+
+def test_who_failed_before_the_restart_is_not_failed_again_and_who_comes_back_is_traced(pump: Entity) -> None:
+    pump.run(10)
+    pump.answers = False
+    pump.run(20)
+    tracer, _ = restarted(remembered(pump), at=pump.now)
+    tracer.handle(Tick(), pump.now)
+    assert news(tracer.handle(Tick(), pump.now + REJOIN_S + 1)) == []
+    pump.tracer, pump.answers = tracer, True
+    pump.register()
+    pump.authorise()
+    assert len(tracer) == 1
+    pump.run(5)
+    check_books(tracer)
+
+
+def test_what_ended_or_is_traced_already_or_finds_no_place_is_not_restored(
+    pump: Entity, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = remembered(pump)
+    token_ends = record.token.not_after_ms / 1000
+    other = replace(record, advertisement=advertised("other", topic=b"O" * 16))
+    third = replace(record, advertisement=advertised("third", topic=b"P" * 16))
+    assert len(restarted(record, at=token_ends)[0]) == 1
+    tracer, effects = restarted(record, at=token_ends + 0.001)
+    assert (len(tracer), effects, tracer.records()) == (0, [], [(record.advertisement.topic, None)])
+    long = replace(record.token, not_after_ms=record.advertisement.not_after_ms + 10)
+    ends = record.advertisement.not_after_ms / 1000
+    assert len(restarted(replace(record, token=long), at=ends + 0.001)[0]) == 0
+    tracer, effects = restarted(record, record, other)
+    assert effects == [Count("entities_restored")] * 2
+    assert [at for at, _ in tracer.records()] == [record.advertisement.topic]
+    monkeypatch.setattr(tracing, "ENTITIES_MAX", 2)
+    tracer, effects = restarted(record, other, third)
+    assert len(effects) == 2
+    assert tracer.records() == [(third.advertisement.topic, None)]
+
+
+def test_a_record_of_what_never_changed_is_waited_for(pump: Entity) -> None:
+    record = replace(remembered(pump), holds={})
+    tracer, _ = restarted(record)
+    tracer.handle(Tick(), NOW + 1)
+    tracer.handle(Tick(), NOW + 31)
+    assert tracer.next_deadline == NOW + 1 + 60
+    assert news(tracer.handle(Tick(), NOW + 1 + REJOIN_S)) != []
