@@ -226,7 +226,7 @@ def test_a_life_counts_its_keys_and_hears_of_each_later_one_once(world: World) -
     assert (life.next_key(), life.next_key(), life.outlived_by) == (Order(5, 1), Order(5, 2), 0)
 
     def heard(key: KeyHeader, name: str = "site") -> list[Effect]:
-        return life.heard(Received("r1a", Wire(GENERATION_TOPIC, key.encode())), world.overlay, name)
+        return life.heard(Received("r1a", Wire(GENERATION_TOPIC, key.encode())), world.overlay, name, NOW)
 
     assert counted(heard(key_with(world, 5)), "refused") == 1
     assert counted(heard(key_with(world, 6), "reader"), "refused") == 1
