@@ -120,7 +120,7 @@ class SpoolCollector:
         self, replica: str, topic: str, payload: bytes, told: Sequence[tuple[str, str]], ack: Ack, now: float
     ) -> None:
         owed = self._publications.owed
-        if self._links.closed(replica, now):
+        if self._links.closed(replica, told, now):
             self._count("link_throttled", replica)
             owed.append(ack)
             return
@@ -207,7 +207,7 @@ class SpoolCollector:
     def _missing(self, entry: Form) -> str | None:
         """What is missing, in the words of column `reason`; None for a whole publication."""
         if entry.unvouched_at is not None:
-            return f"{UNVOUCHED}: of none that is live, or its certificate ended, and brought by too few replicas"
+            return f"{UNVOUCHED}: of none that is live, and brought by too few replicas"
         if entry.content is None:
             return "content: no copy fits the signed digest"
         if entry.header.mode is Mode.PLAIN:

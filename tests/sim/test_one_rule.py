@@ -362,26 +362,6 @@ def test_the_publishers_certificate_ended() -> None:
     assert not forge.judges.rows
 
 
-def test_the_publishers_certificate_ended_on_the_way() -> None:
-    """Retained, so that its age alone is no reason against it."""
-    forge = Forge()
-    key, data_key, shares = forge.key()
-    wire = forge.sealed(key, data_key, retain=True)
-    forge.now = NOT_AFTER_MS / 1000 + 1
-    judges = Judges(forge.world, "control", "r1a")
-    for place, peer in enumerate(("r1b", "r1c"), 2):
-        told = (
-            (PROPERTY_KEY, to_property(key.encode())),
-            (PROPERTY_SHARES, to_property(encode_shares([shares[place - 1]]))),
-        )
-        carried = replace(wire, properties=(*wire.properties, *told))
-        judges.judge(peer, carried, forge.now, Received("site", wire))
-        assert len(judges.rows) == place - 2, "one is no voucher, two are"
-    for step in range(1, 30):
-        judges.tick(forge.now + step)
-    assert judges.delivered == judges.rows
-
-
 def test_more_than_the_key_is_for() -> None:
     forge = Forge()
     key, data_key, shares = forge.key()

@@ -114,24 +114,6 @@ def test_a_verified_header_is_asked_about_the_time_and_forgotten_with_the_overla
         publication(admission, wire)
 
 
-def test_a_reader_asks_vouchers_for_what_was_sealed_before_the_certificate_ended(world: World):
-    """It may have been away, or its clock be ahead; afterwards nothing is sealed."""
-    reader = Admission(world.overlay, replica=False)
-    wire = publish(gateway(world, "site"), "plant/t", sequence=1)["r1a"]
-    key = forge_key(world, "site", "plant/#")
-    for _ in range(2):
-        assert not publication(reader, wire, AFTER).live
-        assert publication(reader, wire, NOT_AFTER_MS / 1000).live
-        assert reader.key(dict(key.properties()), AFTER) == key.header
-    for sealed_ms in (NOT_AFTER_MS, NOT_AFTER_MS + 1):
-        late = craft(world, "site", "clear/t", sequence=2, mode=Mode.PLAIN, now=sealed_ms / 1000)
-        if sealed_ms == NOT_AFTER_MS:
-            assert not publication(reader, late, AFTER).live
-        else:
-            with pytest.raises(Expired, match="site ended"):
-                publication(reader, late, AFTER)
-
-
 def test_what_is_refused_or_has_a_huge_topic_is_not_remembered_and_the_rest_is_bounded(
     world: World, monkeypatch: pytest.MonkeyPatch
 ):
@@ -341,7 +323,8 @@ def test_headers_of_the_longest_topic_are_remembered_and_the_oldest_goes(monkeyp
 
 def test_numbers_are_what_databases_and_calendars_can_show(world: World):
     last = {"sequence": arriving.SEQUENCE_MAX, "time_ms": arriving.TIME_MS_MAX}
-    assert admit(world, craft(world, "site", "plant/t", key_id=b"k" * 16, retain=True, **last)).live
+    reader = Admission(world.overlay, replica=False)
+    assert publication(reader, craft(world, "site", "plant/t", key_id=b"k" * 16, retain=True, **last)).live
     for beyond in ({**last, "sequence": last["sequence"] + 1}, {**last, "time_ms": last["time_ms"] + 1}):
         assert refusal(world, craft(world, "site", "plant/t", key_id=b"k" * 16, **beyond)) is BadFrame
 
@@ -482,9 +465,9 @@ def test_without_epochs_the_endless_one_is_asked_for_once(monkeypatch: pytest.Mo
     asked = []
     ask = Admission._epoch_of
     monkeypatch.setattr(Admission, "_epoch_of", lambda self, time_ms: asked.append(time_ms) or ask(self, time_ms))
-    replica = Admission(world.overlay, replica=True)
+    reader = Admission(world.overlay, replica=False)
     for time_ms in (0, 1, arriving.TIME_MS_MAX):
-        assert publication(replica, sealed_at(world, time_ms)).epoch == 0
+        assert publication(reader, sealed_at(world, time_ms)).epoch == 0
     assert asked == [0]
 
 

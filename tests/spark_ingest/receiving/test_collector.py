@@ -167,23 +167,6 @@ def test_an_ended_certificate_publishes_no_more() -> None:
     assert not link.write()
 
 
-def test_what_was_sealed_before_a_certificate_ended_is_a_row_as_far_as_replicas_vouch_for_it() -> None:
-    """Else it would be acknowledged and nowhere, if the job was away meanwhile or its clock is ahead."""
-    _, publisher, link = setup()
-    link.publish(publisher.seal("plant/a"))
-    link.write()
-    late = FAR_MS / 1000 + 1
-    sealed, forged = publisher.seal("plant/a"), publisher.seal("plant/a")
-    link.publish(sealed, places=(1, 2, 3), now=late)
-    link.publish(forged, places=(1,), now=late)
-    assert [(r.sequence, r.reason) for r in records(link.write())] == [(sealed.publication[1], None)]
-    link.collector.tick(late + 11)
-    (apart,) = records(link.write())
-    assert (apart.reason or "").startswith("epoch")
-    assert apart.sealed is None
-    assert len(link.acknowledged) == link.sent
-
-
 def test_a_key_of_another_publisher_does_not_make_a_publication_whole() -> None:
     overlay, publisher, link = setup()
     other = Publisher(overlay, "other")
