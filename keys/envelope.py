@@ -85,6 +85,10 @@ class DataKey:
         # at most message_limit sequences: a nonce must never serve twice
         self._sealed: set[int] | None = set() if message_limit else None
 
+    def has_sealed(self, sequence: int) -> bool:
+        """Whether it sealed this one, and so never seals it again."""
+        return self._sealed is not None and sequence in self._sealed
+
     def seal(self, prefix: bytes, sequence: int, wire_topic: str, inner: bytes) -> bytes:
         """`inner` sealed under nonce `sequence`: 16 bytes longer.
 
