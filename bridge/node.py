@@ -10,8 +10,7 @@ checks first in `wire.Admission`; what shares say about liars in `reader.Evidenc
 Beside that runs what keeps the overlay itself going: `membership.Node`, below every node here, with newer versions of
 the owner's document (`membership.adopting`), the flood guard of links (`contract.budgets`) and epoch keys.
 
-`GatewayNode`, `ReaderNode`, `ReplicaNode` and `KeyServerNode` follow the contract of `contract.machine`: the driver
-(gateway/overlay/driver.py) and the simulator (sim/kernel.py) drive the same objects.
+All follow `contract.machine`: the driver (gateway/overlay/driver.py) and the simulator (sim/kernel.py) drive the same.
 """
 
 from __future__ import annotations
@@ -206,6 +205,7 @@ class GatewayNode(ReaderNode):
         self.publisher = Publisher(overlay, identity, name, self._sends(), keys, random, self.life, max_age_s)
         self.intake = OutboxIntake(self.publisher, shelf or NothingLeft(), max_age_s)
         self.collector = Collector(overlay, name, secrets, keys)
+        self.interest.kept = self.collector.kept
         self.groups = SharedGroups(overlay, identity, name, secrets, self.interest.accepted)
 
     def handle(self, event: Event, now: float) -> list[Effect]:
@@ -256,7 +256,7 @@ class GatewayNode(ReaderNode):
                 except KeysError as error:
                     return refused(peer, error)
             case Received(_, wire) if wire.topic == GENERATION_TOPIC:
-                return self.life.heard(event, self.overlay, self.name)
+                return self.life.heard(event, self.overlay, self.name, now)
             case Received():
                 return self._collected(self.collector.received(event, now), now)
             case Acked(_, ticket) if ticket > 0:
@@ -267,8 +267,7 @@ class GatewayNode(ReaderNode):
                 effects = super()._own(event, now)
                 return effects + self.groups.reviewed(now) if effects else effects
             case Appending(sequences):
-                self.intake.appending(sequences)
-                return []
+                return self.intake.appending(sequences)
             case NotAppended(sequence):
                 return self.intake.not_appended(sequence, now)
             case Committed():
@@ -298,6 +297,7 @@ class GatewayNode(ReaderNode):
             case Unsubscribed(topic_filter):
                 return [] if self.groups.postpones(topic_filter) else self._unwanted(topic_filter, now)
             case Restored(rows):
+                self.interest.restore(rows)
                 return self._collected(self.collector.restore(rows, now), now)
             case Tick():
                 return self._tick(event, now)
@@ -350,8 +350,8 @@ class GatewayNode(ReaderNode):
         return super()._rotated(event, now)
 
     def _deadlines(self) -> list[float | None]:
-        machines = self.collector, self.publisher, self.intake, self.groups
-        return [*super()._deadlines(), *(machine.next_deadline for machine in machines)]
+        own = (each.next_deadline for each in (self.collector, self.publisher, self.intake, self.groups))
+        return [*super()._deadlines(), *own]
 
 
 class ReplicaNode(Node):
@@ -362,7 +362,7 @@ class ReplicaNode(Node):
         overlay: Overlay,
         identity: Identity,
         name: str,
-        seeds: Callable[[int], bytes],
+        seeds: Callable[[int], bytes | None],
         limits: PublisherLimits | None = None,
     ) -> None:
         super().__init__(overlay, name, identity)

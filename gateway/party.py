@@ -52,7 +52,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("veilmq.links")
 
-SEED_BYTES = 32
+SEED_AGAIN_S = 10.0
+"""Between attempts at a disk that keeps no seed."""
 SESSION_EXPIRY_S = 3600  # how long a replica queues for us while we are away
 
 
@@ -206,7 +207,7 @@ def _node(party: Party, store: Store, data: Path) -> tuple[OverlayNode, KeyCache
     """The machines of our role, with what they begin from."""
     overlay, local = party.overlay, party.local
     if local.role is Role.REPLICA:
-        return ReplicaNode(overlay, local.identity, party.name, partial(split_seed, store)), None, None
+        return ReplicaNode(overlay, local.identity, party.name, SplitSeeds(store)), None, None
     if local.role is Role.KEY_SERVER:
         material = KeyMaterial(data, store.sealing_key(b"key material"), overlay.owner, party.name)
         return key_server_node(party, material), None, material
@@ -229,13 +230,26 @@ def _node(party: Party, store: Store, data: Path) -> tuple[OverlayNode, KeyCache
     return node, cache, None
 
 
-def split_seed(store: Store, epoch: int) -> bytes:
-    """The seed of an epoch's splits; where the disk refuses, one that lasts until we end: forwarding goes on."""
-    try:
-        return store.split_seed(epoch)
-    except StoreError as error:
-        LogEvent.SPLIT_SEED_NOT_KEPT.say(log, error, epoch)
-        return os.urandom(SEED_BYTES)
+class SplitSeeds:
+    """The seeds of a replica's splits, by epoch. While the disk keeps none there is none, and no share is split: with
+    another one after a restart, what this replica split before would speak against it. Content goes on."""
+
+    def __init__(self, store: Store, clock: Callable[[], float] = time.monotonic) -> None:
+        self._store, self._clock = store, clock
+        self._refused: tuple[int, float] | None = None
+
+    def __call__(self, epoch: int) -> bytes | None:
+        """None while the disk refuses it, which is asked again after `SEED_AGAIN_S`."""
+        if self._refused is not None:
+            refused, at = self._refused
+            if refused == epoch and self._clock() - at < SEED_AGAIN_S:
+                return None
+        try:
+            return self._store.split_seed(epoch)
+        except StoreError as error:
+            LogEvent.SPLIT_SEED_NOT_KEPT.say(log, error, epoch)
+            self._refused = epoch, self._clock()
+            return None
 
 
 def key_server_node(party: Party, files: KeyMaterial) -> KeyServerNode:

@@ -25,13 +25,12 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from keys import frames
-from keys.batchheader import Order
 from keys.derivation import Derivation
 from keys.epochs import KeyName
 from keys.errors import BadContent, OurFault, WrongEpochKey
 from keys.frames import PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES, PROTOCOL_VERSION, from_property, to_property
 from keys.identity import Identity
-from keys.keyheader import KEY_DOMAIN, SHARE_COMMITMENT_BYTES, KeyHeader
+from keys.keyheader import KEY_DOMAIN, SHARE_COMMITMENT_BYTES, KeyHeader, Order
 from keys.message import NO_KEY, PREFIX_BYTES, SEQUENCE_AT, Inner, MessageHeader, Mode, content_digest
 from keys.replay import SequenceWindow
 from keys.sharetree import SECRET_BYTES, Hop, Share, first_split
@@ -85,6 +84,10 @@ class DataKey:
         self._message_limit = message_limit
         # at most message_limit sequences: a nonce must never serve twice
         self._sealed: set[int] | None = set() if message_limit else None
+
+    def has_sealed(self, sequence: int) -> bool:
+        """Whether it sealed this one, and so never seals it again."""
+        return self._sealed is not None and sequence in self._sealed
 
     def seal(self, prefix: bytes, sequence: int, wire_topic: str, inner: bytes) -> bytes:
         """`inner` sealed under nonce `sequence`: 16 bytes longer.

@@ -30,7 +30,10 @@ from __future__ import annotations
 
 
 class KeysError(Exception):
-    """Base of all errors of this package."""
+    """Base of all errors of this package. `author`: the party id of whose verified word is refused; empty if nobody's
+    word was verified."""
+
+    author: bytes = b""
 
 
 class OurFault(KeysError, ValueError):

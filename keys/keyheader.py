@@ -17,9 +17,9 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 from keys import frames
-from keys.batchheader import Order
 from keys.epochs import KeyName
 from keys.errors import BadFrame, BadShare, BadSignature, KeysError, OurFault
 from keys.identity import PARTY_ID_BYTES, party_id_of, verify
@@ -36,6 +36,13 @@ SIGNATURE_BYTES = 64
 PUBLISHER_AT, SCOPE_AT = 3, 19  # of these fields in the frame
 LIMIT_BYTES = 4  # the message limit, last before the check value
 KEY_DOMAIN = "veilmq/1 key"
+
+
+class Order(NamedTuple):
+    """Which of two keys of one member was made later: in which of its lives, and as which one of it."""
+
+    generation: int
+    counter: int
 
 
 @dataclass(frozen=True)

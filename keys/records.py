@@ -14,7 +14,7 @@ format(1), number(8), count(2) and pairs of texts; texts and bytes behind their 
 
 What is wrong with the structure fails the whole content. What is wrong with one record (a topic that is no UTF-8,
 extras that cannot be read) fails that one alone: `topic`, `extras` raise when they are asked for.
-Not here: sealing and signatures (`batchheader`), what topics are allowed (`bridge`).
+Not here: sealing and signatures (`envelope`), what topics are allowed (`bridge`).
 """
 
 from __future__ import annotations
@@ -330,23 +330,6 @@ class Records:
     def qos(self, at: int) -> int:
         return self.flags[at] & QOS
 
-    @property
-    def is_reliable(self) -> bool:
-        """Whether one of them has QoS 1 or 2."""
-        return bool(self.flags.translate(_QOS).strip(b"\0"))
-
-    def last_reliable(self, end: int) -> int:
-        """The place of the last one before `end` with QoS 1 or 2; -1 if there is none."""
-        return len(self.flags[:end].translate(_QOS).rstrip(b"\0")) - 1
-
-    def size(self, start: int, end: int) -> int:
-        """About how many bytes of a batch these records are."""
-        lengths = sum(self._payload_lengths[start:end]) + sum(self._extras_lengths[start:end])
-        return lengths + (end - start) * 19 + sum(map(len, map(self.topics.__getitem__, {*self.indexes[start:end]})))
-
-
-_QOS = bytes(f & QOS for f in range(256))
-
 
 def _check_padding(data: bytes, count: int, topics: int, ends: Iterable[int]) -> None:
     at = _fixed(count, topics)
@@ -365,17 +348,7 @@ def encode(
     if any(extras) or flags.translate(None, _PLAIN_FLAGS):
         marks = zip(flags, extras, strict=True)
         flags = bytes([flag | HAS_EXTRAS if extra else flag & ~HAS_EXTRAS for flag, extra in marks])
-    return _assemble(flags, times, indexes, tuple(places), extras, payloads)
-
-
-def _assemble(
-    flags: bytes,
-    times: Sequence[int],
-    indexes: Sequence[int],
-    topics: tuple[bytes, ...],
-    extras: Sequence[bytes],
-    payloads: Sequence[bytes],
-) -> bytes:
+    topics = tuple(places)
     count = len(flags)
     if not 1 <= count <= RECORDS_MAX:
         raise OurFault(f"a batch has 1 to {RECORDS_MAX} records, not {count}")
@@ -396,22 +369,3 @@ def _assemble(
         if len(section) & 7:
             parts.append(bytes(-len(section) % 8))
     return b"".join(parts)
-
-
-def join(parts: Sequence[tuple[Records, int, int]]) -> Records:
-    """Runs of records, each from a place up to another, as one content. One whole run is what it was."""
-    if len(parts) == 1 and parts[0][1] == 0 and parts[0][2] == len(parts[0][0]):
-        return parts[0][0]
-    places: dict[bytes, int] = {}
-    flags, times, indexes = bytearray(), list[int](), list[int]()
-    extras, payloads = list[bytes](), list[bytes]()
-    for records, start, end in parts:
-        flags += records.flags[start:end]
-        times += records.times[start:end]
-        moved = {
-            at: places.setdefault(records.topics[at], len(places)) for at in dict.fromkeys(records.indexes[start:end])
-        }
-        indexes += map(moved.__getitem__, records.indexes[start:end])
-        extras += map(records.extras_bytes, range(start, end))
-        payloads += map(records.payload, range(start, end))
-    return Records.decode(_assemble(bytes(flags), times, indexes, tuple(places), extras, payloads))

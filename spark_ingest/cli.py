@@ -80,6 +80,7 @@ def run(
     cap_bytes: Annotated[str | None, typer.Option(metavar="N", help="No acknowledgements beyond [8 GiB].")] = None,
     incomplete_s: Annotated[str | None, typer.Option(metavar="S", help="Patience with missing pieces [10].")] = None,
     metrics: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Prometheus endpoint.")] = None,
+    workers: Annotated[int, typer.Option(metavar="N", help="Processes that receive under the one identity.")] = 1,
 ) -> int:
     """Receive without Spark: queries on any machine that sees the spool read it."""
     from spark_ingest.receiver.daemon import receiver_options, serve
@@ -89,7 +90,7 @@ def run(
         "grants_identity": grants_identity, "shard": shard, "shard_before": shard_before, "device_level": device_level,
         "availability": availability, "receiver": receiver, "cap_bytes": cap_bytes, "incomplete_s": incomplete_s,
     }  # fmt: skip
-    return serve(receiver_options(config, told), metrics)
+    return serve(receiver_options(config, told), metrics, workers)
 
 
 @ingest_app.command("status")

@@ -82,6 +82,16 @@ def test_every_file_and_test_that_a_page_names_exists(page: Path) -> None:
         assert not found["test"] or f"def {found['test']}(" in path.read_text("utf-8"), f"no test {found['test']}"
 
 
+def test_every_attack_is_played_by_a_test_or_not_promised() -> None:
+    """That the tests exist is asked above, of every page."""
+    said = (ROOT / "docs" / "explanation" / "invariants.md").read_text("utf-8")
+    rows = [line.strip("| ").split(" | ") for line in said.splitlines() if re.match(r"\| \d+ \|", line)]
+    assert [int(row[0]) for row in rows] == list(range(1, len(rows) + 1))
+    assert len(rows) > 30
+    for row in rows:
+        assert "::" in row[-1] or "not promised" in row[2], f"attack {row[0]} has no test and no reason"
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_what_the_examples_of_a_page_import_is_there(page: Path) -> None:
     for block in re.findall(r"^```python\n(.*?)^```", page.read_text("utf-8"), re.DOTALL | re.MULTILINE):

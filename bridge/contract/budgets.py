@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from bridge.contract.machine import Count, Effect, Wire
-from keys.envelope import PROPERTY_HEADER, SequenceWindow
+from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, SequenceWindow
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -33,8 +33,9 @@ TRANSITION_COST = 0.1
 TRANSITIONS = frozenset(
     {"NotAuthorised", "Expired", "WrongEpochKey", "Replayed", "TooOften", "UnknownView", "NotFresh", "Superseded"}
 )
-_HEADER_START_CHARS = 28  # base64 of the 21 bytes before and with the publisher's id
-_PUBLISHER = slice(4, 20)
+AUTHORED_PART = 0.2  # of that, what the link pays beside the author: five authors together can close it
+_START_CHARS = 28  # base64 of the 21 bytes before and with the publisher's id
+_IN_HEADER, _IN_KEY = slice(4, 20), slice(3, 19)
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,26 +233,57 @@ class LinkGuard:
 
     A link is charged for what its sender should have checked itself. What an honest neighbour may bring while a policy
     or an epoch changes is charged little; repetitions of what holds are free, since copies are how delivery survives.
+    What somebody signed and two honest parties may judge differently, by their clocks or by what they heard before, is
+    charged to the author at this neighbour: its author could choose it so that all our neighbours bring it. Then what
+    names that author is dropped there, and nothing else. The link itself pays a part, for who replays such things of
+    many authors.
     """
 
     def __init__(self) -> None:
         self._budgets: dict[str, Budget] = {}  # of neighbours that brought something bad
+        self._authors: dict[tuple[str, bytes], Budget] = {}  # of neighbours, and certified authors
+        self._in_debt: dict[str, set[bytes]] = {}  # those of them that are, by neighbour
 
-    def closed(self, peer: str, now: float) -> bool:
-        """Whether to drop the wire unread."""
+    def closed(self, peer: str, properties: Sequence[tuple[str, str]], now: float) -> bool:
+        """Whether to drop a wire with these properties unread."""
         budget = self._budgets.get(peer)
-        return budget is not None and not budget.open(now)
+        if budget is not None and not budget.open(now):
+            return True
+        authors = self._in_debt.get(peer)
+        if not authors:
+            return False
+        author = _author_of(properties)
+        if author not in authors:
+            return False
+        if self._authors[peer, author].open(now):
+            authors.discard(author)
+            return False
+        return True
 
     def charge(self, peer: str, effects: Iterable[Effect], now: float) -> None:
         """Pay for what a machine refused of one wire."""
         for effect in effects:
             if isinstance(effect, Count) and effect.name == "refused":
-                budget = self._budgets.setdefault(peer, Budget(REFUSED_PER_S, REFUSED_BURST, now))
-                budget.spend(TRANSITION_COST if effect.label in TRANSITIONS else 1.0, now)
+                cost = TRANSITION_COST if effect.label in TRANSITIONS else 1.0
+                if effect.of and effect.label in TRANSITIONS:
+                    if not _spend(self._authors, (peer, effect.of), cost, now):
+                        self._in_debt.setdefault(peer, set()).add(effect.of)
+                    cost *= AUTHORED_PART
+                _spend(self._budgets, peer, cost, now)
 
     def keep(self, peers: Iterable[str]) -> None:
-        """Forget whoever is no neighbour any more."""
-        self._budgets = {peer: self._budgets[peer] for peer in peers if peer in self._budgets}
+        """Forget whoever is no neighbour any more, and in whose name the others brought something."""
+        kept = set(peers)
+        self._budgets = {peer: budget for peer, budget in self._budgets.items() if peer in kept}
+        self._authors = {pair: budget for pair, budget in self._authors.items() if pair[0] in kept}
+        self._in_debt = {peer: authors for peer, authors in self._in_debt.items() if peer in kept}
+
+
+def _spend(budgets: dict[K, Budget], whose: K, cost: float, now: float) -> bool:
+    budget = budgets.get(whose)
+    if budget is None:
+        budget = budgets[whose] = Budget(REFUSED_PER_S, REFUSED_BURST, now)
+    return budget.spend(cost, now)
 
 
 class PublisherGuard:
@@ -269,7 +301,7 @@ class PublisherGuard:
         """Whether to drop the wire unread."""
         if not self._in_debt:
             return False
-        publisher = _publisher_of(wire)
+        publisher = _publisher_of(wire.properties)
         if publisher not in self._in_debt:
             return False
         if all(budget.open(now) for budget in self._budgets[publisher]):
@@ -285,7 +317,7 @@ class PublisherGuard:
         else:
             return
         messages = 1 if effect.name == "forwarded" else 0  # of a header that was passed on, content came later
-        publisher = _publisher_of(wire)
+        publisher = _publisher_of(wire.properties)
         budgets = self._budgets.get(publisher)
         if budgets is None:
             (a, b), (c, d) = self._limits.messages, self._limits.bytes
@@ -299,10 +331,20 @@ class PublisherGuard:
         self._in_debt.intersection_update(self._budgets)
 
 
-def _publisher_of(wire: Wire) -> bytes:
-    """Whom the header names, unverified; empty for none. Of a repeated property the last counts, as everywhere."""
-    value = next((value for name, value in reversed(wire.properties) if name == PROPERTY_HEADER), "")
+def _publisher_of(properties: Sequence[tuple[str, str]]) -> bytes:
+    """Whom the header names, unverified; empty for none."""
+    return _named_in(properties, PROPERTY_HEADER, _IN_HEADER)
+
+
+def _author_of(properties: Sequence[tuple[str, str]]) -> bytes:
+    """The same, and without a header whom the key names."""
+    return _publisher_of(properties) or _named_in(properties, PROPERTY_KEY, _IN_KEY)
+
+
+def _named_in(properties: Sequence[tuple[str, str]], name: str, at: slice) -> bytes:
+    """Of a repeated property the last counts, as everywhere."""
+    value = next((value for each, value in reversed(properties) if each == name), "")
     try:
-        return base64.urlsafe_b64decode(value[:_HEADER_START_CHARS])[_PUBLISHER]
+        return base64.urlsafe_b64decode(value[:_START_CHARS])[at]
     except (binascii.Error, ValueError):
         return b""

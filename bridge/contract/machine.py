@@ -313,11 +313,13 @@ class NotAdopted:
 
 @value
 class Count:
-    """Add `amount` to the figure `name` (one of `figures.Figure`), with at most one label value."""
+    """Add `amount` to the figure `name` (one of `figures.Figure`), with at most one label value. `of`: the party id of
+    whose verified word was refused, which no figure shows."""
 
     name: str
     amount: int = 1
     label: str = ""
+    of: bytes = field(default=b"", compare=False, repr=False)
 
 
 @value

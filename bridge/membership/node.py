@@ -75,8 +75,8 @@ class Node:
                 peer not in self._peers
             ):
                 return [Count("refused", 1, "stranger"), Blame(peer, False, "not a neighbour of ours")]
-            case Received(peer, _):
-                if self._links.closed(peer, now):
+            case Received(peer, wire):
+                if self._links.closed(peer, wire.properties, now):
                     return [Count("link_throttled", 1, peer)]
                 effects = self._received(event, now)
                 self._links.charge(peer, effects, now)

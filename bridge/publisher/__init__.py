@@ -7,21 +7,14 @@ replica or reader.
 
 from __future__ import annotations
 
-from bridge.publisher.cutting import BatchLimits, Cut, OutboxRow, ScopeChain
 from bridge.publisher.intake import NothingLeft, OutboxIntake, Shelf
-from bridge.publisher.numbers import Numbers
 from bridge.publisher.publisher import Publisher
 from bridge.publisher.windows import WINDOW_MAX
 
 __all__ = [
     "WINDOW_MAX",
-    "BatchLimits",
-    "Cut",
     "NothingLeft",
-    "Numbers",
     "OutboxIntake",
-    "OutboxRow",
     "Publisher",
-    "ScopeChain",
     "Shelf",
 ]

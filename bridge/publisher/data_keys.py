@@ -115,9 +115,10 @@ class DataKeys:
         return () if scope.mode is Mode.PLAIN else self._topology.key_hops(scope, self._home)
 
     def key(self, scope: Scope, name: KeyName, sequence: int, now: float) -> LiveKey:
-        """The scope's data key under `name`, renewed by count, bytes, age and epoch key."""
+        """The scope's data key under `name`, renewed by count, bytes, age and epoch key, and for what the present one
+        sealed before: its nonce is its number, and one nonce has one content."""
         key = self._live.get(scope.filter)
-        if key is None or key.name != name or key.spent(now):
+        if key is None or key.name != name or key.spent(now) or key.data_key.has_sealed(sequence):
             epoch_key = self._scope_keys.get(name) if scope.keyed else None
             hops, most, order = self.hops(scope), scope.refresh.messages, self._life.next_key()
             header, data_key, shares = make_key(

@@ -28,7 +28,7 @@ from bridge.contract import (
     numbers_of,
 )
 from bridge.publisher.publisher import Publisher
-from bridge.publisher.windows import AHEAD_MAX
+from bridge.publisher.windows import RunAhead
 
 UNSTORED_MAX = 10_000  # batches of QoS 0 behind one group commit: a stalled disk does not fill memory ...
 UNSTORED_BYTES_MAX = 32 << 20  # ... nor do fewer that are large
@@ -75,10 +75,12 @@ class OutboxIntake:
         self._left = None if first is None else first[0]  # nothing with a lower sequence is left; None: nothing is
         self._left_is_old = self._unreadable = self._asked = False
         self._look_at: float | None = None
+        self._ahead = RunAhead()
 
-    def appending(self, sequences: Sequence[int]) -> None:
+    def appending(self, sequences: Sequence[int]) -> list[Effect]:
         """Publications of QoS 1 or 2 are on their way to the disk."""
         self._storing.update(dict.fromkeys(sequences))
+        return []
 
     def not_appended(self, sequence: int, now: float) -> list[Effect]:
         """The disk did not take it: what waited behind it goes on."""
@@ -135,6 +137,7 @@ class OutboxIntake:
                 self._leave(sequence, publication)
                 left[sequence] = None
             else:
+                self._ahead.went(sequence)
                 taken.append((sequence, before, publication))
                 room, room_bytes = room - 1, room_bytes - len(publication.payload) - len(topic)
         return taken, [*effects, LeaveOnDisk(tuple(left))] if left else effects
@@ -158,8 +161,9 @@ class OutboxIntake:
     def _overtakes(self, sequence: int, previous: int) -> bool:
         """Whether something on its topic is left on disk, or it would run too far ahead of what is."""
         if self._left is None:
+            self._ahead.clear()
             return False
-        return sequence - self._left > AHEAD_MAX or (previous >= max(1, self._left) and self._shelf.is_left(previous))
+        return not self._ahead.may_go(sequence) or (previous >= max(1, self._left) and self._shelf.is_left(previous))
 
     def _leave(self, sequence: int, publication: Publication) -> None:
         self._left = sequence if self._left is None else min(self._left, sequence)

@@ -57,10 +57,11 @@ class Repairable:
         return next((until for until, _ in self._kept.values()), None)
 
     def asked(self, event: Received, request: PullRequest, entry: Entry | None, now: float) -> list[Effect]:
-        """A replica of our region lacks pieces of an entry of ours. Raises BadFrame."""
+        """A replica of our region lacks pieces of an entry of ours."""
         if entry is None or entry.wire is None or entry.header is None:
             return []
-        content.check_parts(entry.header, request.parts, request.time_ms)
+        if not content.has_parts(entry.header, request.parts, request.time_ms):
+            return [Count("pulls_refused")]
         fits = request.parts and request.parts[-1] < len(entry.pieces)
         parts = content.enough(entry.header, request.parts if fits else range(len(entry.pieces)))
         pieces = {index: entry.pieces[index] for index in parts}

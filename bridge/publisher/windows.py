@@ -15,13 +15,35 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from keys.replay import WINDOW_SIZE
+from keys.replay import BLOCK_NUMBERS, BLOCKS_MAX
 
 WINDOW_MAX = 256  # publications in flight to one replica
 LATE_WINDOW_MIN = 32
 QUEUED_S = 0.05  # by so much longer than at best may an acknowledgement take before fewer late ones are in flight
-AHEAD_MAX = WINDOW_SIZE // 2
-"""How far what is new may run ahead of what is late: far behind, replicas would drop what is late as too old."""
+AHEAD_MAX = BLOCKS_MAX // 2
+"""Blocks of numbers of what is new that may go while something is late: replicas tell so many blocks apart, and would
+drop what is late as too old behind more of them."""
+
+
+class RunAhead:
+    """What is new and went while something was late, as blocks of numbers. How far apart numbers lie says nothing: they
+    leap at every start."""
+
+    __slots__ = ("_blocks",)
+
+    def __init__(self) -> None:
+        self._blocks: set[int] = set()
+
+    def may_go(self, sequence: int) -> bool:
+        """Whether replicas would still tell what is late from a replay."""
+        return len(self._blocks) < AHEAD_MAX or sequence // BLOCK_NUMBERS in self._blocks
+
+    def went(self, sequence: int) -> None:
+        self._blocks.add(sequence // BLOCK_NUMBERS)
+
+    def clear(self) -> None:
+        """Nothing is late."""
+        self._blocks.clear()
 
 
 @dataclass(slots=True)
@@ -36,6 +58,7 @@ class Lane:
     _late_in_flight: set[int] = field(default_factory=set)
     _late_topics: dict[str, int] = field(default_factory=dict)  # how many of each topic are in `late`
     _new_is_next: bool = True
+    _ahead: RunAhead = field(default_factory=RunAhead)
     _quickest_s: float = float("inf")
 
     def __post_init__(self) -> None:
@@ -78,6 +101,7 @@ class Lane:
                 continue
             if is_new:
                 self.new.popleft()
+                self._ahead.went(sequence)
             else:
                 self._pop_late()
             self._new_is_next = not is_new
@@ -86,8 +110,10 @@ class Lane:
         return taken
 
     def _runs_ahead(self) -> bool:
-        """Whether the first that is new is too far from the first that is late."""
-        return bool(self.late) and self.new[0][0] - self.late[0][0] > AHEAD_MAX
+        """Whether too much that is new went while something was late."""
+        if not self.late:
+            self._ahead.clear()
+        return not self._ahead.may_go(self.new[0][0])
 
     def _pop_late(self) -> None:
         sequence, topic = self.late.popleft()

@@ -7,9 +7,7 @@ where to start. Imports `wire` and below; never publisher or replica.
 
 from __future__ import annotations
 
-from bridge.reader.chains import Chain, Ready
 from bridge.reader.collector import Collector
-from bridge.reader.heads import Head
 from bridge.reader.intake import Intake, misfit
 from bridge.reader.interest import ScopeInterest
 from bridge.reader.key_opening import KeyRing
@@ -17,13 +15,10 @@ from bridge.reader.opening import Opening
 from bridge.reader.replays import is_dated
 
 __all__ = [
-    "Chain",
     "Collector",
-    "Head",
     "Intake",
     "KeyRing",
     "Opening",
-    "Ready",
     "ScopeInterest",
     "is_dated",
     "misfit",

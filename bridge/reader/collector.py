@@ -59,11 +59,11 @@ class Collector:
         self._secrets = {secret.scope.filter: secret for secret in secrets}
         self._overlay = overlay
         self._opening = OpeningKeys(secrets, keys)
-        self._kept = KeptReader()
+        self.kept = KeptReader()
         home = overlay.certificate(name).region
-        self._intake: Intake[DataKey] = Intake(overlay, home, self._opening, self._kept)
+        self._intake: Intake[DataKey] = Intake(overlay, home, self._opening, self.kept)
         self._keys, self._assembling = self._intake.keys, self._intake.assembling
-        self._joining = Joining(self._kept)
+        self._joining = Joining(self.kept)
         self._streams: FairTable[StreamId, Stream] = FairTable(STREAMS_MAX)
         self._generations: dict[str, int] = {}  # by scope: how often it was subscribed
         self._goes_on: set[str] = set()  # scopes that our former process had subscribed when it ended
@@ -84,12 +84,12 @@ class Collector:
             self._goes_on.discard(wire_filter)
             return
         self._generations[wire_filter] = self._generations.get(wire_filter, 0) + 1
-        self._kept.put(SCOPE + wire_filter.encode(), b"")
+        self.kept.put(SCOPE + wire_filter.encode(), b"")
 
     def paused(self, wire_filter: str) -> None:
         """A scope is not subscribed any more."""
         self._goes_on.discard(wire_filter)
-        self._kept.drop(SCOPE + wire_filter.encode())
+        self.kept.drop(SCOPE + wire_filter.encode())
 
     def restore(self, rows: Rows, now: float) -> list[Effect]:
         """What a former process kept, before anything else happens."""
@@ -106,10 +106,10 @@ class Collector:
             try:
                 effects += self._keys.restore(row, now)
             except KeysError:  # its epoch, view or author has ended meanwhile
-                self._kept.drop(KEY + key)
+                self.kept.drop(KEY + key)
         for key, row in of_kind(rows, WAITING):
             peer, wire, _ = wire_of(row)
-            self._kept.drop(WAITING + key)  # it comes again below, if it still waits
+            self.kept.drop(WAITING + key)  # it comes again below, if it still waits
             self._away.let_in = True
             effects += self.received(Received(peer, wire), now) if peer in self._intake.overlay.members else []
             self._away.let_in = False
@@ -117,7 +117,7 @@ class Collector:
 
     def changes(self, now: float) -> list[Effect]:
         """What the shell is to keep of what happened since it was asked last."""
-        return self._kept.changes(now)
+        return self.kept.changes(now)
 
     def received(self, event: Received, now: float) -> list[Effect]:
         """A wire from a replica of the home region."""
@@ -144,7 +144,7 @@ class Collector:
     def _keep_waiting(self, event: Received, admitted: Admitted, now: float) -> None:
         name = admitted.header.publisher, event.wire.topic, admitted.header.sequence
         if self._waits(name):
-            self._kept.waits(name, event.peer, event.wire, now)
+            self.kept.waits(name, event.peer, event.wire, now)
             self._sweep_at = self._sweep_at or now + SWEEP_S
 
     def _waits(self, name: Name) -> bool:
@@ -182,9 +182,9 @@ class Collector:
             if self._deadlines.get(stream_id) == at:
                 effects += self._advance(stream_id, now)
         if self._sweep_at and self._sweep_at <= now:
-            for name in [name for name in self._kept.waiting if not self._waits(name)]:
-                self._kept.done(name)
-            self._sweep_at = now + SWEEP_S if self._kept.waiting else 0.0
+            for name in [name for name in self.kept.waiting if not self._waits(name)]:
+                self.kept.done(name)
+            self._sweep_at = now + SWEEP_S if self.kept.waiting else 0.0
         return effects
 
     @property
@@ -272,7 +272,7 @@ class Collector:
         stream = Stream()
         gone = self._streams.put(stream_id, stream_id[0], stream)
         if gone is not None:
-            self._kept.stream_gone(gone[0])
+            self.kept.stream_gone(gone[0])
             self._deadlines.pop(gone[0], None)
             for sequence in list(gone[1].held):
                 self._drop(gone[1], sequence)
@@ -329,8 +329,8 @@ class Collector:
                 effects.append(Count("holes"))
             self._drop(stream, sequence)
             late = stream.deliver(sequence, held.admitted.header.previous)
-            self._kept.stream(stream_id, stream)
-            self._kept.done((*stream_id, sequence))
+            self.kept.stream(stream_id, stream)
+            self.kept.done((*stream_id, sequence))
             if not held.replayed:
                 stream.generation = self._generations.get(held.admitted.scope.filter, 0)
             effects += self._open(held, late)
@@ -384,7 +384,7 @@ class Collector:
             inner = self._inner(held, clear)
         except (KeysError, TopicError) as error:
             return [Count("unopened"), Blame(held.admitted.publisher.name, False, str(error))]
-        retain = header.retain
+        retain = header.retain and not self._joining.is_to_come(held)
         if retain:
             order = order_of(held)
             author = held.admitted.publisher.name

@@ -5,7 +5,7 @@ unseen numbers. *Missed* ones are of records that the chain names and that did n
 when they come, and a full table takes no more rather than forget one (`is_full_for`), unless told to (`make_room`).
 *Open* ones are numbers that no reliable record was known to have: they are few, and are forgotten first. What was
 delivered from a flagged copy before its turn is *marked* until the head passes it. Not here: time, what waits for its
-turn (`chains`)."""
+turn (`streams`)."""
 
 from __future__ import annotations
 

@@ -13,8 +13,11 @@ from dataclasses import dataclass, field
 
 from bridge.base import overlaps
 from bridge.contract import Acked, Count, Effect, NotTaken, Send, Watch, Wire
+from bridge.contract.refusing import Reason
 from bridge.document import Overlay, ScopeSecret, batch_topic
+from bridge.reader.kept import VERSION, KeptReader, Rows, of_kind
 from bridge.wire import RENEW_AFTER_S, STATEMENT_LEASE_S, SUBSCRIBE_TOPIC, Statement
+from keys.frames import number
 from keys.identity import Identity
 
 REPEAT_S = 30.0  # after another version of the overlay, statements are repeated once when all must have it
@@ -50,6 +53,13 @@ class ScopeInterest:
         self._told: dict[int, tuple[str, str]] = {}
         self._last_ticket = 0
         self._version = 0
+        self.kept: KeptReader | None = None
+        """Where the version stated last goes, for a next process."""
+
+    def restore(self, rows: Rows) -> None:
+        """What a former process stated: below its version replicas hear nothing of ours until that has ended, whatever
+        the clock says now."""
+        self._version = max((int.from_bytes(row) for _, row in of_kind(rows, VERSION)), default=0)
 
     def subscribed(self, topic_filter: str, now: float) -> list[Effect]:
         self._filters.add(topic_filter)
@@ -138,6 +148,8 @@ class ScopeInterest:
     def refused(self, event: NotTaken, now: float) -> list[Effect]:
         """A replica did not take the statement: it does not count there, and is said again."""
         told = self._told.pop(event.ticket, None)
+        if event.reason == Reason.TIME:  # our clock, or that of a former process, was wrong: versions begin anew
+            self._version = 0
         if told is not None:
             self._tickets.pop(told, None)
             want = self._wants[told[1]]
@@ -175,8 +187,10 @@ class ScopeInterest:
         return min(renewals + review, default=None)
 
     def _state(self, wire_filter: str, want: _Want, on: bool, now: float) -> list[Effect]:
-        """Make a new statement; its version is the time, so that it rises over restarts too."""
+        """Make a new statement; its version is the time, or one more than the last, over restarts too."""
         self._version = max(self._version + 1, int(now * 1000))
+        if self.kept is not None:
+            self.kept.put(VERSION, number(self._version, 8))
         expires_ms = int((now + STATEMENT_LEASE_S) * 1000)
         statement = Statement(self._name, wire_filter, self._version, on, expires_ms)
         want.statement = statement.signed(self._identity)

@@ -6,6 +6,7 @@
     r topic                      the newest retained publication, and what its author sealed last
     w scope                      a scope that was subscribed when we ended: its streams go on
     a                            when we were last alive: what was sealed since is no replay
+    v                            the version that we stated last: replicas hear nothing older
 
 Without it a restart would deliver again what replicas repeat, lose what they were told we have, and take every retained
 publication for a live one. Rows change as the machines do; `changes` gives those that did. The shell acknowledges a
@@ -23,7 +24,7 @@ from bridge.reader.streams import Stream
 from keys.errors import BadFrame
 from keys.frames import Reader, number, sized, text
 
-STREAM, KEY, WAITING, RETAINED, SCOPE, ALIVE = b"s", b"k", b"h", b"r", b"w", b"a"
+STREAM, KEY, WAITING, RETAINED, SCOPE, ALIVE, VERSION = b"s", b"k", b"h", b"r", b"w", b"a", b"v"
 ALIVE_EVERY_S = 10.0
 
 StreamId: TypeAlias = tuple[bytes, str]

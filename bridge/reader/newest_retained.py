@@ -16,6 +16,7 @@ from bridge.contract import FairBytes, FairTable
 from bridge.reader.awaiting_keys import KEPT_OVERHEAD_BYTES
 from bridge.reader.kept import RETAINED, KeptReader
 from bridge.reader.streams import Held
+from bridge.wire import AHEAD_S
 from keys.frames import Reader, number, text
 
 RETAINED_WAIT_S = 0.5  # for replicas to send what they retain; docs/protocol.md §5.3
@@ -45,7 +46,14 @@ class Joining:
 
     @staticmethod
     def may_be_old(held: Held) -> bool:
-        return abs(held.arrived * 1000 - held.admitted.header.time_ms) > RETAINED_LIVE_S * 1000
+        age_s = abs(held.arrived - held.admitted.header.time_ms / 1000)
+        return age_s > RETAINED_LIVE_S and not Joining.is_to_come(held)
+
+    @staticmethod
+    def is_to_come(held: Held) -> bool:
+        """Whether it says that it was sealed at a time that is to come. Retained, it would outrank until then what
+        others publish on its topic."""
+        return held.admitted.header.time_ms / 1000 > held.arrived + AHEAD_S
 
     def offer(self, held: Held) -> bool:
         """Let it wait with others of its topic; False if a newer one is known, so that it is a replay."""

@@ -5,13 +5,8 @@ Algorithm 2 of secret forwarding (A5). Imports `wire`, `topology` and below; nev
 
 from __future__ import annotations
 
-from bridge.replica.forwarded import Forwarded, Found
 from bridge.replica.forwarder import Forwarder
-from bridge.replica.retained_batches import RetainedBatches
 
 __all__ = [
-    "Forwarded",
     "Forwarder",
-    "Found",
-    "RetainedBatches",
 ]

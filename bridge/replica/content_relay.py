@@ -269,7 +269,8 @@ class Carrying:
         self._check_way(peer, self._admission.publisher(request.publisher, now))
         passing = self._recent.get(request.name)
         if passing is not None and passing.header.time_ms >= request.time_ms:
-            content.check_parts(passing.header, request.parts, request.time_ms)
+            if not content.has_parts(passing.header, request.parts, request.time_ms):
+                return [Count("pulls_refused")]
             self._check_right(peer, passing, now)
             answer = self._answer(peer, passing, request.parts, now)
             if answer is not None:

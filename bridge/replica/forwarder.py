@@ -44,7 +44,7 @@ NEWCOMER_EVERY_S = 60.0  # ... and then once a minute: stops statements without 
 class Forwarder:
     """One replica. `seeds`: see `Resplitter`."""
 
-    def __init__(self, overlay: Overlay, name: str, seeds: Callable[[int], bytes]) -> None:
+    def __init__(self, overlay: Overlay, name: str, seeds: Callable[[int], bytes | None]) -> None:
         self._overlay = overlay
         self._routes = Routes(overlay, name)
         self._admission = Admission(overlay, replica=True)
@@ -98,7 +98,7 @@ class Forwarder:
             way = held.header.publisher, scope.filter
             if way not in wanting:
                 wanting[way] = self._wanting(self._admission.publisher(held.header.publisher), scope, now)
-            if peer in wanting[way]:
+            if peer in wanting[way] and self._keys.concerns(peer, held):
                 effects.append(self._keys.wire(peer, held, held.shares))
         return effects
 
@@ -239,8 +239,7 @@ class Forwarder:
             return [*effects, Count("expired")]
         held = self._keys.get(data_key_name(admitted))
         if held is not None:
-            generation = held.header.order.generation
-            self._keys.generations.check(admitted.publisher.name, generation, header.time_ms)
+            self._check_generation(admitted, held)
         repeats = self._repeats.get(header.publisher)
         if repeats is None:
             repeats = self._repeats[header.publisher] = Repeats()
@@ -253,6 +252,15 @@ class Forwarder:
         peers = self._wanting(admitted.publisher, admitted.scope, now)
         effects += self._content.first(event.peer, event.wire.topic, signed, admitted, pieces, peers, now)
         return [*effects, Count("forwarded")]
+
+    def _check_generation(self, admitted: Admitted, held: HeldKey) -> None:
+        """Raise Superseded for what a life of its publisher sealed when a later one had begun."""
+        try:
+            generation = held.header.order.generation
+            self._keys.generations.check(admitted.publisher.name, generation, admitted.header.time_ms)
+        except Superseded as error:
+            error.author = admitted.header.publisher
+            raise
 
     def _keep(self, wire: Wire, admitted: Admitted, now: float) -> None:
         """Retain a publication whose content is whole."""
@@ -284,6 +292,8 @@ class Forwarder:
             self._owing.peer(admitted, peer)
             return [Send(peer, wire)]
         if admitted.scope.keys_on_topic:
+            if not self._keys.concerns(peer, held):
+                return [Send(peer, wire)]
             told = peer in held.announced or not held.shares
             held.announced.setdefault(peer, 0)
             return [Send(peer, wire)] if told else [self._keys.wire(peer, held, held.shares), Send(peer, wire)]

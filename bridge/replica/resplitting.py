@@ -47,7 +47,8 @@ class HeldKey:
 
 class Resplitter:
     """The keys of one replica. `seeds` gives its 32 random bytes for the splits of an epoch: durable before use, the
-    same at every call, erased once the epoch is dead (docs/protocol.md §3.1).
+    same at every call, erased once the epoch is dead (docs/protocol.md §3.1). While the disk keeps none (None), nothing
+    is split: after a restart other splits of the same shares would speak against us.
 
     `came(held)` is called for every new key before anything is sent; `may_get(peer, scope's filter, now)` says whether
     a peer may have shares, `over(held, now)` whether nobody needs a key any more: it may come anew, as if it were new.
@@ -57,7 +58,7 @@ class Resplitter:
         self,
         routes: Routes,
         admission: Admission,
-        seeds: Callable[[int], bytes],
+        seeds: Callable[[int], bytes | None],
         came: Callable[[HeldKey], None],
         may_get: Callable[[str, str, float], bool],
         over: Callable[[HeldKey, float], bool],
@@ -156,11 +157,15 @@ class Resplitter:
         check_key_topic(topic, header)
         publisher = self._admission.publisher(header.publisher)
         self._routes.topology.check_sender(sender, publisher, self._routes.region)
-        self.generations.learn(publisher.name, header, now)
-        own = self._routes.topology.place_in(header.hops, self._routes.name)
-        if own is None:
-            raise Expired("a key of a view in which we have no place")
-        held = self._hold(header, sender, now)
+        try:
+            self.generations.learn(publisher.name, header, now)
+            own = self._routes.topology.place_in(header.hops, self._routes.name)
+            if own is None:
+                raise Expired("a key of a view in which we have no place")
+            held = self._hold(header, sender, now)
+        except KeysError as error:
+            error.author = header.publisher
+            raise
         effects: list[Effect] = []
         fresh: dict[Label, Share] = {}
         for share in self._admission.shares(properties, self._expected(header, sender, publisher.region, own)):
@@ -279,8 +284,20 @@ class Resplitter:
         return scope is not None and scope.keys_on_topic
 
     def concerns(self, peer: str, held: HeldKey) -> bool:
-        """Whether the key has a place for the peer; a replica that is only in another view of its region has none."""
-        return not self._routes.is_replica(peer) or self._routes.topology.place_in(held.header.hops, peer) is not None
+        """Whether the key has a place for the peer, and we something to give it: a replica that is only in another view
+        of its region has none, and without a seed we split for nobody."""
+        if not self._routes.is_replica(peer):
+            return True
+        has_place = self._routes.topology.place_in(held.header.hops, peer) is not None
+        return has_place and self._seed(held.header.epoch) is not None
+
+    def _seed(self, epoch: int) -> bytes | None:
+        seed = self._known_seeds.get(epoch)
+        if seed is None:
+            seed = self._seeds(epoch)
+            if seed is not None:
+                self._known_seeds[epoch] = seed
+        return seed
 
     @staticmethod
     def _carried(held: HeldKey, shares: Iterable[Share]) -> UserProperties:
@@ -299,10 +316,9 @@ class Resplitter:
     def _split(self, held: HeldKey, share: Share, region: int) -> list[Share]:
         split = held.splits.get((region, share.label))
         if split is None:
-            epoch = held.header.epoch
-            if epoch not in self._known_seeds:
-                self._known_seeds[epoch] = self._seeds(epoch)
+            seed = self._seed(held.header.epoch)
+            assert seed is not None, "asked before"
             (hop,) = held.header.along([region])
-            split = resplit(share, held.header.digest, hop, self._known_seeds[epoch])
+            split = resplit(share, held.header.digest, hop, seed)
             held.splits[region, share.label] = split
         return split

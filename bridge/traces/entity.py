@@ -166,8 +166,6 @@ class TracedEntity:
 
     @property
     def next_deadline(self) -> float | None:
-        if not self._connected:
-            return None
         return min((at for at in (self._ask_at, self._renew_at, self._alive_at) if at is not None), default=None)
 
     def handle(self, event: TracedEvent, now: float) -> list[TracedEffect]:
@@ -308,8 +306,7 @@ class TracedEntity:
 
     def _authorise(self, now: float) -> list[TracedEffect]:
         """A token for a key pair of its own, so that it tells nobody where we are connected."""
-        if self._advertisement is None or self._session is None:
-            return []
+        assert self._advertisement is not None
         self._token_made_at, self._token_offset_s = now, self._wall.offset_s
         self._token_for = self._advertisement.topic, self.seat
         holder = Identity.generate(self._random(32))
@@ -356,7 +353,7 @@ class TracedEntity:
         is_set = self._session is not None and abs(self._wall.offset_s - self._token_offset_s) > CLOCK_SET_S
         return self._authorise(now) if is_set else []
 
-    def _say(self, word: Word, body: bytes = b"") -> list[TracedEffect]:
+    def _say(self, word: Word, body: bytes) -> list[TracedEffect]:
         if self._session is None or self._advertisement is None:
             return []
         secret = word in (Word.TOKEN, Word.TRACE_KEY)

@@ -44,13 +44,15 @@ from keys.errors import (
 )
 from keys.identity import CARRIERS, Certificate
 from keys.keyheader import NO_KCV
+from keys.records import RECORDS_MAX
 from keys.sharetree import Hop, Label, Place, Share, decode_shares
 
 HEADERS_MAX = 4096  # signed headers that we remember to have verified, for the other replicas' copies of them ...
 HEADERS_TOPIC_MAX = 512  # ... unless their topic is longer: bounds what a publisher can make us hold
 VERIFIED_KEYS_MAX = 4096  # key headers whose signature we remember; a flood of keys evicts only memory of work
 RIGHTS_MAX = 65_536  # (publisher, topic, epoch) whose right is remembered: no scan over grants for each publication
-SEQUENCE_MAX = (1 << 63) - 1  # the largest signed number of 64 bits, as databases and Spark have them
+# The largest signed number of 64 bits, as databases and Spark have them, is the last record's of the longest batch.
+SEQUENCE_MAX = (1 << 63) - RECORDS_MAX
 TIME_MS_MAX = 253_402_300_799_999  # end of year 9999, the last that calendars and Spark's timestamps can show
 AHEAD_S = 300.0  # clocks of members may differ by so much about what cannot be yet
 AGE_S = 3_610.0  # how long replicas keep for who is away, and a repair: what was sealed before is refused
@@ -61,7 +63,7 @@ def refused(peer: str, error: KeysError) -> list[Effect]:
     """What a wire that does not hold comes to. The link is suspected, unless being late explains it: an epoch, a bump
     or a view may end while an honest neighbour still has something for us (docs/protocol.md §3.4: late is never
     blamed)."""
-    counted = Count("refused", 1, type(error).__name__)
+    counted = Count("refused", 1, type(error).__name__, error.author)
     return (
         [counted]
         if isinstance(error, Expired | WrongEpochKey | UnknownView | NotFresh | Superseded)
@@ -121,9 +123,12 @@ class Admission:
         """`told`: property `vmq` as it came. Raises BadFrame, BadSignature, NotAuthorised, Expired."""
         known = self._admitted.get((told, wire_topic))
         if known is not None:
-            _check_end(known.publisher, now)
-            live = self._check_epoch(known.epoch, now)
-            self._check_age(known.header, now)
+            try:
+                _check_end(known.publisher, now)
+                live = self._check_time(known.header, known.epoch, now)
+            except KeysError as error:
+                error.author = known.header.publisher
+                raise
             return known if live is known.live else known._replace(live=live)
         admitted = self.first(told, wire_topic, now)
         if len(wire_topic) <= HEADERS_TOPIC_MAX:
@@ -139,13 +144,22 @@ class Admission:
         header = header_of(frame)
         publisher = self.publisher(header.publisher, now)
         verify_header(header, frame, wire_topic, publisher.public_key)
+        try:
+            return self._verified(header, frame, publisher, wire_topic, now)
+        except KeysError as error:
+            error.author = header.publisher
+            raise
+
+    def _verified(
+        self, header: MessageHeader, frame: bytes, publisher: Certificate, wire_topic: str, now: float
+    ) -> Admitted:
+        """A header that its publisher signed."""
         if header.sequence > SEQUENCE_MAX or header.time_ms > TIME_MS_MAX:
             raise BadFrame(f"sequence {header.sequence} or time {header.time_ms} is beyond what anybody can show")
         if header.previous >= header.sequence:
             raise BadFrame(f"sequence {header.sequence} follows {header.previous}")
         epoch = self._span[0] if self._span[1] <= header.time_ms < self._span[2] else self._epoch_of(header.time_ms)
-        live = self._check_epoch(epoch, now)
-        self._check_age(header, now)
+        live = self._check_time(header, epoch, now)
         asked = (header.publisher, wire_topic, epoch)
         found = self._rights[asked] if asked in self._rights else self._learn(publisher, asked)
         if found is None:
@@ -176,10 +190,23 @@ class Admission:
         known = self._keys.get(text)
         key = known or KeyHeader.decode(from_property(text))
         publisher = self.publisher(key.publisher, now)
-        if known is not None:
-            self._check_name(key.epoch_key, now)
-            return key
-        key.verify(publisher.public_key)
+        if known is None:
+            key.verify(publisher.public_key)
+        try:
+            if known is None:
+                self._check_key(key, publisher, now)
+            else:
+                self._check_name(key.epoch_key, now)
+        except KeysError as error:
+            error.author = key.publisher
+            raise
+        self._keys[text] = key
+        if len(self._keys) > VERIFIED_KEYS_MAX:
+            self._keys.popitem(last=False)
+        return key
+
+    def _check_key(self, key: KeyHeader, publisher: Certificate, now: float) -> None:
+        """What its scope, its publisher's rights and our views say of a key."""
         scope = self._overlay.scope_named(key.scope)
         if scope is None:
             raise NotAuthorised("key for an unknown scope")
@@ -188,10 +215,6 @@ class Admission:
             raise NotAuthorised(f"{publisher.name} may not publish in {scope.filter} in epoch {key.epoch}")
         self._check_rules(key, scope)
         self._check_views(key.hops, scope, publisher.region)
-        self._keys[text] = key
-        if len(self._keys) > VERIFIED_KEYS_MAX:
-            self._keys.popitem(last=False)
-        return key
 
     @staticmethod
     def _check_rules(key: KeyHeader, scope: Scope) -> None:
@@ -248,10 +271,14 @@ class Admission:
             raise NotAuthorised(f"epoch {epoch} has not begun")
         raise Expired(f"epoch {epoch} is over")
 
-    def _check_age(self, header: MessageHeader, now: float) -> None:
-        """At a replica, raises NotFresh for what was sealed too long ago, or is to be. What is retained may be old."""
-        if self._replica and not header.retain and not -AHEAD_S <= now - header.time_ms / 1000 <= AGE_S:
-            raise NotFresh(f"sealed {now - header.time_ms / 1000:.0f} s before our time")
+    def _check_time(self, header: MessageHeader, epoch: int, now: float) -> bool:
+        """Whether its epoch can be now. At a replica, raises as `_check_epoch` does, and NotFresh for what was sealed
+        too long ago, or is to be. What is retained may be old, and not of a time to come: it would outrank for ever
+        what others publish on its topic."""
+        live, age_s = self._check_epoch(epoch, now), now - header.time_ms / 1000
+        if self._replica and (age_s < -AHEAD_S or (age_s > AGE_S and not header.retain)):
+            raise NotFresh(f"sealed {age_s:.0f} s before our time")
+        return live
 
     @staticmethod
     def shares(properties: Mapping[str, str], expected: Sequence[Place | Hop]) -> list[Share]:

@@ -34,8 +34,7 @@ class Generations:
     def learn(self, member: str, key: KeyHeader, now: float) -> None:
         """A verified key header of the member's. Raises NotFresh for a start that is still to come: who could name
         one would shut out all lives that really begin before it."""
-        if key.order.generation > (now + AHEAD_S) * 1000:
-            raise NotFresh(f"{member} names a start of its own that is to come; its clock or ours is wrong")
+        _check_start(member, key, now)
         known = self._latest.get(member)
         if known is None or known.order.generation < key.order.generation:
             self._latest[member] = key
@@ -73,14 +72,16 @@ class OwnLife:
         self._keys += 1
         return Order(self.generation, self._keys)
 
-    def heard(self, event: Received, overlay: Overlay, name: str) -> list[Effect]:
-        """Somebody says that a later life of ours runs."""
+    def heard(self, event: Received, overlay: Overlay, name: str, now: float) -> list[Effect]:
+        """Somebody says that a later life of ours runs. A start that is still to come proves none: we may have had a
+        clock that was wrong, and whoever kept a key of that time could mute us until then."""
         try:
             key = KeyHeader.decode(event.wire.payload)
             certificate = overlay.by_party.get(key.publisher)
             if certificate is None or certificate.name != name:
                 raise NotAuthorised("a generation of somebody else")
             key.verify(certificate.public_key)
+            _check_start(name, key, now)
             if key.order.generation <= self.generation:
                 raise Replayed("an earlier generation of ours, or the present one")
         except KeysError as error:
@@ -89,3 +90,8 @@ class OwnLife:
             return []
         self.outlived_by = key.order.generation
         return [Count("outlived"), Outlived(self.outlived_by)]
+
+
+def _check_start(member: str, key: KeyHeader, now: float) -> None:
+    if key.order.generation > (now + AHEAD_S) * 1000:
+        raise NotFresh(f"{member} names a start of its own that is to come; its clock or ours is wrong")

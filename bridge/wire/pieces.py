@@ -79,11 +79,10 @@ def enough(header: MessageHeader, indexes: Iterable[int]) -> tuple[int, ...]:
     return tuple(sorted(indexes))[: needed(len(header.digests))]
 
 
-def check_parts(header: MessageHeader, parts: Sequence[int], time_ms: int) -> None:
-    """Raises BadFrame for a request for pieces that the publication does not have. Asked for an earlier sealing, which
-    may have had more of them (views change), nobody can be blamed."""
-    if parts and parts[-1] >= len(header.digests) and time_ms in (0, header.time_ms):
-        raise BadFrame("a request for pieces that the publication does not have")
+def has_parts(header: MessageHeader, parts: Sequence[int], time_ms: int) -> bool:
+    """Whether a request can be for this publication: False for pieces that it does not have. An earlier sealing may
+    have had more of them, as views change. Whoever asks is not to blame: its publisher may have signed two."""
+    return not parts or parts[-1] < len(header.digests) or time_ms not in (0, header.time_ms)
 
 
 def join(header: MessageHeader, pieces: Pieces) -> bytes:

@@ -96,8 +96,8 @@ class LogEvent(Enum):
     STORE_LOST_CHANGES = (ERROR, "%s; the last changes of sessions are lost",
         "At the end the disk took nothing more. What was acknowledged to publishers was stored before.")
     OUTBOX_REFUSES = ERROR, "%s", "The outbox takes nothing, as the line says: clients are refused. Free space."
-    SPLIT_SEED_NOT_KEPT = (ERROR, "%s; shares of epoch %d would be split anew after a restart",
-        "The disk takes nothing. Forwarding goes on; restart only when it takes something again.")
+    SPLIT_SEED_NOT_KEPT = (ERROR, "%s; shares of epoch %d are withheld from the next regions until a seed is kept",
+        "The disk takes nothing: free space. Content goes on. Up to f such replicas of a region stop nothing.")
     SPLIT_SEEDS_ERASED = INFO, "erased the split seeds of epochs %s", "Those epochs are over."
     SPLIT_SEEDS_NOT_ERASED = ERROR, "%s", "Seeds of ended epochs are still on the disk; it is tried again."
     READER_ROWS_DAMAGED = (WARNING, "%d rows of what was read before are not ours or damaged, and are not used",

@@ -34,6 +34,8 @@ SEQUENCE_BLOCK = 1 << 16
 """Numbers reserved by one write; a crash burns what is left of the block, so none is ever used twice."""
 MAX_TOPICS = 1_000_000
 """Stops ever new topic names from growing the table of predecessors; the oldest start a new chain."""
+MS_NUMBERS = 1 << 10
+"""Numbers for each millisecond of the clock: nobody draws a million a second for long, and scripts can show them."""
 TOPIC_CACHE = 65_536
 PAGE_ROWS = 256
 PAGE_BYTES = 1 << 20
@@ -136,6 +138,7 @@ class Outbox:
             stored = _fact(db, "generation", 0)
             self._life = _fact(db, "life", stored) + 1
             self.generation = following(stored, now_ms)
+            self._first = now_ms * MS_NUMBERS
             facts = [("layout", LAYOUT), ("life", self._life), ("generation", self.generation)]
             db.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", facts)
             # Lives rise with sequences: one look at the oldest row, instead of a walk over all of them.
@@ -173,7 +176,7 @@ class Outbox:
                 # After the inserts: an entry may be forgotten within the batch that brings it.
                 _write(db, "DELETE FROM outbox WHERE sequence IN ({})", "?", [(sequence,) for sequence in gone])
                 if reserve:
-                    block = _reserve(db)
+                    block = _reserve(db, self._first)
         except sqlite3.Error as error:
             self._recent.clear()  # it may name entries that were rolled back
             raise store_error(error, self.path.parent) from None
@@ -380,8 +383,10 @@ def _fact(db: sqlite3.Connection, name: str, default: int) -> int:
     return int(row[0]) if row else default
 
 
-def _reserve(db: sqlite3.Connection) -> tuple[int, int]:
-    first = _fact(db, "next_sequence", 1)
+def _reserve(db: sqlite3.Connection, at_least: int) -> tuple[int, int]:
+    """The next block. Numbers of a life begin at its start: a data directory that was lost, or came back from a copy,
+    uses none again. Who got it would take what it numbers for repetitions, and acknowledge it."""
+    first = max(_fact(db, "next_sequence", 1), at_least)
     db.execute("INSERT OR REPLACE INTO facts VALUES ('next_sequence', ?)", (first + SEQUENCE_BLOCK,))
     return first, first + SEQUENCE_BLOCK
 

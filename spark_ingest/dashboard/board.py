@@ -24,6 +24,8 @@ CELLS_MAX = 400
 REASONS_MAX = 16
 UNHEARD_S = 86_400.0
 """An entity that nothing was said of for so long is one to look at, whatever was said last."""
+UNHEARD = "unheard"
+"""In place of the state that was said of such an entity."""
 QUIET = ("online", "ready", "alive")
 """States that are no trouble, in lower case."""
 
@@ -45,12 +47,13 @@ class HeardEntity(NamedTuple):
 
 
 class BoardReader(NamedTuple):
-    """A consumer of the spool; `rows`, `bytes` behind are None where a part of that is gone."""
+    """A consumer of the spool; `rows`, `bytes`, `seconds` behind are None where a part of that is gone."""
 
     name: str
     running: bool
     rows: int | None
     bytes: int | None
+    seconds: float | None
     committed: float
 
 
@@ -109,6 +112,7 @@ class Query:
     rows_per_second: float | None = None
     batch_s: float | None = None
     lag_rows: float | None = None
+    lag_s: float | None = None
     state_rows: float | None = None
     reported_at: float | None = None
 
@@ -130,6 +134,7 @@ class ShownFigures:
     readers: Sequence[BoardReader]
     cells: Sequence[HeardEntity]
     states: Sequence[tuple[str, int]]
+    """How many entities are in each state; of those that are unheard, `UNHEARD` counts."""
     members: Sequence[MemberCard]
     queries: Sequence[Query]
     endpoints: Sequence[tuple[str, str]]
@@ -190,7 +195,7 @@ class Board:
             reasons=self._reasons.most_common(),
             readers=tuple(self._last.readers),
             cells=tuple(entities[:CELLS_MAX]),
-            states=Counter(each.state for each in entities).most_common(),
+            states=Counter(UNHEARD if each.is_unheard(now) else each.state for each in entities).most_common(),
             members=members(self._samples()),
             queries=queries(self._samples()),
             endpoints=tuple((each.url, each.error) for each in self._scrapes),
@@ -256,6 +261,7 @@ _QUERY_FIELDS = {
     "veilmq_query_input_rows_per_second": "rows_per_second",
     "veilmq_query_batch_duration_seconds": "batch_s",
     "veilmq_query_lag_rows": "lag_rows",
+    "veilmq_query_lag_seconds": "lag_s",
     "veilmq_query_state_rows": "state_rows",
     "veilmq_query_progress_timestamp_seconds": "reported_at",
 }

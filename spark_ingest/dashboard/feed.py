@@ -89,6 +89,7 @@ class SpoolFeed:
                     each.running,
                     each.behind.rows if each.behind else None,
                     each.behind.bytes if each.behind else None,
+                    each.behind_s,
                     each.committed,
                 )
                 for each in standings(self._root)

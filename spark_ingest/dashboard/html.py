@@ -161,12 +161,13 @@ def _queries(found: Sequence[Query], now: float) -> str:
             amount(each.rows_per_second, 1),
             seconds(each.batch_s),
             amount(each.lag_rows),
+            seconds(each.lag_s),
             amount(each.state_rows),
             seconds(None if each.reported_at is None else max(0.0, now - each.reported_at)),
         )
         for each in found
     ]
-    heads = ("Query", "", "rows/s", "batch", "rows behind", "state rows", "reported, ago")
+    heads = ("Query", "", "rows/s", "batch", "rows behind", "time behind", "state rows", "reported, ago")
     return table("Running queries", heads, rows, "No endpoint tells of queries: spark_ingest.metrics.listen(spark).")
 
 
@@ -177,11 +178,12 @@ def _consumers(readers: Sequence[BoardReader], now: float) -> str:
             badge("running", "fine") if each.running else badge("away", "idle"),
             amount(each.rows) if each.rows is not None else badge("before what was trimmed", "bad"),
             size(each.bytes),
+            seconds(each.seconds),
             seconds(max(0.0, now - each.committed)),
         )
         for each in readers
     ]
-    heads = ("Consumer", "", "rows behind", "bytes", "read last, ago")
+    heads = ("Consumer", "", "rows behind", "bytes", "time behind", "read last, ago")
     return table("Lag by consumer", heads, rows, "No query has read this spool.")
 
 
@@ -202,7 +204,7 @@ def _members(found: Sequence[MemberCard]) -> str:
         )
         for each in found
     ]
-    heads = ("MemberCard", "blame", "wrong pieces", "suspicions", "pieces", "links up")
+    heads = ("Member", "blame", "wrong pieces", "suspicions", "pieces", "links up")
     return table("Blame by member", heads, rows, "No endpoint tells of members.")
 
 
@@ -221,10 +223,10 @@ def _cell(heard: HeardEntity, now: float) -> str:
     name, state = escape(heard.entity), escape(heard.state)
     place = f"at {escape(heard.gateway)}" if heard.gateway else ""
     kind = _kind(heard.state)
-    if heard.heard_at is not None and heard.is_unheard(now):
-        kind = "warn" if kind == "fine" else kind
-        state += f", unheard for {seconds(now - heard.heard_at)}"
-    return f'<li class="cell {kind}" title="{name} {place}{for_s}"><b>{name}</b><span>{state}</span></li>'
+    if heard.is_unheard(now) and kind == "fine":
+        kind = "warn"
+    told = "" if heard.heard_at is None else f"<small>{seconds(max(0.0, now - heard.heard_at))} ago</small>"
+    return f'<li class="cell {kind}" title="{name} {place}{for_s}"><b>{name}</b><span>{state}</span>{told}</li>'
 
 
 def _kind(state: str) -> str:

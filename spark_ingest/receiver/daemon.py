@@ -25,11 +25,11 @@ from spark_ingest.errors import BadOption, IngestError
 from spark_ingest.options import Options, parse_options
 from spark_ingest.receiver.receiver import Receiver, ReceiverSettings
 from spark_ingest.receiver.replicas import RegionReplicas
+from spark_ingest.receiver.worker import STOP_S
+from spark_ingest.receiver.workers import WORKERS_MAX, WorkingReceiver
 
 LOOK_S = 0.5
 CONFIG_BYTES_MAX = 1 << 20
-STOP_S = 60.0
-"""How long the end waits for the group that is being written; a disk that takes longer has failed."""
 _log = logging.getLogger(__name__)
 
 
@@ -69,20 +69,31 @@ def _file(path: Path) -> dict[str, str]:
     return named
 
 
-def serve(options: Options, metrics: str | None = None) -> int:
-    """Exit status 0 after a signal. Raises IngestError for what ended the receiver before."""
+def _receiver(options: Options, workers: int) -> Receiver | WorkingReceiver:
+    settings = ReceiverSettings.of(options, waits=False)
+    if workers == 1:
+        return Receiver(settings, lambda: RegionReplicas(options))
+    if not 1 <= workers <= WORKERS_MAX:
+        raise BadOption(f"workers={workers} is out of range; from 1 to {WORKERS_MAX}, no more than there are cores")
+    if settings.part is not None:
+        raise BadOption("workers divide all that comes among themselves; give --workers or --shard, not both")
+    return WorkingReceiver(settings, workers, lambda: RegionReplicas(options))
+
+
+def serve(options: Options, metrics: str | None = None, workers: int = 1) -> int:
+    """Exit status 0 after a signal. `workers`: processes that receive under the one identity. Raises IngestError for
+    what ended the receiver before."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     stopped = threading.Event()
     for name in (signal.SIGTERM, signal.SIGINT):
         signal.signal(name, lambda *_: stopped.set())
-    receiver = Receiver(ReceiverSettings.of(options, waits=False), lambda: RegionReplicas(options))
+    receiver = _receiver(options, workers)
     end_metrics: Callable[[], None] | None = None
     if metrics is not None:
         from spark_ingest.receiver.metrics import ReceiverMetrics, serve_metrics  # noqa: PLC0415  only who asks needs it
 
-        end_metrics = serve_metrics(
-            metrics, ReceiverMetrics(receiver, options.spool, options.receiver, options.cap_bytes)
-        )
+        parts = receiver.parts if isinstance(receiver, WorkingReceiver) else [options.receiver]
+        end_metrics = serve_metrics(metrics, ReceiverMetrics(receiver, options.spool, parts, options.cap_bytes))
     receiver.start()
     collect_seldom()
     LogEvent.RECEIVER_STARTED.say(_log, options.receiver, options.spool)

@@ -12,7 +12,7 @@ blame. No topic, publisher or key is a label. One thread serves one scrape at a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, start_http_server
@@ -21,6 +21,7 @@ from prometheus_client.registry import Collector
 
 from spark_ingest.errors import BadOption, SpoolError
 from spark_ingest.receiver.receiver import Receiver
+from spark_ingest.receiver.workers import WorkingReceiver
 from spark_ingest.spool import directory_bytes, standings
 
 PREFIX = "veilmq_ingest_"
@@ -29,8 +30,9 @@ PREFIX = "veilmq_ingest_"
 class ReceiverMetrics(Collector):
     """What one receiver and its spool show now."""
 
-    def __init__(self, receiver: Receiver, spool: Path, name: str, cap_bytes: int) -> None:
-        self._receiver, self._spool, self._name, self._cap_bytes = receiver, spool, name, cap_bytes
+    def __init__(self, receiver: Receiver | WorkingReceiver, spool: Path, parts: Sequence[str], cap_bytes: int) -> None:
+        """`parts`: of the spool, that the receiver writes."""
+        self._receiver, self._spool, self._parts, self._cap_bytes = receiver, spool, parts, cap_bytes
 
     def collect(self) -> Iterator[Metric]:
         receiver, told = self._receiver, self._receiver.progress
@@ -52,13 +54,14 @@ class ReceiverMetrics(Collector):
         for (event, replica), count in dict(receiver.figures).items():
             events.add_metric([event, replica], count)
         yield events
+        size_on_disk = sum(directory_bytes(self._spool / part) for part in self._parts)
         gauges = {
             "waiting_rows": (told.waiting, "Publications that are to be written."),
             "receiving": (receiver.alive and receiver.trouble is None, "1 while nothing stops the receiver."),
             "subscribed": (told.accepted, "1 while enough replicas know all that we want."),
             "spool_full": (told.full, "1 while the spool is at its cap and nothing is acknowledged."),
             "clock_off": (told.clock_off, "1 while this machine's clock cannot be believed."),
-            "spool_bytes": (directory_bytes(self._spool / self._name), "Size of this receiver's part of the spool."),
+            "spool_bytes": (size_on_disk, "Size of this receiver's part of the spool."),
             "spool_cap_bytes": (self._cap_bytes, "Size at which nothing is acknowledged any more."),
         }
         for name, (value, text) in gauges.items():

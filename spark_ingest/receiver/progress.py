@@ -6,8 +6,14 @@ they are shown (`metrics`), and what the spool itself tells (`status`).
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
+
+from gateway.base.log_events import LogEvent
+
+_log = logging.getLogger(__name__)
 
 
 class ReplicaLink(NamedTuple):
@@ -38,3 +44,32 @@ class Progress:
     accepted: bool = False
     """Enough replicas know all that we want: nothing that is published from now on is missed."""
     links: tuple[ReplicaLink, ...] = ()
+
+
+def summed(several: Iterable[Progress]) -> Progress:
+    """Of the workers of one receiver; links are not theirs."""
+    total = Progress(accepted=True)
+    for each in several:
+        total.groups += each.groups
+        total.rows += each.rows
+        total.bytes += each.bytes
+        total.fsync_s += each.fsync_s
+        total.waiting += each.waiting
+        total.full |= each.full
+        total.clock_off |= each.clock_off
+        total.accepted &= each.accepted
+    return total
+
+
+def tell_links(receiver: str, progress: Progress, links: Iterable[ReplicaLink], accepted: bool) -> None:
+    """Log which connections came or went, and that from now on nothing is missed."""
+    links = tuple(links)
+    before = {link.replica: link.up for link in progress.links}
+    for link in links:
+        if link.up is not before.get(link.replica, False):
+            event = LogEvent.RECEIVER_LINK_UP if link.up else LogEvent.RECEIVER_LINK_DOWN
+            event.say(_log, receiver, link.replica)
+    progress.links = links
+    if accepted and not progress.accepted:
+        LogEvent.RECEIVER_SUBSCRIBED.say(_log, receiver)
+    progress.accepted = accepted

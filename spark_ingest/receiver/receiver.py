@@ -28,16 +28,18 @@ from bridge.document import Overlay
 from gateway.base.log_events import LogEvent
 from gateway.overlay import Publish
 from keys.envelope import KeyName
+from keys.identity import Identity
 from spark_ingest.errors import ClockTrouble, SpoolBusy, SpoolDamaged, SpoolError
 from spark_ingest.options import Options
 from spark_ingest.receiver.acknowledging import Sender, acknowledge
 from spark_ingest.receiver.clock import SessionClock, most_ahead_s
-from spark_ingest.receiver.progress import Progress, ReplicaLink
-from spark_ingest.receiver.recovery import recovered, state_of
+from spark_ingest.receiver.family import grants_of, kin
+from spark_ingest.receiver.progress import Progress, ReplicaLink, tell_links
+from spark_ingest.receiver.recovery import recovered, recovered_beside, state_of
 from spark_ingest.receiver.trouble import ReceiverTroubles
-from spark_ingest.receiving import Group, Part, SpoolCollector
+from spark_ingest.receiving import Group, Part, Seen, SpoolCollector
 from spark_ingest.secrets import Grants, GrantsWriter, ShareBox, load_readers, names_in, names_of
-from spark_ingest.spool import SEGMENT_BYTES, SpoolWriter, make_room
+from spark_ingest.spool import SEGMENT_BYTES, SpooledKey, SpoolWriter, make_room
 
 GROUP_ROWS = 500
 """Publications that share an fsync; more only makes the last of them wait."""
@@ -254,7 +256,7 @@ class Receiver:
             grants = await asyncio.to_thread(lambda: self._grants(writer.segment, needed))
             assert grants.spool_key is not None
             box = ShareBox(grants.spool_key, os.urandom)
-            seen, keys = await asyncio.to_thread(lambda: recovered(writer.state, writer.history(), grants.spool_key))
+            seen, keys = await asyncio.to_thread(lambda: self._recovered(writer, grants))
             client = self._connect()
             clock = SessionClock()
             clock.check(client.overlay)
@@ -276,11 +278,19 @@ class Receiver:
         finally:
             writer.close()
 
+    def _recovered(self, writer: SpoolWriter, grants: GrantsWriter) -> tuple[Seen, list[SpooledKey]]:
+        settings = self._settings
+        parts = [(name, grants_of(settings.grants, settings.name, name)) for name in kin(settings.spool, settings.name)]
+        beside = recovered_beside(settings.spool, parts, self._readers())
+        return recovered(writer.state, writer.history(), grants.spool_key, beside)
+
+    def _readers(self) -> Sequence[Identity]:
+        settings = self._settings
+        return () if settings.grants_identity is None else load_readers(settings.grants_identity)
+
     def _grants(self, segment: int, needed: Collection[KeyName]) -> GrantsWriter:
         """The file of scope keys, sealed if that is wanted. Raises GrantsError, OSError."""
-        settings = self._settings
-        readers = () if settings.grants_identity is None else load_readers(settings.grants_identity)
-        return GrantsWriter(settings.grants, segment, needed, readers=readers, random=os.urandom)
+        return GrantsWriter(self._settings.grants, segment, needed, readers=self._readers(), random=os.urandom)
 
     async def _receive(self, session: _Session, stop: asyncio.Event) -> None:
         """Until `stop`, or the first error of links or disk, which is raised; a group in writing is finished."""
@@ -335,7 +345,7 @@ class Receiver:
             for send in collector.take_asks():
                 session.client.ask(send.peer, send.wire.topic, send.wire.payload)
             self._tell_lies(time.monotonic())
-            self._tell_links(session)
+            tell_links(self._settings.name, self.progress, session.client.links(), session.client.accepted)
             if not collector.ready and collector.doubt is None and time.monotonic() - began > SETTLED_S:
                 self._trouble.tell(None)
             while collector.ready and not done.is_set():
@@ -385,19 +395,6 @@ class Receiver:
         content = grants.renew(client.held(), writer.oldest_segment, writer.segment)
         if content is not None:
             await asyncio.to_thread(grants.write, content)
-
-    def _tell_links(self, session: _Session) -> None:
-        """Log which connections came or went, and that from now on nothing is missed."""
-        links = tuple(session.client.links())
-        before = {link.replica: link.up for link in self.progress.links}
-        for link in links:
-            if link.up is not before.get(link.replica, False):
-                event = LogEvent.RECEIVER_LINK_UP if link.up else LogEvent.RECEIVER_LINK_DOWN
-                event.say(_log, self._settings.name, link.replica)
-        self.progress.links = links
-        if session.client.accepted and not self.progress.accepted:
-            LogEvent.RECEIVER_SUBSCRIBED.say(_log, self._settings.name)
-        self.progress.accepted = session.client.accepted
 
     def _tell_doubt(self, doubt: str | None) -> None:
         if doubt is not None:

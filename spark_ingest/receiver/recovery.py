@@ -9,13 +9,15 @@ from __future__ import annotations
 import json
 import zlib
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
+from keys.identity import Identity
 from spark_ingest.errors import SpoolDamaged
 from spark_ingest.receiving import Seen, materials_from_json, materials_to_json
-from spark_ingest.secrets import ShareBox, ShareOpener
-from spark_ingest.spool import SpooledKey
+from spark_ingest.secrets import ShareBox, ShareOpener, read_grants
+from spark_ingest.spool import RememberedPart, SpooledKey
 
 STATE_VERSION = 2
 KEYS_KEPT = 4_096
@@ -29,18 +31,26 @@ def state_of(seen: Seen, materials: Iterable[SpooledKey], box: ShareBox | None =
     return zlib.compress(json.dumps(document).encode(), 1)
 
 
-def recovered(state: bytes, batches: Iterable[Any], spool_key: bytes | None = None) -> tuple[Seen, list[SpooledKey]]:
+def recovered(
+    state: bytes,
+    batches: Iterable[Any],
+    spool_key: bytes | None = None,
+    beside: Sequence[tuple[Seen, list[SpooledKey]]] = (),
+) -> tuple[Seen, list[SpooledKey]]:
     """From the writer's `state` and `history()`. `spool_key`: of sealed shares; data keys that it does not open are not
-    known any more, until their publishers tell them again. Raises SpoolDamaged for a state that is none of ours."""
-    seen = Seen()
+    known any more, until their publishers tell them again. `beside`: what other parts say (`recovered_beside`). Raises
+    SpoolDamaged for a state that is none of ours."""
+    seen = Seen([each for each, _ in beside])
     keys: OrderedDict[bytes, SpooledKey] = OrderedDict()  # by header, those that were told last at the end
+    for _, known in beside:
+        _add(keys, known)
     opener = ShareOpener(() if spool_key is None else (spool_key,))
     if state:
         try:
             document = json.loads(zlib.decompress(state))
             if document["version"] != STATE_VERSION:
                 raise ValueError("another version")
-            seen = Seen.from_json(document["seen"])
+            seen = Seen.from_json(document["seen"], [each for each, _ in beside])
             _add(keys, opener.open_all(materials_from_json(document["keys"])))
         except (KeyError, TypeError, ValueError, AttributeError, zlib.error):
             raise SpoolDamaged(
@@ -54,6 +64,19 @@ def recovered(state: bytes, batches: Iterable[Any], spool_key: bytes | None = No
         )
         _add(keys, opener.open_all(told))
     return seen, list(keys.values())
+
+
+def recovered_beside(
+    spool: Path, parts: Iterable[tuple[str, Path]], readers: Sequence[Identity] = ()
+) -> list[tuple[Seen, list[SpooledKey]]]:
+    """The same of other parts of one receiver, (name, file of scope keys) each, whoever writes them now. Raises
+    SpoolDamaged, GrantsError."""
+    found = []
+    for name, grants in parts:
+        told = RememberedPart(spool / name)
+        spool_keys = read_grants(grants, readers).spool_keys if grants.exists() else ()
+        found.append(recovered(told.state, told.history(), next(iter(spool_keys), None)))
+    return found
 
 
 def _add(keys: OrderedDict[bytes, SpooledKey], materials: Iterable[SpooledKey]) -> None:

@@ -6,12 +6,15 @@ What is believed of it, `bridge.reader.Intake` says. No sockets, no files. Impor
 from __future__ import annotations
 
 from spark_ingest.receiving.collector import SpoolCollector
+from spark_ingest.receiving.dealing import Dealer, Dealt
 from spark_ingest.receiving.division import Part
 from spark_ingest.receiving.sealings import Group
 from spark_ingest.receiving.seen import Seen
 from spark_ingest.receiving.usable_keys import materials_from_json, materials_to_json, told_name
 
 __all__ = [
+    "Dealer",
+    "Dealt",
     "Group",
     "Part",
     "Seen",

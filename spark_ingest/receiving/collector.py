@@ -120,7 +120,7 @@ class SpoolCollector:
         self, replica: str, topic: str, payload: bytes, told: Sequence[tuple[str, str]], ack: Ack, now: float
     ) -> None:
         owed = self._publications.owed
-        if self._links.closed(replica, now):
+        if self._links.closed(replica, told, now):
             self._count("link_throttled", replica)
             owed.append(ack)
             return

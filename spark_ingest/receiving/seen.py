@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import zlib
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import Any
 
 from keys.replay import SequenceWindow
@@ -21,16 +22,21 @@ RETAINED_TOPICS_MAX = 100_000
 class Seen:
     """What was written. Feed it verified publications only: a forged high sequence would make others look old."""
 
-    def __init__(self) -> None:
+    def __init__(self, beside: Sequence[Seen] = ()) -> None:
+        """`beside`: what others wrote for the same receiver until we began."""
+        self._beside = tuple(beside)
         self._windows: dict[bytes, SequenceWindow] = {}
         self._retained: OrderedDict[tuple[bytes, str], int] = OrderedDict()
 
     def knows(self, publisher: bytes) -> bool:
         """Whether anything of this publisher was written."""
-        return publisher in self._windows
+        return publisher in self._windows or any(each.knows(publisher) for each in self._beside)
 
     def has(self, publisher: bytes, sequence: int, wire_topic: str, retain: bool) -> bool:
         """Whether this publication was written, or is too old to tell."""
+        for each in self._beside:
+            if each.has(publisher, sequence, wire_topic, retain):
+                return True
         window = self._windows.get(publisher)
         if window is None or sequence > window.highest:
             return False
@@ -52,16 +58,16 @@ class Seen:
                 self._retained.popitem(last=False)
 
     def to_json(self) -> dict[str, Any]:
-        """For the spool's state."""
+        """For the spool's state; what is beside stands in other ones."""
         return {
             "windows": {publisher.hex(): _pack(window) for publisher, window in self._windows.items()},
             "retained": [[publisher.hex(), topic, at] for (publisher, topic), at in self._retained.items()],
         }
 
     @classmethod
-    def from_json(cls, document: dict[str, Any]) -> Seen:
+    def from_json(cls, document: dict[str, Any], beside: Sequence[Seen] = ()) -> Seen:
         """The inverse of `to_json`. Raises KeyError, TypeError or ValueError for anything else."""
-        seen = cls()
+        seen = cls(beside)
         for publisher, window in document["windows"].items():
             seen._windows[bytes.fromhex(publisher)] = _unpack(window)
         for publisher, topic, at in document["retained"]:

@@ -127,8 +127,9 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._planned = view.advance(at, options.max_rows, self._target, max_bytes=options.max_bytes)
             if self._target is None and self._waits(view, at):
                 self._planned = as_offset(positions_of(at))
-        if self._receiver is not None and self._planned == as_offset(positions_of(at)):
-            self._receiver.check(self._options.trouble_s)
+        ours = self._options.receiver
+        if self._receiver is not None and self._planned.get(ours) == as_offset(positions_of(at)).get(ours):
+            self._receiver.check(self._options.trouble_s)  # whatever other receivers bring meanwhile
         return self._marked(view, start, at)
 
     def _marked(self, view: SpoolView, start: Offset, at: Offset) -> Offset:

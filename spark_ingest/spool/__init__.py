@@ -32,6 +32,7 @@ from spark_ingest.spool.packs import (
 from spark_ingest.spool.segments import (
     CONSUMERS,
     RECEIVER_NAME,
+    SCHEMA,
     ByteRange,
     Offset,
     Position,
@@ -49,7 +50,7 @@ from spark_ingest.spool.sharding import DEVICE_LEVEL, LEVELS_MAX, Shard, parse_s
 from spark_ingest.spool.standing import standings
 from spark_ingest.spool.trouble import tell_trouble
 from spark_ingest.spool.view import SpoolView, groups_of, in_tasks, salvaged_groups
-from spark_ingest.spool.writer import SEGMENT_BYTES, SpooledKey, SpoolRecord, SpoolWriter
+from spark_ingest.spool.writer import SEGMENT_BYTES, RememberedPart, SpooledKey, SpoolRecord, SpoolWriter
 
 __all__ = [
     "ANEW",
@@ -57,6 +58,7 @@ __all__ = [
     "DEVICE_LEVEL",
     "LEVELS_MAX",
     "RECEIVER_NAME",
+    "SCHEMA",
     "SEGMENT_BYTES",
     "ByteRange",
     "Consumer",
@@ -66,6 +68,7 @@ __all__ = [
     "PackRun",
     "PackTable",
     "Position",
+    "RememberedPart",
     "SegmentFile",
     "SegmentIndex",
     "Shard",

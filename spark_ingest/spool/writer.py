@@ -98,6 +98,44 @@ def as_batch(records: Sequence[SpoolRecord], keys: Mapping[bytes, SpooledKey]) -
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
+class RememberedPart:
+    """What a part of the spool says of the time before: for the next process, and for those that write beside it."""
+
+    def __init__(self, directory: Path, numbers: Sequence[int] | None = None) -> None:
+        """`numbers`: of its segments, if they are known."""
+        self._directory = directory
+        self._numbers = segment_numbers(directory) if numbers is None else numbers
+
+    @property
+    def _known_until(self) -> int:
+        """Number of an earlier process's newest segment that has its state; 0: what is there is all there ever was.
+
+        A state that is gone is made up for by an older one and the rows since then. Raises SpoolDamaged.
+        """
+        for number in reversed(self._numbers):
+            if segment_path(self._directory, number, "state").exists():
+                return number
+        if self._numbers and self._numbers[0] > 1:
+            raise SpoolDamaged(
+                f"{self._directory} has no .state file, so rows would be written twice: restore one from a copy; or "
+                "let queries read what is there, move the directory away and start anew"
+            )
+        return 0
+
+    @property
+    def state(self) -> bytes:
+        """As `SpoolWriter.state`."""
+        number = self._known_until
+        return segment_path(self._directory, number, "state").read_bytes() if number else b""
+
+    def history(self) -> Iterator[Any]:
+        """As `SpoolWriter.history`."""
+        for number in [each for each in self._numbers if each >= self._known_until]:
+            groups = decode_entries(segment_path(self._directory, number, "index").read_bytes())
+            if groups:
+                yield from read_groups(ByteRange(str(segment_path(self._directory, number)), 0, groups[-1].end, 0))
+
+
 class SpoolWriter:
     """Segments of one receiver. Not thread-safe: one call at a time.
 
@@ -150,37 +188,17 @@ class SpoolWriter:
             raise
 
     @property
-    def _known_until(self) -> int:
-        """Number of an earlier process's newest segment that has its state; 0: what is there is all there ever was.
-
-        A state that is gone is made up for by an older one and the rows since then. Raises SpoolDamaged.
-        """
-        for number in reversed(self._numbers):
-            if segment_path(self._directory, number, "state").exists():
-                return number
-        if self._numbers and self._numbers[0] > 1:
-            raise SpoolDamaged(
-                f"{self._directory} has no .state file, so rows would be written twice: restore one from a copy; or "
-                "let queries read what is there, move the directory away and start anew"
-            )
-        return 0
-
-    @property
     def state(self) -> bytes:
         """What the receiver handed to the last `roll` before the restart; empty for a new spool.
 
         It says what was known *before* the segments that `history` gives back. Raises SpoolDamaged.
         """
-        number = self._known_until
-        return segment_path(self._directory, number, "state").read_bytes() if number else b""
+        return RememberedPart(self._directory, self._numbers).state
 
     def history(self) -> Iterator[Any]:
         """Record batches of the newest segment of an earlier process: what came after `state`. Of more segments
         where states are missing. Raises SpoolDamaged."""
-        for number in [each for each in self._numbers if each >= self._known_until]:
-            groups = decode_entries(segment_path(self._directory, number, "index").read_bytes())
-            if groups:
-                yield from read_groups(ByteRange(str(segment_path(self._directory, number)), 0, groups[-1].end, 0))
+        return RememberedPart(self._directory, self._numbers).history()
 
     @property
     def segment(self) -> int:

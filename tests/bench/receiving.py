@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bridge.document import batch_topic
+from gateway.base.garbage import THRESHOLDS
 from gateway.client.mqtt_client import MqttClient
 from gateway.mqtt5.codec import encode
 from gateway.mqtt5.copies import Copies
@@ -45,7 +46,6 @@ from keys.identity import Identity, verify
 from keys.records import encode as encode_records
 from keys.sharetree import encode_shares
 from spark_ingest.receiver.acknowledging import acknowledge
-from spark_ingest.receiver.daemon import GARBAGE
 from spark_ingest.receiver.receiver import GROUP_BYTES, GROUP_ROWS
 from spark_ingest.receiver.recovery import state_of
 from spark_ingest.spool.writer import SpoolWriter
@@ -248,7 +248,7 @@ def measure(overlay: Overlay, wires: Sequence[tuple[Wire, ...]], spool: Path) ->
         receiving.connect()
         gc.collect()
         gc.freeze()  # what was made beforehand, which no receiver would hold
-        gc.set_threshold(*GARBAGE)
+        gc.set_threshold(*THRESHOLDS)
         began = time.process_time()
         for turn in range(len(receiving.replicas[0].reads)):
             for replica in receiving.replicas:
@@ -285,7 +285,7 @@ def parts(overlay: Overlay, wires: Sequence[tuple[Wire, ...]], spool: Path) -> d
         receiving.connect()
         gc.collect()
         gc.freeze()
-        gc.set_threshold(*GARBAGE)
+        gc.set_threshold(*THRESHOLDS)
         for turn in range(len(receiving.replicas[0].reads) - 1):
             for replica, copy in zip(receiving.replicas, ("first", "second", "third"), strict=True):
                 client, read = replica.client, replica.reads[turn]

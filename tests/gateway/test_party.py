@@ -16,7 +16,7 @@ from gateway.base import ConfigError, Settings, load
 from gateway.mqtt5.types import ReasonCode
 from gateway.outbox.database import StoreError
 from gateway.overlay import KeyMaterialError
-from gateway.party import SEED_BYTES, Party, build, end_session, split_seed
+from gateway.party import SEED_AGAIN_S, Party, SplitSeeds, build, end_session
 from gateway.setup import Made
 from gateway.trust import TrustDomain, TrustError
 from keys.identity import Role
@@ -110,18 +110,26 @@ def test_a_key_server_without_material_does_not_start_and_leaves_its_store_to_th
     assert not material.exists(), "taken in and erased"
 
 
-def test_forwarding_goes_on_where_the_disk_keeps_no_seed(caplog: pytest.LogCaptureFixture) -> None:
-    class Full:
-        def split_seed(self, epoch: int) -> bytes:
-            raise StoreError("the disk is full; free space")
+def test_a_seed_that_the_disk_does_not_keep_is_none_and_is_asked_for_again(caplog: pytest.LogCaptureFixture) -> None:
+    """One that lasts until we end would split what is split already otherwise after the next start."""
 
-    store: Any = Full()
-    seeds = {split_seed(store, 7) for _ in range(2)}
-    assert {len(seed) for seed in seeds} == {SEED_BYTES}
-    assert len(seeds) == 2, "drawn, not made up"
-    assert "the disk is full; free space; shares of epoch 7 would be split anew after a restart" in caplog.text
-    store = SimpleNamespace(split_seed=lambda epoch: b"%d" % epoch)
-    assert split_seed(store, 7) == b"7"
+    class Disk:
+        full, asked = True, 0
+
+        def split_seed(self, epoch: int) -> bytes:
+            self.asked += 1
+            if self.full:
+                raise StoreError("the disk is full; free space")
+            return b"%d" % epoch
+
+    disk, now = Disk(), [0.0]
+    store: Any = disk
+    seeds = SplitSeeds(store, lambda: now[0])
+    assert [seeds(7), seeds(7)] == [None, None]
+    assert disk.asked == 1
+    assert "the disk is full; free space; shares of epoch 7 are withheld" in caplog.text
+    disk.full, now[0] = False, SEED_AGAIN_S
+    assert seeds(7) == b"7"
 
 
 @pytest.mark.parametrize("alive", [True, False])

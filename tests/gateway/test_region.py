@@ -7,6 +7,7 @@ import json
 import shutil
 import socket
 import ssl
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -112,6 +113,29 @@ def test_wildcards_and_shared_subscriptions_work_on_names_that_replicas_do_not_s
     assert all(members), "the group shares"
     stored = b"".join(path.read_bytes() for name in REPLICAS for path in overlay.directory.glob(f"data-{name}/*"))
     assert b"line7" not in stored
+
+
+def test_what_is_published_at_once_behind_a_suback_arrives_whether_or_not_the_scope_was_wanted(
+    overlay: OverlayProcesses,
+):
+    """Replicas know of the subscription before the client is told of it."""
+    one_region(overlay).start(*REPLICAS, "site", "control")
+    holder = Subscriber(overlay, "control", ["plant/#"])
+    assert accepted(overlay, "control")
+    device = overlay.client("site", "device", paho.MQTTv5)
+    for scope in ("plant", "open"):  # one that another client holds, and one that nobody here wanted yet
+        late = overlay.client("control", f"late-{scope}", paho.MQTTv5)
+        granted = threading.Event()
+        got: list[bytes] = []
+        late.on_message = lambda client, userdata, message, got=got: got.append(message.payload)
+        late.on_subscribe = lambda client, userdata, mid, codes, properties, granted=granted: granted.set()
+        late.subscribe(f"{scope}/late/#", 1)
+        assert granted.wait(30)
+        for number in range(500):
+            device.publish(f"{scope}/late/{number % 5}", b"%d" % number, 1)
+        assert wait_until(lambda got=got: len(got) >= 500)
+        assert sorted(map(int, got)) == list(range(500))
+    assert wait_until(lambda: len([m for m in holder.messages if "/late/" in m.topic]) == 500)
 
 
 def test_devices_show_as_online_and_offline_at_the_other_gateway(overlay: OverlayProcesses):

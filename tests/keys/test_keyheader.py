@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keys.batchheader import Order
 from keys.errors import BadFrame, BadShare, BadSignature, OurFault
 from keys.identity import Identity
-from keys.keyheader import HOPS_LIMIT, KeyHeader, frame_bytes
+from keys.keyheader import HOPS_LIMIT, KeyHeader, Order, frame_bytes
 from keys.sharetree import Hop
 from tests.keys.helpers import PUBLISHER, STRANGER, assert_canonical, assert_strict, bit_flips, made, path
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from keys.envelope import SequenceWindow
 from keys.errors import OurFault
-from keys.replay import WINDOW_SIZE
+from keys.replay import BLOCK_NUMBERS, BLOCKS_MAX
 
 
 def test_the_second_time_is_seen() -> None:
@@ -26,16 +26,19 @@ def test_the_second_time_is_seen() -> None:
 
 
 def test_what_is_older_than_the_window_counts_as_seen() -> None:
-    window = SequenceWindow(size=8)
-    assert not window.seen(100)
-    assert not window.seen(93)
-    assert window.seen(92)
-    assert not window.seen(101)
-    assert window.seen(93)
+    """Two blocks are remembered, wherever they lie: a third pushes the lowest out; nothing below is told apart."""
+    window = SequenceWindow(blocks=2)
+    low, middle, high = 5 * BLOCK_NUMBERS, 9 * BLOCK_NUMBERS, BLOCK_NUMBERS << 40
+    assert not window.seen(low)
+    assert not window.seen(middle)
+    assert (window.seen(low - 1), window.seen(low + 1)) == (True, False)
+    assert not window.seen(high)
+    assert (low + 2 in window, window.seen(low + 2), window.seen(middle - 1)) == (True, True, True)
+    assert (window.seen(middle), window.seen(middle + 1)) == (True, False)
 
 
 def test_a_great_leap_forgets_nothing_into_replay() -> None:
-    window = SequenceWindow(size=8)
+    window = SequenceWindow(blocks=1)
     assert not window.seen(3)
     assert not window.seen((1 << 64) - 1)
     assert window.seen(3)
@@ -43,56 +46,62 @@ def test_a_great_leap_forgets_nothing_into_replay() -> None:
 
 
 @settings(max_examples=80)
-@given(st.lists(st.integers(0, 60), max_size=80), st.integers(1, 20))
-def test_the_window_agrees_with_a_set(sequences: list[int], size: int) -> None:
-    window, passed, highest = SequenceWindow(size), set(), -1
-    for sequence in sequences:
-        expected = sequence in passed or sequence <= highest - size
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 3)), max_size=80), st.integers(1, 6))
+def test_the_window_agrees_with_sets(pairs: list[tuple[int, int]], blocks: int) -> None:
+    window, passed, floor = SequenceWindow(blocks), {}, 0
+    for block, at in pairs:
+        sequence = block * BLOCK_NUMBERS + at
+        expected = block < floor or at in passed.get(block, ())
+        assert (sequence in window) is expected
         assert window.seen(sequence) is expected
-        highest = max(highest, sequence)
-        passed.add(sequence)
+        if block >= floor:
+            passed.setdefault(block, set()).add(at)
+        if len(passed) > blocks:
+            del passed[min(passed)]
+        floor = min(passed) if len(passed) == blocks else floor
 
 
 def test_a_backlog_beside_what_is_new_passes_once_and_its_replay_never() -> None:
     """A gateway that was away sends old sequences between new ones; a replica that recorded them sends them again."""
     window = SequenceWindow()
-    backlog, live = range(1, 200_000, 7), range(1_000_000, 1_200_000, 7)
+    backlog, live = range(1, 200_000, 7), range(1 << 50, (1 << 50) + 200_000, 7)
     for pair in zip(backlog, live, strict=True):
         assert not any(window.seen(sequence) for sequence in pair)
     assert all(window.seen(sequence) for sequence in (*backlog, *live))
     assert not any(sequence + 1 in window for sequence in backlog)
-    assert not window.seen(live[-1] + WINDOW_SIZE)
+    for block in range(1, BLOCKS_MAX + 1):
+        assert not window.seen(live[-1] + block * BLOCK_NUMBERS)
     assert window.seen(live[0]), "older than the window"
     assert window.seen(2), "never came, and nobody can tell any more"
 
 
 def test_a_publisher_that_scatters_its_sequences_costs_bounded_memory() -> None:
-    window = SequenceWindow(size=1 << 16)
-    for sequence in range(0, 1 << 26, 4096):
+    window = SequenceWindow(blocks=16)
+    for sequence in range(0, 1 << 26, BLOCK_NUMBERS):
         window.seen(sequence)
-    assert len(window._blocks) <= (1 << 16) // 4096 + 2
+    assert len(window._blocks) == 16
 
 
 def test_what_came_in_full_costs_no_bitmap() -> None:
     window = SequenceWindow()
     for sequence in range(100_000):
         window.seen(sequence)
-    assert sum(isinstance(bits, bytearray) for _, bits in window._blocks.values()) <= 1
+    assert sum(isinstance(bits, bytearray) for bits in window._blocks.values()) <= 1
 
 
 @settings(max_examples=40)
-@given(st.lists(st.integers(0, 3), max_size=30), st.integers(1, 40_000), st.booleans())
-def test_a_window_comes_back_from_its_bytes(blocks: list[int], size: int, full: bool) -> None:
-    window = SequenceWindow(size)
-    for block in blocks:
+@given(st.lists(st.integers(0, 3), max_size=30), st.integers(1, 5), st.booleans())
+def test_a_window_comes_back_from_its_bytes(came: list[int], blocks: int, full: bool) -> None:
+    window = SequenceWindow(blocks)
+    for block in came:
         for sequence in range(block * 4096, block * 4096 + (4096 if full else 5)):
             window.seen(sequence)
-    again = SequenceWindow.from_bytes(window.to_bytes(), size)
+    again = SequenceWindow.from_bytes(window.to_bytes(), blocks)
     assert again.highest == window.highest
     assert [s in again for s in range(0, 20_000, 3)] == [s in window for s in range(0, 20_000, 3)]
 
 
-@pytest.mark.parametrize("content", [b"", b"1234567", bytes(8) + b"1", bytes(8 + 12 + 511)])
+@pytest.mark.parametrize("content", [b"", b"1234567", bytes(16) + b"1", bytes(16 + 12 + 511)])
 def test_what_is_no_window_is_refused(content: bytes) -> None:
     with pytest.raises(ValueError, match="cut short"):
         SequenceWindow.from_bytes(content)
@@ -100,21 +109,12 @@ def test_what_is_no_window_is_refused(content: bytes) -> None:
 
 def test_an_empty_window_is_our_fault() -> None:
     with pytest.raises(OurFault):
-        SequenceWindow(size=0)
-
-
-def test_what_it_can_tell_about_is_the_last_so_many() -> None:
-    window = SequenceWindow(size=8)
-    assert window.highest == -1
-    assert window.reaches(0)
-    window.seen(100)
-    assert [window.reaches(sequence) for sequence in (92, 93, 101)] == [False, True, True]
-    assert [sequence in window for sequence in (92, 93, 99, 100, 101)] == [True, False, False, True, False]
-    assert SequenceWindow(size=1).reaches(0)
+        SequenceWindow(blocks=0)
 
 
 def test_to_ask_marks_nothing() -> None:
     window = SequenceWindow()
+    assert (window.highest, window.reaches(0)) == (-1, True)
     assert 5 not in window
     assert not window.seen(7)
     assert 5 not in window
@@ -130,32 +130,12 @@ def test_every_sequence_has_a_bit_of_its_own(sequence: int) -> None:
     assert [other for other in near if other >= 0 and other in window] == [sequence]
 
 
-def test_two_blocks_within_the_window_never_share_a_place() -> None:
-    size = 3 * 4096
-    window = SequenceWindow(size)
-    for sequence in (4096, 2 * 4096, 3 * 4096, 4 * 4096 - 1):
-        assert not window.seen(sequence)
-    assert all(window.seen(sequence) for sequence in (4096, 2 * 4096, 3 * 4096))
-    assert not window.seen(4 * 4096)
-    assert window.seen(4 * 4096 - 1)
-
-
-def test_a_block_that_was_full_and_is_older_than_the_window_makes_room() -> None:
-    window = SequenceWindow(size=4096)
-    for sequence in range(4096):
-        window.seen(sequence)
-    later = 3 * 4096  # of the same place
-    assert not window.seen(later)
-    assert later in window
-    assert not window.seen(later + 1)
-
-
 def test_its_bytes_are_runs_of_full_blocks_and_bitmaps_of_others() -> None:
     window = SequenceWindow()
     for sequence in [*range(2 * 4096), *range(3 * 4096, 4 * 4096), *range(5 * 4096, 6 * 4096), 2 * 4096 + 9]:
         window.seen(sequence)
     bits = bytes(1) + b"\2" + bytes(510)
-    expected = struct.pack(">q", 6 * 4096 - 1) + struct.pack(">QI", 0, 2) + struct.pack(">QI", 2, 0) + bits
+    expected = struct.pack(">qQ", 6 * 4096 - 1, 0) + struct.pack(">QI", 0, 2) + struct.pack(">QI", 2, 0) + bits
     expected += struct.pack(">QI", 3, 1) + struct.pack(">QI", 5, 1)
     assert window.to_bytes() == expected
     again = SequenceWindow.from_bytes(expected)
@@ -169,8 +149,8 @@ def test_its_bytes_are_runs_of_full_blocks_and_bitmaps_of_others() -> None:
 
 
 def test_what_claims_millions_of_full_blocks_costs_no_more_than_a_window() -> None:
-    claimed = struct.pack(">q", 5) + struct.pack(">QI", 0, 2**32 - 1)
-    assert len(SequenceWindow.from_bytes(claimed, 1 << 16)._blocks) == (1 << 16) // 4096 + 2
+    claimed = struct.pack(">qQ", 5, 0) + struct.pack(">QI", 0, 2**32 - 1)
+    assert len(SequenceWindow.from_bytes(claimed, 16)._blocks) == 16
 
 
 def test_a_file_that_is_cut_anywhere_is_refused() -> None:
@@ -179,18 +159,7 @@ def test_a_file_that_is_cut_anywhere_is_refused() -> None:
         window.seen(sequence)
     content = window.to_bytes()
     for size in range(len(content)):
-        if size in (8, 20):  # a whole file of what came before
+        if size in (16, 28):  # a whole file of what came before
             continue
         with pytest.raises(ValueError, match="cut short"):
             SequenceWindow.from_bytes(content[:size])
-
-
-def test_what_an_older_block_of_the_same_place_holds_is_not_said_of_a_younger_one() -> None:
-    window = SequenceWindow(size=4096)
-    for sequence in range(4096):
-        window.seen(sequence)
-    window.seen(4 * 4096 + 5)
-    younger = 3 * 4096 + 100  # its place is that of the first block, which is long out of the window
-    assert younger not in window
-    assert not window.seen(younger)
-    assert younger in window

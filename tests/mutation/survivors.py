@@ -18,6 +18,16 @@ _SIGNED = (
 _TOKEN = 'return base64.urlsafe_b64encode(mac[:TOKEN_BYTES]).rstrip(b"=").decode("ascii")'
 _TOPIC_ROOT = 'def tokenise_topic(topic: str, key: bytes, control_root: str = "$veil") -> str:'
 _FILTER_ROOT = 'def tokenise_filter(topic_filter: str, key: bytes, control_root: str = "$veil") -> str:'
+_SPEAKS_AT = 'self._speaks_at = ""  # to our broker, in this session'
+_PINGED = "self._pinged_ms, self._pinged_at = 0, 0.0  # the last ping, by our broker's clock and by ours"
+_ALIVE = "self._alive_s = 0.0  # how often our broker wants to hear that we live, unasked"
+_HANDED = 'self._token = b""  # the last one with its key, as it is handed over'
+_OFFSET = "self._token_offset_s = 0.0  # of our clock, when we made it"
+_OF_A_TOPIC = "if self._session is None or self._advertisement is None:"
+_USUAL_S = "usual_s = min(ASK_AGAIN_S * (1 << min(self._asked, 10)), ASK_AGAIN_MAX_S)"
+_NO_REQUEST = 'self._request, self._ask_at, self._asked = b"", self._renewed_at(self._advertisement), 0'
+_ANNOUNCED = 'if not (topic.startswith(beginning) and topic.endswith("/availability")):'
+_QUOTED = 'encoded = quote(client_id, safe="") or "%-"'
 _BITS = "self.bits = {places: 1 << i for i, places in enumerate(product(*[range(1, count + 1) for _, count in inner]))}"
 _WITH_IT = "with_it = [[s for s in subsets if place in s] for subsets, place in zip(self.subsets, inner, strict=True)]"
 _ALL_AGAIN = "self._all_again = False  # whether choices may be complete that need none of those"
@@ -34,7 +44,6 @@ _PATH = "header[SCOPE_AT : SCOPE_AT + len(known.path)] != known.path"
 _OUTLINE = "known = self._outlines.get((len(header), path)) if header.startswith(_OPENING) else None"
 _HOPS_END = "return hops_at + 1 + header[hops_at] * HOP_BYTES"
 _LEVEL = "if any(len(share.label) != 1 for share in decoded):"
-_SHORT = "if len(data) < FIXED_BYTES + 2:"
 _ENDORSED = "return [Endorsement.of(overlay.latest[r], self._name, self._identity) for r in regions if self._identity]"
 _OLDER_FILE = "if version.number < self._latest.number:"
 _NEWER_OFFER = "return offered.number > self._latest.number"
@@ -177,6 +186,51 @@ EXPLAINED: dict[tuple[str, str, str], str] = {
         ("total, size = 0, -1", "total, size = 0, -2"),
     ),
     **_alike(
+        "bridge/traces/entity.py",
+        "a connection, or what comes in its session, sets it before anybody looks",
+        ('self._request = b""', "pass"),
+        ('self._request = b""', "self._request = b'X'"),
+        ("self._asked = 0", "pass"),
+        ("self._asked = 0", "self._asked = 1"),
+        (_SPEAKS_AT, _SPEAKS_AT.replace('self._speaks_at = ""', "pass")),
+        (_SPEAKS_AT, _SPEAKS_AT.replace('""', "'X'")),
+        (_PINGED, _PINGED.replace("0, 0.0", "1, 0.0")),
+        (_PINGED, _PINGED.replace("0, 0.0", "0, 1.0")),
+        (_ALIVE, _ALIVE.replace("self._alive_s = 0.0", "pass")),
+        (_ALIVE, _ALIVE.replace("0.0", "1.0")),
+        (_HANDED, _HANDED.replace('self._token = b""', "pass")),
+        (_HANDED, _HANDED.replace('b""', "b'X'")),
+        (_OFFSET, _OFFSET.replace("self._token_offset_s = 0.0", "pass")),
+        (_OFFSET, _OFFSET.replace("0.0", "1.0")),
+        ("self._token_made_at = 0.0", "self._token_made_at = 1.0"),
+    ),
+    **_alike(
+        "bridge/traces/entity.py",
+        "a session is of a topic that we have",
+        (_OF_A_TOPIC, _OF_A_TOPIC.replace("self._advertisement is None", "False")),
+    ),
+    **_alike(
+        "bridge/traces/entity.py",
+        "a minute is the most, and no request has such a length",
+        (_USUAL_S, _USUAL_S.replace("10)", "11)")),
+        (_NO_REQUEST, _NO_REQUEST.replace('b""', "b'X'")),
+    ),
+    **_alike(
+        "bridge/traces/availability.py",
+        "what it lets through is told apart by its topic",
+        (_ANNOUNCED, "if False:"),
+        (_ANNOUNCED, _ANNOUNCED.replace("topic.startswith(beginning)", "True")),
+        (_ANNOUNCED, _ANNOUNCED.replace("and", "or")),
+        (_ANNOUNCED, _ANNOUNCED.replace('topic.endswith("/availability")', "True")),
+    ),
+    **_alike(
+        "bridge/traces/availability.py",
+        "set before anybody looks; letters stand for themselves",
+        ("keep_alive_s: int = 0", "keep_alive_s: int = 1"),
+        ("dirty: bool = True", "dirty: bool = False"),
+        (_QUOTED, _QUOTED.replace('safe=""', "safe='X'")),
+    ),
+    **_alike(
         "keys/columnsearch.py",
         "only how shares are numbered within a row",
         (_BITS, _BITS.replace("1 << i", "2 << i")),
@@ -244,12 +298,6 @@ EXPLAINED: dict[tuple[str, str, str], str] = {
         "the long way of reading says the same",
         ("if flags & _SEALED_FLAGS:", "if True:"),
         ("if flags & _SEALED_FLAGS:", "if flags | _SEALED_FLAGS:"),
-    ),
-    **_alike(
-        "keys/batchheader.py",
-        "too short for a signature either way",
-        (_SHORT, _SHORT.replace("<", "<=")),
-        (_SHORT, _SHORT.replace("+ 2", "+ 3")),
     ),
     **_alike(
         "bridge/membership/endorsing.py",

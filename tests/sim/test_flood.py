@@ -10,19 +10,22 @@ import base64
 import gc
 import random
 import tracemalloc
+from dataclasses import replace
 from functools import cache
 
 import pytest
 
+from bridge.contract import budgets
 from bridge.contract.budgets import REFUSED_BURST, PublisherLimits
-from bridge.contract.machine import Effect, Received, Send, Wire
+from bridge.contract.machine import Count, Effect, Received, Send, Wire
 from bridge.document.policy import Scope
 from bridge.membership.adopting import OVERLAY_TOPIC, OfferedVersion, canonical
 from bridge.node import ReplicaNode
 from bridge.topology import peers_of
 from bridge.wire.pieces import NO_PART, PROPERTY_PART
 from bridge.wire.statements import KEYS_TOPIC
-from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES
+from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES, Order, to_property
+from keys.keyheader import KEY_DOMAIN
 from tests.bridge.helpers import (
     counted,
     craft,
@@ -39,8 +42,8 @@ from tests.sim.world import NOW, make_world
 
 SCOPES = [Scope("plant/#"), Scope("open/#")]
 RIGHTS = {"spy": ((), ())}
-WORLD = make_world({1: 3, 2: 3}, [(1, 2)], {"site": 1, "spy": 1, "control": 2}, SCOPES, rights=RIGHTS)
-KEYS = {name: forge_key(WORLD, name, "plant/#") for name in ("site", "spy")}
+WORLD = make_world({1: 3, 2: 3}, [(1, 2)], {"site": 1, "spy": 1, "evil": 1, "control": 2}, SCOPES, rights=RIGHTS)
+KEYS = {name: forge_key(WORLD, name, "plant/#") for name in ("site", "spy", "evil")}
 FLOOD = 3_000
 
 
@@ -187,6 +190,48 @@ def test_honest_bursts_and_a_policy_in_transition_are_not_throttled():
     (wire, *_) = honest(1)
     effects = [e for _ in range(5_000) for e in node.handle(Received("r1a", wire), NOW)]
     assert (counted(effects, "refused"), counted(effects, "link_throttled")) == (5_000, 0)
+
+
+@pytest.mark.parametrize("how", ["old", "to come", "of an outlived start", "unauthorised"])
+def test_what_an_author_makes_honest_neighbours_bring_closes_the_link_for_that_author_only(
+    how: str, monkeypatch: pytest.MonkeyPatch
+):
+    """Attack: a publisher signs what one honest replica takes and the next refuses: times at the edge of what clocks
+    allow, publications of a start before one that it told somebody else, a right that ends here first. All honest
+    neighbours bring that, as fast as it likes."""
+    monkeypatch.setattr(budgets, "REFUSED_BURST", 20.0)
+    node, (wire, *_) = victim(), honest(1)
+    if how == "of an outlived start":
+        later = replace(key := KEYS["evil"].header, order=Order(int(NOW * 1000) - 1, 1))
+        later = replace(later, signature=WORLD.identities["evil"].sign(KEY_DOMAIN, later.signed_bytes))
+        told = ((PROPERTY_KEY, to_property(later.encode())),)
+        node.handle(Received("r1b", Wire(KEYS_TOPIC, b"", 1, False, KEYS["evil"].properties())), NOW)
+        node.handle(Received("r1b", Wire(KEYS_TOPIC, b"", properties=told)), NOW)
+        assert key.order.generation < later.order.generation
+    time_ms = int(NOW * 1000) + {"old": -4_000_000, "to come": 400_000}.get(how, 0)
+    author = "spy" if how == "unauthorised" else "evil"
+    sealed = {"key_id": KEYS[author].header.key_id, "content": b"sealed"}
+    late = [
+        craft(WORLD, author, "plant/t", sequence=n, time_ms=time_ms, retain=how == "to come", **sealed)
+        for n in range(1, 260)
+    ]
+    effects = [effect for each in late for effect in node.handle(Received("r1a", each), NOW)]
+    assert 190 <= counted(effects, "refused") <= 210
+    assert counted(effects, "link_throttled") == len(late) - counted(effects, "refused")
+    assert counted(node.handle(Received("r1a", wire), NOW), "forwarded") == 1, "another author's, over the same link"
+    others = craft(WORLD, author, "plant/t", sequence=900, **sealed)
+    assert counted(node.handle(Received("r1b", others), NOW), "link_throttled") == 0, "the author's, over another link"
+    assert counted(node.handle(Received("r1a", others), NOW + 60), "link_throttled") == 0
+
+
+def test_a_liar_that_replays_what_many_authors_signed_closes_its_own_link(monkeypatch: pytest.MonkeyPatch):
+    """Each of them pays at that link alone, and together they cost the link itself."""
+    monkeypatch.setattr(budgets, "REFUSED_BURST", 1.0)
+    guard = budgets.LinkGuard()
+    for n in range(60):
+        guard.charge("r1b", [Count("refused", 1, "NotFresh", bytes([n]) * 16)], NOW)
+    assert guard.closed("r1b", (), NOW)
+    assert not guard.closed("r1a", (), NOW)
 
 
 def canonical_without_site() -> bytes:

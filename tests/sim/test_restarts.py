@@ -6,13 +6,17 @@ Replicas keep for it what it did not acknowledge, its disk what it asked to keep
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
+from bridge.contract.machine import Acked, Deliver, Event, Keep, Received, Restored, Subscribed, Tick, Wire
 from bridge.document.policy import Refresh, Scope
+from bridge.node import GatewayNode
 from bridge.sim.adversary import Behaviour
 from bridge.sim.checkers import check_blame, check_liveness, check_safety
 from keys.envelope import Mode
+from tests.bridge.helpers import gateway, publish, subscriber
 from tests.sim.lives import Lives
 from tests.sim.world import NOW, Traffic, World, make_world
 
@@ -66,3 +70,60 @@ def test_every_life_of_a_gateway_goes_on_where_the_last_one_ended(seed: int, sha
     assert not kernel.replayed
     check_blame(kernel.trace.named(), liars)
     assert not kernel._kept["r1a"], "everything was acknowledged in the end"
+
+
+AWAY_S = (5.0, 60.0, 1800.0, 3 * 3600.0, 2 * 86_400.0)
+
+
+def wires_of(world: World, publisher: GatewayNode) -> list[tuple[float, dict[str, Wire]]]:
+    """What an honest gateway sent over an hour, by replica: live, retained, in clear, and keys that came again."""
+    found, last = [], dict[str, int]()
+    for number in range(1, 60):
+        topic = ("plant/a", "plant/b", "open/a", "plant/kept")[number % 4]
+        now = NOW + 60.0 * number
+        retain = topic == "plant/kept"
+        wires = publish(
+            publisher, topic, b"%d" % number, sequence=number, previous=last.get(topic, 0), now=now, retain=retain
+        )
+        last[topic] = number
+        for peer in wires:
+            publisher.handle(Acked(peer, number), now)
+        found.append((now, wires))
+    return found
+
+
+@pytest.mark.parametrize("away_s", AWAY_S)
+def test_what_a_liar_replays_after_a_restart_is_not_delivered_again(away_s: float):
+    """Attack: a replica keeps all that it carried, and sends it to the subscriber's next lives: 5 s to two days later,
+    in the order it came, newest first, and as if it was retained."""
+    world = make_world({1: 3}, [], {"site": 1, "control": 1}, [Scope("plant/#"), Scope("open/#", Mode.PLAIN)])
+    sent_wires = wires_of(world, gateway(world, "site"))
+    node, rows = subscriber(world, "control"), dict[bytes, bytes]()
+    got: list[Deliver] = []
+
+    def handle(event: Event, now: float) -> None:
+        for effect in node.handle(event, now):
+            if isinstance(effect, Deliver):
+                got.append(effect)
+            elif isinstance(effect, Keep):
+                for key, row in effect.rows:
+                    rows.pop(key, None)
+                    rows.update({key: row} if row is not None else {})
+
+    for now, wires in sent_wires:
+        for peer, wire in wires.items():
+            handle(Received(peer, wire), now)
+        handle(Tick(), now + 1)
+    assert len(got) == len(sent_wires)
+    carried = [wires["r1c"] for _, wires in sent_wires]
+    flagged = [replace(wire, retain=True) for wire in carried]
+    end = sent_wires[-1][0]
+    for life, replayed in enumerate((carried, carried[::-1], flagged), 1):
+        now = end + life * away_s
+        node = gateway(world, "control")
+        handle(Restored(tuple(rows.items())), now)
+        handle(Subscribed("#"), now)
+        for wire in replayed:
+            handle(Received("r1c", wire), now)
+        handle(Tick(), now + 30)
+        assert len(got) == len(sent_wires)

@@ -33,7 +33,7 @@ def receiver_metrics() -> list[Any]:
 
     nowhere = Path("nowhere")
     receiver = Receiver(ReceiverSettings(nowhere, nowhere / "keys"), lambda: pytest.fail("it is not started"))
-    return [*ReceiverMetrics(receiver, nowhere, "main", 1).collect()]
+    return [*ReceiverMetrics(receiver, nowhere, ["main"], 1).collect()]
 
 
 def exported() -> dict[str, set[str]]:

@@ -10,11 +10,16 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from spark_ingest.opening.rows import SCHEMAS
+from spark_ingest.options import IngestStream
 from tests.spark_ingest.site import Site
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
@@ -87,6 +92,40 @@ def test_parquet_with_a_manifest(site: Site, tmp_path: Path) -> None:
     to_the_end(site, write)
     found = site.spark.read.parquet(*committed(target)).select("publisher", "sequence").collect()
     assert len(found) == len(set(found)) == ROWS
+
+
+def test_delta_lake(tmp_path: Path) -> None:
+    """Batches as Spark hands them over, each once more after a crash behind its commit, and an older one too."""
+    deltalake = pytest.importorskip("deltalake")
+    table = str(tmp_path / "delta")
+    write = recipe("Delta Lake")["to_delta"](table, "plant")
+    batches = [_Rows(range(60 * number, 60 * number + 60)) for number in range(3)]
+    for number, rows in enumerate(batches):
+        for _ in range(2):
+            write(rows, number)
+    write(batches[1], 1)
+    other = recipe("Delta Lake")["to_delta"](table, "another query")
+    other(_Rows(range(180, 200)), 0)
+    delta = deltalake.DeltaTable(table)
+    found = [row for name in delta.file_uris() for row in pq.read_table(name).to_pylist()]
+    assert sorted(row["sequence"] for row in found) == list(range(ROWS))
+    assert found[0]["properties"] == [{"name": "unit", "value": "C"}]
+    assert (delta.transaction_version("plant"), delta.transaction_version("another query")) == (2, 0)
+
+
+class _Rows:
+    """Rows of the stream `telemetry`, as `DataFrame.toArrow` gives them."""
+
+    def __init__(self, sequences: range) -> None:
+        self._sequences = sequences
+
+    def toArrow(self) -> pa.Table:
+        at = datetime(2026, 11, 22, tzinfo=UTC)
+        row = {"topic": "plant/a", "payload": b"{}", "publisher": "00", "published_at": at, "received_at": at, "qos": 1,
+               "retain": False, "properties": [{"name": "unit", "value": "C"}]}  # fmt: skip
+        return pa.Table.from_pylist(
+            [{**row, "sequence": sequence} for sequence in self._sequences], SCHEMAS[IngestStream.TELEMETRY]
+        )
 
 
 @pytest.fixture

@@ -96,7 +96,7 @@ def test_a_neighbour_that_left_is_forgotten():
     guard = LinkGuard()
     for _ in range(int(REFUSED_BURST) + 1):
         guard.charge("liar", [Count("refused", 1, "BadFrame")], 0.0)
-    assert guard.closed("liar", 0.0)
-    assert not guard.closed("other", 0.0)
+    assert guard.closed("liar", (), 0.0)
+    assert not guard.closed("other", (), 0.0)
     guard.keep(["other"])
-    assert not guard.closed("liar", 0.0)
+    assert not guard.closed("liar", (), 0.0)

@@ -22,6 +22,7 @@ from bridge.contract import (
 )
 from bridge.contract.machine import NotTaken
 from bridge.contract.refusing import Reason
+from bridge.document.policy import Refresh, Scope
 from bridge.node import GatewayNode, ReplicaNode
 from bridge.publisher.refusals import AGAIN_MAX_S, AGAIN_S, RESEAL_AFTER_S, Refusals
 from bridge.wire.admission import AGE_S, AHEAD_S
@@ -161,6 +162,24 @@ def test_sealed_bytes_that_are_half_an_hour_old_are_sealed_anew_and_acknowledgem
     assert wires.keys() == {"r1a", "r1b", "r1c"}
     for wire in wires.values():
         assert header_of(from_property(dict(wire.properties)[PROPERTY_HEADER])).time_ms == int(later * 1000)
+
+
+def test_what_is_sealed_anew_under_a_key_that_lives_longer_has_another_nonce() -> None:
+    """Attack: two ciphertexts under one key and nonce, with different headers, give away what authenticates them."""
+    scope = Scope("plant/#", refresh=Refresh(messages=64, age_s=86_400))
+    site = Site(make_world({1: 3}, [], {"site": 1, "reader": 1}, [scope]), 0.0)
+    site.replicas.pop("r1b")
+    site.replicas.pop("r1c")
+    publication = Publication("plant/t", b"x", 1, time_ms=int(NOW * 1000))
+    effects = site.node.handle(Committed(((1, 0, publication),)), NOW)
+    effects += site.node.handle(LinkUp("r1b"), NOW + RESEAL_AFTER_S + 1)
+    sealings = {
+        (header.key_id, header.sequence): (header.prefix(), send.wire.payload)
+        for send in sent(effects)
+        if send.ticket > 0
+        for header in [header_of(from_property(dict(send.wire.properties)[PROPERTY_HEADER]))]
+    }
+    assert len(sealings) == len({content for _, content in sealings.values()}) == 2
 
 
 def test_what_is_older_than_a_session_lives_is_refused_unless_it_is_retained(world: World) -> None:

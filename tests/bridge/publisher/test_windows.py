@@ -8,6 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge.publisher.windows import AHEAD_MAX, LATE_WINDOW_MIN, QUEUED_S, WINDOW_MAX, Lane, Lanes
+from keys.replay import BLOCK_NUMBERS
+
+FAR = BLOCK_NUMBERS << 28
 
 
 def always(sequence: int) -> bool:
@@ -60,8 +63,11 @@ def test_what_may_go_comes_forward_where_both_queues_stand():
 
 def test_what_is_too_far_ahead_to_go_stands_too():
     lane = late_lane(6)
-    lane.append(AHEAD_MAX + 100, "new", False)
-    assert lane.take(0.0, lambda sequence: sequence in (3, AHEAD_MAX + 100), lacked=2) == [3]
+    for block in range(AHEAD_MAX):
+        lane._ahead.went(FAR + block * BLOCK_NUMBERS)
+    beyond = FAR + AHEAD_MAX * BLOCK_NUMBERS
+    lane.append(beyond, "new", False)
+    assert lane.take(0.0, lambda sequence: sequence in (3, beyond), lacked=2) == [3]
 
 
 def acknowledge(lane: Lane, rounds: int, took_s: float) -> None:
@@ -99,12 +105,19 @@ def test_a_clock_that_is_set_back_does_not_hold_the_window_small_for_ever():
 
 
 def test_what_is_new_does_not_run_so_far_ahead_that_replicas_would_drop_what_is_late():
-    lane = late_lane(LATE_WINDOW_MIN + 1)
-    lane.take(0.0, always)
-    lane.append(AHEAD_MAX + LATE_WINDOW_MIN + 1, "new", False)
-    assert lane.take(0.0, always) == []
-    lane.acknowledged(0, 0.0)
-    assert lane.take(0.0, always) == [LATE_WINDOW_MIN, AHEAD_MAX + LATE_WINDOW_MIN + 1]
+    """However far apart the numbers are, so many blocks of what is new go beside what is late; then it waits."""
+    lane, news = late_lane(40 * WINDOW_MAX), [FAR + block * BLOCK_NUMBERS for block in range(AHEAD_MAX + 1)]
+    for number, sequence in enumerate(news):
+        lane.append(sequence, f"new{number}", False)
+    lane.append(news[0] + 1, "new0", False)
+    went: list[int] = []
+    for _ in range(40):
+        for sequence in lane.take(0.0, always):
+            went += [sequence] if sequence >= FAR else []
+            lane.acknowledged(sequence, 0.0)
+    assert went == news[:-1]
+    lane.late.clear()
+    assert lane.take(0.0, always) == [news[-1], news[0] + 1]
 
 
 steps = st.lists(

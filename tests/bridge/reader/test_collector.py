@@ -27,6 +27,7 @@ from bridge.reader.collector import EXPIRY_MAX_S, REPAIR_S
 from bridge.reader.freshness import FRESH_S
 from bridge.reader.heads import OPEN_MAX
 from bridge.reader.newest_retained import RETAINED_WAIT_S
+from bridge.wire.admission import SEQUENCE_MAX
 from bridge.wire.statements import KEYS_TOPIC
 from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, Inner, Mode, to_property
 from keys.keyheader import KEY_DOMAIN
@@ -441,7 +442,7 @@ def test_a_key_of_another_scope_or_publisher_opens_nothing(world: World):
 def test_a_huge_sequence_and_a_far_predecessor_cost_nobody_else(world: World):
     node = subscriber(world, "control")
     key = forge_key(world, "evil", "open/#")
-    last = (1 << 63) - 1
+    last = SEQUENCE_MAX
     assert told(feed(node, all_from(key, craft(world, "evil", "open/t", sequence=last, previous=0, key=key)))) == [
         (last, False)
     ]

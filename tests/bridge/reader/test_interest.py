@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from bridge.contract.machine import Acked, Effect, Send, Watch
+from bridge.contract.machine import Acked, Effect, Keep, NotTaken, Send, Watch
+from bridge.contract.refusing import Reason
 from bridge.document.policy import Scope
 from bridge.reader.interest import REPEAT_S, ScopeInterest
+from bridge.reader.kept import KeptReader
 from bridge.wire.statements import RENEW_AFTER_S, SUBSCRIBE_TOPIC, RoutingTable, Statement
 from keys.epochs import Calendar
 from keys.identity import Identity
@@ -128,6 +130,42 @@ def test_versions_rise_over_a_restart(world: World):
     before = statements(interest_of(world).subscribed("plant/#", NOW))[0]
     after = statements(interest_of(world).subscribed("plant/#", NOW + 1))[0]
     assert after.version > before.version
+
+
+def rows_of(interest: ScopeInterest) -> list[tuple[bytes, bytes]]:
+    assert interest.kept is not None
+    kept = [effect for effect in interest.kept.changes(NOW) if isinstance(effect, Keep)]
+    return [(key, row) for effect in kept for key, row in effect.rows if row is not None]
+
+
+def test_a_clock_that_was_set_back_at_a_restart_does_not_mute_us(world: World):
+    """Attack: the operator's clock, or who sets it, goes back by minutes while we are away. Replicas know our former
+    statement, by which nobody here wants anything; whatever is older they do not hear."""
+    table = RoutingTable(world.overlay)
+    scope = world.overlay.scope_named("plant/#")
+    former = interest_of(world)
+    former.kept = KeptReader()
+    for effects in (former.subscribed("plant/#", NOW), former.unsubscribed("plant/#", NOW + 1)):
+        assert table.accept(statements(effects)[0], NOW + 1)
+    later = interest_of(world)
+    later.restore(rows_of(former))
+    again = statements(later.subscribed("plant/#", NOW - 600))[0]
+    assert table.accept(again, NOW + 2)
+    assert scope is not None
+    assert table.wanting(scope, NOW + 2) == ["control"]
+
+
+def test_a_version_that_a_clock_far_ahead_drew_is_given_up_once_a_replica_says_so(world: World):
+    former = interest_of(world)
+    former.kept = KeptReader()
+    former.subscribed("plant/#", NOW + 7_200)
+    later = interest_of(world)
+    later.restore(rows_of(former))
+    effects = later.subscribed("plant/#", NOW)
+    assert statements(effects)[0].version > (NOW + 7_200) * 1000
+    later.refused(NotTaken("r1a", acks(effects)["r1a"].ticket, Reason.TIME), NOW)
+    again = statements(later.tick(NOW + REPEAT_S))[0]
+    assert again.version == int((NOW + REPEAT_S) * 1000)
 
 
 # ------------------------------------------------------------------------------------------------- epochs

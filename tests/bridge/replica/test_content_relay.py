@@ -274,10 +274,15 @@ def test_a_request_for_a_publisher_that_is_none_is_refused(world: World, publish
 
 
 def test_pieces_that_a_publication_does_not_have_are_refused(world: World) -> None:
+    """Attack: a publisher signs two headers of one number and time, of three blocks and of one piece, and gives each
+    to other replicas. An honest one that heard of the first asks one that has the second: its link pays nothing."""
     site, node = gateway(world, "site"), first(world)
     node.handle(Received("site", publish(site, "plant/t", LONG, sequence=1)["r1a"]), NOW)
-    assert suspected(node.handle(Received("r2a", pull(world, 1, (3,))), NOW)) == {"r2a"}
-    assert suspected(site.handle(Received("r1a", pull(world, 1, (9,))), NOW)) == {"r1a"}
+    for asked, asker, parts in ((node, "r2a", (3,)), (site, "r1a", (9,))):
+        effects = asked.handle(Received(asker, pull(world, 1, parts)), NOW)
+        assert not suspected(effects)
+        assert not sent(effects)
+        assert (counted(effects, "refused"), counted(effects, "pulls_refused")) == (0, 1)
     assert suspected(site.handle(Received("r1a", pull(world, 1, publisher="local")), NOW)) == {"r1a"}
 
 

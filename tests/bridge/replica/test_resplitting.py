@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.contract.machine import Effect, LinkUp, Received, Wire
+from bridge.contract.machine import Committed, Effect, LinkUp, Publication, Received, Wire
 from bridge.document.policy import Scope
+from bridge.node import ReplicaNode
 from bridge.replica.resplitting import NEW_KEYS_EVERY_S
 from bridge.wire.statements import KEYS_TOPIC
 from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, Mode, to_property
@@ -55,6 +56,39 @@ def test_each_replica_of_the_next_region_gets_its_own_sub_share_only(world: Worl
 def test_a_retransmission_repeats_the_same_sub_shares(world: World):
     wire = publish(gateway(world, "site"), "plant/t", sequence=1)["r1a"]
     assert through(world, wire) == through(world, wire)
+
+
+@pytest.mark.parametrize("scope", ["plant/#", "alone/#"])
+def test_a_replica_whose_seed_is_not_durable_splits_nothing_rather_than_twice(scope: str):
+    """Attack on itself: two starts with seeds that no disk keeps split one share in two ways. Together they speak
+    against nobody but this replica, which would be named. It withholds, passes content on, and begins when it may."""
+    world = make_world(
+        {1: 3, 2: 3}, [(1, 2)], {"site": 1, "control": 2, "local": 1},
+        [Scope("plant/#"), Scope("alone/#", keys_on_topic=True)],
+    )  # fmt: skip
+    disk: list[bytes] = []
+    node = ReplicaNode(world.overlay, world.identities["r1a"], "r1a", lambda epoch: disk[0] if disk else None)
+    for peer in ("site", "local", *REGION_2):
+        node.handle(LinkUp(peer), NOW)
+    subscribe_at(node, world, "control", scope, via="r2a")
+    subscribe_at(node, world, "local", scope)
+    site, topic = gateway(world, "site"), scope[:-1] + "t"
+
+    def forwarded(sequence: int) -> tuple[list[Effect], dict[str, list[Share]]]:
+        effects = site.handle(Committed(((sequence, 0, Publication(topic, b"x", 1, time_ms=1)),)), NOW)
+        passed = [e for s in sent(effects, "r1a") for e in node.handle(Received("site", s.wire), NOW)]
+        return passed, {
+            peer: [x for s in sent(passed, peer) for x in shares_in(s.wire)] for peer in (*REGION_2, "local")
+        }
+
+    effects, shares = forwarded(1)
+    assert counted(effects, "forwarded") == 1
+    assert all(any(s.wire.topic == topic for s in sent(effects, peer)) for peer in REGION_2)
+    assert not any(shares[peer] for peer in REGION_2)
+    assert len(shares["local"]) == 1, "as it is, to a reader of its own region"
+    disk.append(bytes(32))
+    effects, shares = forwarded(2)
+    assert [len(shares[peer]) for peer in REGION_2] == [1, 1, 1]
 
 
 def test_news_of_a_key_reach_those_who_had_the_publication_first(world: World):

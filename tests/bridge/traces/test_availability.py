@@ -407,3 +407,7 @@ def test_stale_entries_do_not_pile_up() -> None:
         assert len(machine._heap) <= 4 + 64
     machine.handle(connected("d"), now)
     assert machine.next_deadline == now + 300
+
+
+def test_who_connects_is_of_nowhere_unless_it_is_said() -> None:
+    assert EntityConnected("d", 0).origin == ""

@@ -482,3 +482,65 @@ def test_who_is_asked_to_says_unasked_that_it_lives_but_not_at_any_pace(every_ms
     site.hears(Word.PING, ping[:16])
     assert site.entity.next_deadline == usual, "it is asked for no more"
     assert site.hears(Word.PING, ping[:19]) == [Count("traces_refused", 1, "BadFrame")]
+
+
+def test_stages_are_said_in_these_words() -> None:
+    assert [stage.value for stage in Stage] == ["without topic", "unregistered", "traced"]
+
+
+def test_without_a_wall_it_has_one_of_its_own() -> None:
+    entity = TracedEntity(
+        PUMP, certified(PUMP, "pump-7"), {}, AUTHORITY.public_bytes, random.Random(1).randbytes,
+        advertisement=advertised(),
+    )  # fmt: skip
+    (_, said) = entity.handle(BrokerConnected(), NOW)
+    assert isinstance(said, Say)
+    assert Registration.decode(said.payload).time_ms == NOW_MS
+
+
+def test_where_nothing_is_due_a_tick_does_nothing() -> None:
+    site = traced()
+    site.entity.silent()
+    assert site.tick(NOW + 1_000) == []
+    site = traced()
+    site.hears(Word.PING, (7).to_bytes(8) + NOW_MS.to_bytes(8) + (500).to_bytes(4))
+    site.connect(NOW + 0.1)
+    assert site.entity.next_deadline == NOW + 0.1 + ASK_AGAIN_S, "who lost its broker does not say that it lives"
+
+
+def test_what_is_as_long_as_a_time_is_none_unless_it_is_said_to_be() -> None:
+    site = traced()
+    assert site.hears(Word.PING, bytes(8)) == [Count("traces_refused", 1, "BadFrame")]
+    assert site.entity.clock_off_s is None
+
+
+def test_before_there_is_a_session_a_clock_that_is_set_makes_no_token() -> None:
+    site = Site(advertisement=advertised())
+    site.connect()
+    site.wall.offset_s = 5.0
+    assert site.hears(Word.PING, bytes(16)) == []
+
+
+def test_a_clock_that_is_far_off_and_stays_so_changes_nothing() -> None:
+    broker = Broker()
+    broker.wall.offset_s = 3_600.0
+    first = broker.token_at(NOW - 3_600)
+    assert broker.token_at(NOW - 3_590) == first
+
+
+def test_who_is_told_its_topic_registers_with_it_and_asks_as_usual_when_it_may() -> None:
+    site = Site(advertisement=advertised())
+    site.entity.asks = False
+    assert [each.topic for each in site.connect()[1:] if isinstance(each, Say)] == [REGISTRATION_TOPIC]
+    site = Site()
+    site.entity.asks = False
+    site.connect()
+    site.entity.asks = True
+    assert len(site.tick(NOW + ASK_AGAIN_S)) == 1
+    assert site.entity.next_deadline == NOW + 2 * ASK_AGAIN_S
+
+
+def test_renounced_without_a_word_it_is_silent_without_one() -> None:
+    site = traced()
+    silent, _ = site.entity.renounce(NOW)
+    assert site.words([silent]) == [(Word.SILENT, b"")]

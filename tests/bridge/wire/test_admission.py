@@ -323,7 +323,8 @@ def test_headers_of_the_longest_topic_are_remembered_and_the_oldest_goes(monkeyp
 
 def test_numbers_are_what_databases_and_calendars_can_show(world: World):
     last = {"sequence": arriving.SEQUENCE_MAX, "time_ms": arriving.TIME_MS_MAX}
-    assert admit(world, craft(world, "site", "plant/t", key_id=b"k" * 16, retain=True, **last)).live
+    reader = Admission(world.overlay, replica=False)
+    assert publication(reader, craft(world, "site", "plant/t", key_id=b"k" * 16, retain=True, **last)).live
     for beyond in ({**last, "sequence": last["sequence"] + 1}, {**last, "time_ms": last["time_ms"] + 1}):
         assert refusal(world, craft(world, "site", "plant/t", key_id=b"k" * 16, **beyond)) is BadFrame
 
@@ -464,9 +465,9 @@ def test_without_epochs_the_endless_one_is_asked_for_once(monkeypatch: pytest.Mo
     asked = []
     ask = Admission._epoch_of
     monkeypatch.setattr(Admission, "_epoch_of", lambda self, time_ms: asked.append(time_ms) or ask(self, time_ms))
-    replica = Admission(world.overlay, replica=True)
+    reader = Admission(world.overlay, replica=False)
     for time_ms in (0, 1, arriving.TIME_MS_MAX):
-        assert publication(replica, sealed_at(world, time_ms)).epoch == 0
+        assert publication(reader, sealed_at(world, time_ms)).epoch == 0
     assert asked == [0]
 
 

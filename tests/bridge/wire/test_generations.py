@@ -121,6 +121,19 @@ def test_nobody_is_muted_by_somebody_elses_word(world: World) -> None:
     assert publish(node, "plant/t", sequence=2, previous=1, now=NOW + 2)
 
 
+def test_a_key_of_a_start_with_a_clock_far_ahead_mutes_no_later_life(world: World) -> None:
+    """Attack: a gateway was once started with a clock a year ahead. Honest replicas refused its keys; a liar kept one,
+    and shows it to every life that follows."""
+    year_s = 365 * 86_400
+    ahead = life(world, NOW + year_s)
+    kept = key_of(publish(ahead, "plant/t", sequence=1, now=NOW + year_s)["r1c"])
+    node = life(world, NOW)
+    effects = node.handle(Received("r1c", Wire(GENERATION_TOPIC, kept.encode())), NOW + 1)
+    assert counted(effects, "refused") == 1
+    assert node.life.outlived_by == 0
+    assert publish(node, "plant/t", sequence=2, now=NOW + 2)
+
+
 def test_a_liar_that_claims_a_generation_shuts_nobody_out(world: World) -> None:
     """Its signature does not fit, so the replica learns nothing from it."""
     node, honest = r1a(world), life(world, NOW)
@@ -213,7 +226,7 @@ def test_a_life_counts_its_keys_and_hears_of_each_later_one_once(world: World) -
     assert (life.next_key(), life.next_key(), life.outlived_by) == (Order(5, 1), Order(5, 2), 0)
 
     def heard(key: KeyHeader, name: str = "site") -> list[Effect]:
-        return life.heard(Received("r1a", Wire(GENERATION_TOPIC, key.encode())), world.overlay, name)
+        return life.heard(Received("r1a", Wire(GENERATION_TOPIC, key.encode())), world.overlay, name, NOW)
 
     assert counted(heard(key_with(world, 5)), "refused") == 1
     assert counted(heard(key_with(world, 6), "reader"), "refused") == 1

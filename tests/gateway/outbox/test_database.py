@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from bridge.contract.machine import Publication
 from gateway.outbox import database as module
 from gateway.outbox.database import (
     FAR_AHEAD_MS,
+    MS_NUMBERS,
     SEQUENCE_BLOCK,
     Outbox,
     OutboxFullError,
@@ -109,6 +111,25 @@ def test_the_generation_of_a_start(stored: int, now_ms: int, expected: int) -> N
     assert following(stored, now_ms) == expected
 
 
+@pytest.mark.parametrize("copy_of", ["nothing", "the first life"])
+def test_no_number_is_used_again_after_a_lost_directory_or_with_an_old_copy(tmp_path: Path, copy_of: str) -> None:
+    """Replicas and readers would take what has such a number for a repetition: acknowledged, and given to nobody."""
+    used: list[tuple[int, int]] = []
+    for now_ms in (1_000, 2_000):
+        life = Outbox(tmp_path / "o", KEY, now_ms)
+        used += [block for _ in range(3) if (block := life.commit((), (), True, now_ms)) is not None]
+        life.close()
+        if now_ms == 1_000:
+            shutil.copy(tmp_path / "o", tmp_path / "copy")
+    restored = tmp_path / ("lost" if copy_of == "nothing" else "copy")
+    later = Outbox(restored, KEY, 1_000_000)
+    block = later.commit((), (), True, 1_000_000)
+    later.close()
+    assert block is not None
+    assert block[0] >= max(end for _, end in used)
+    assert len({first for first, _ in used}) == len(used)
+
+
 def test_rows_outlive_a_generation_that_goes_back(tmp_path: Path) -> None:
     for sequence, now_ms in ((1, 10 * FAR_AHEAD_MS), (2, 1), (3, 2)):
         made = Outbox(tmp_path / "o", KEY, now_ms)
@@ -150,7 +171,8 @@ def test_pages_end_by_rows_and_bytes_and_skip_what_somebody_has(
 
 def test_a_block_of_numbers_is_reserved_once(outbox: Outbox) -> None:
     blocks = [outbox.commit((), (), True, 0) for _ in range(2)]
-    assert blocks == [(1, 1 + SEQUENCE_BLOCK), (1 + SEQUENCE_BLOCK, 1 + 2 * SEQUENCE_BLOCK)]
+    first = MS_NUMBERS  # it was opened in the first millisecond
+    assert blocks == [(first, first + SEQUENCE_BLOCK), (first + SEQUENCE_BLOCK, first + 2 * SEQUENCE_BLOCK)]
 
 
 def test_a_group_that_fails_leaves_nothing_not_even_a_predecessor(outbox: Outbox) -> None:

@@ -48,7 +48,7 @@ def full(name: str) -> Board:
             Look(
                 rows=10, read=9, streams={"telemetry": 7, "availability": 1, "quarantine": 1}, delays=[(at, 0.2)],
                 heard=[HeardEntity(name, name, name, 1, 1.0)], reasons={name: 1},
-                readers=[BoardReader(name, True, 5, 10, 1.0), BoardReader("gone", False, None, None, 1.0)],
+                readers=[BoardReader(name, True, 5, 10, 7.5, 1.0), BoardReader("gone", False, None, None, None, 1.0)],
                 spool_bytes=950, trouble=name,
             ), at,
         )  # fmt: skip
@@ -78,6 +78,21 @@ def test_cards_say_in_words_what_colours_say() -> None:
     assert 'aria-valuenow="95"' in shown["spool"]
     assert 'role="img" aria-label="Rows a second, five minutes: now 5, at most 5"' in shown["throughput"]
     assert 'scope="col"' in shown["queries"]
+    assert '<th scope="col">Member</th>' in shown["members"]
+    assert "<td>7.5 s</td>" in shown["consumers"]
+
+
+def test_cells_say_how_long_ago_entities_were_heard_of() -> None:
+    board, day = Board(), board_module.UNHEARD_S
+    told = [("fresh", 325 * day - 4), ("old", 1.0), ("nobody knows", None)]
+    board.look(Look(heard=[HeardEntity("g", name, "online", 1, None, at) for name, at in told]), 325 * day)
+    html = cards(board.shown(), 325 * day)["entities"]
+    assert re.findall(r'class="cell (\w+)".*?<b>(.*?)</b><span>online</span>(.*?)</li>', html) == [
+        ("warn", "old", "<small>325 days ago</small>"),
+        ("fine", "fresh", "<small>4.0 s ago</small>"),
+        ("fine", "nobody knows", ""),
+    ]
+    assert re.findall(r'class="badge (\w+)">(.*?)<', html) == [("fine", "2 online"), ("warn", "1 unheard")]
 
 
 def test_every_state_of_a_statement_has_its_kind() -> None:
@@ -114,14 +129,25 @@ def _luminance(colour: str) -> float:
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
+def test_colours_are_the_consoles() -> None:
+    from gateway import console
+
+    told = (Path(console.__file__).parent / "static" / "page.css").read_text()
+    css = Path(board_module.__file__).with_name("dashboard.css").read_text()
+    names = {"ink": "text", "paper": "ground", "soft": "card", "line": "line", "well": "fine", "broken": "bad"}
+    for theirs, ours in (names | {"degraded": "warn", "a": "accent"}).items():
+        assert re.findall(rf"--{theirs}: (#\w+)", told) == re.findall(rf"--{ours}: (#\w+)", css), theirs
+
+
 @pytest.mark.parametrize("theme", [":root", "body.body--dark"])
 def test_contrast_of_text_is_at_least_4_5(theme: str) -> None:
     """WCAG 2.2, 1.4.3, for every pair of colours that the sheet puts on each other."""
     css = Path(board_module.__file__).with_name("dashboard.css").read_text()
     (block,) = re.findall(rf"^{re.escape(theme)} {{(.*?)}}", css, re.MULTILINE | re.DOTALL)
     colours = dict(re.findall(r"--([\w-]+): (#\w{6})", block))
-    pairs = [(text, ground) for text in ("text", "quiet", "accent", "bad") for ground in ("ground", "card")]
-    pairs += [("fine", "fine-ground"), ("warn", "warn-ground"), ("bad", "bad-ground"), ("text", "idle-ground")]
+    pairs = [
+        (text, ground) for text in ("text", "quiet", "accent", "fine", "warn", "bad") for ground in ("ground", "card")
+    ]
     for text, ground in pairs:
         light, dark = sorted((_luminance(colours[text]), _luminance(colours[ground])), reverse=True)
         assert (light + 0.05) / (dark + 0.05) >= 4.5, (theme, text, ground)

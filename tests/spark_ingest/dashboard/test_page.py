@@ -142,11 +142,11 @@ def test_a_live_page_in_a_browser(tmp_path: Path, free_port: int, endpoint: str)
         assert page.evaluate("document.documentElement.lang") == "en-US"
 
         ground = "getComputedStyle(document.body).backgroundColor"
-        assert page.evaluate(ground) == "rgb(244, 245, 247)"
+        assert page.evaluate(ground) == "rgb(255, 255, 255)"
         page.evaluate("document.querySelector('header button').focus()")
         assert page.evaluate("document.activeElement.innerText") == "Dark or light"
         page.evaluate("document.activeElement.click()")
-        page.wait_for(f"{ground} == 'rgb(20, 22, 26)'")
+        page.wait_for(f"{ground} == 'rgb(22, 24, 26)'")
         page.screenshot(tmp_path / "page.png")
         assert (tmp_path / "page.png").stat().st_size > 10_000
 

@@ -28,7 +28,7 @@ def receiver(**fields: Any) -> Any:
 
 
 def shown(tmp_path: Path, **fields: Any) -> dict[tuple[str, tuple[str, ...]], float]:
-    collector = ReceiverMetrics(receiver(**fields), tmp_path, "main", 1_000)
+    collector = ReceiverMetrics(receiver(**fields), tmp_path, ["main"], 1_000)
     return {
         (sample.name.removeprefix("veilmq_ingest_"), tuple(sample.labels.values())): sample.value
         for metric in collector.collect()
@@ -74,18 +74,18 @@ def test_a_spool_that_is_trimmed_meanwhile_costs_only_the_lags(tmp_path: Path, m
 @pytest.mark.parametrize("address", ["9464", ":9464", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:0", "127.0.0.1:70000"])
 def test_what_is_no_address_is_one_line(tmp_path: Path, address: str) -> None:
     with pytest.raises(BadOption, match="is no HOST:PORT; write"):
-        serve_metrics(address, ReceiverMetrics(receiver(), tmp_path, "main", 1))
+        serve_metrics(address, ReceiverMetrics(receiver(), tmp_path, ["main"], 1))
 
 
 def test_a_port_in_use_is_one_line(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         with pytest.raises(BadOption, match="choose an address that is free"):
-            serve_metrics(address, ReceiverMetrics(receiver(), tmp_path, "main", 1))
+            serve_metrics(address, ReceiverMetrics(receiver(), tmp_path, ["main"], 1))
 
 
 def test_it_is_served_until_it_is_stopped(tmp_path: Path, free_port: int) -> None:
-    stop = serve_metrics(f"127.0.0.1:{free_port}", ReceiverMetrics(receiver(), tmp_path, "main", 1))
+    stop = serve_metrics(f"127.0.0.1:{free_port}", ReceiverMetrics(receiver(), tmp_path, ["main"], 1))
     with urllib.request.urlopen(f"http://127.0.0.1:{free_port}/metrics", timeout=10) as answer:
         assert b"veilmq_ingest_rows_total 12.0" in answer.read()
     stop()

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from keys.replay import BLOCK_NUMBERS, BLOCKS_MAX
 from spark_ingest.receiving import seen as module
 from spark_ingest.receiving.seen import Seen
 
@@ -27,8 +28,8 @@ def written(*sequences: int, publisher: bytes = A, topic: str = "t", retain: boo
 
 def far_behind(seen: Seen) -> int:
     """A sequence that the publisher's window does not reach."""
-    highest = 10_000_000
-    seen.mark(A, highest, "other", False)
+    for block in range(1, BLOCKS_MAX + 1):
+        seen.mark(A, block * BLOCK_NUMBERS, "other", False)
     return 5
 
 
@@ -44,7 +45,7 @@ def test_what_is_older_than_the_window_counts_as_written() -> None:
     seen = written(1)
     old = far_behind(seen)
     assert has(seen, old)
-    assert not has(seen, 10_000_001)
+    assert not has(seen, BLOCKS_MAX * BLOCK_NUMBERS + 1)
 
 
 def test_retained_state_that_is_older_than_the_window_is_let_in_once() -> None:

@@ -144,6 +144,30 @@ def test_a_receiver_in_trouble_fails_the_query_after_a_while(tmp_path: Path) -> 
         receiver.stop()
 
 
+def test_what_other_receivers_bring_hides_no_trouble_of_ours(tmp_path: Path) -> None:
+    class InTrouble:
+        def check(self, trouble_s: float) -> None:
+            raise ReceiverTrouble(f"for {trouble_s:.0f} s")
+
+        def stop(self) -> None:
+            """Nothing to end."""
+
+    spool = tmp_path / "spool"
+    writers = {name: opened(spool, name) for name in ("main", "other")}
+    for writer in writers.values():
+        fill(writer, range(20))
+    reader = SpoolStreamReader(parse_options({"spool": str(spool), "grants": str(tmp_path / "keys.json")}), no_client)
+    start = reader.initialOffset()
+    reader._receiver = InTrouble()  # type: ignore[assignment]
+    both = reader.latestOffset(start, ReadAllAvailable())  # what is there is read first
+    fill(writers["other"], range(20, 40))
+    with pytest.raises(ReceiverTrouble, match="for 60 s"):
+        reader.latestOffset(both, ReadAllAvailable())
+    reader.stop()
+    for writer in writers.values():
+        writer.close()
+
+
 def test_a_damaged_spool_ends_the_receiver_at_once(tmp_path: Path) -> None:
     writer = opened(tmp_path / "spool")
     fill(writer, range(20))

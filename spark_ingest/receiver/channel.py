@@ -1,0 +1,158 @@
+"""What a receiver and its worker processes say to each other, over a socket pair that nobody else has.
+
+Frames are pickled: both ends are one program of one user, and the socket has no name that a third could connect to.
+Scope keys pass through it, so that no file but each worker's own holds them.
+
+    receiver -> worker   WorkSetup first; WorkKnowledge at each change, LinkStanding each second; Dealt; WorkEnd
+    worker -> receiver   WorkBegun, WorkDone, WorkWanted, WorkAsked; WorkTold each second; WorkFailed
+
+Not here: which worker gets what (`dealing`), what either does with it (`workers`, `worker`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import socket
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, cast
+
+from bridge.document import Overlay
+from keys.envelope import KeyName
+from spark_ingest.receiver.progress import Progress
+from spark_ingest.receiver.receiver import ReceiverSettings
+from spark_ingest.secrets import Grants
+
+SIZE_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class WorkKnowledge:
+    """The overlay in force, and what the job may read now."""
+
+    overlay: Overlay
+    home_region: int
+    held: Grants = field(repr=False)
+
+
+class LinkStanding(NamedTuple):
+    """`ReplicaClient.accepted` and `clocks`."""
+
+    accepted: bool
+    clocks: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkSetup:
+    """The first word: whose part of the spool a worker writes, and what there is to know."""
+
+    settings: ReceiverSettings
+    known: WorkKnowledge
+    standing: LinkStanding
+
+
+class WorkEnd(NamedTuple):
+    """End after the group that is being written."""
+
+
+class WorkBegun(NamedTuple):
+    """A worker's session began: it knows nothing of pieces that it did not write."""
+
+    session: int
+
+
+class WorkDone(NamedTuple):
+    """What these brought is durable, or not wanted."""
+
+    tickets: list[int]
+
+
+class WorkWanted(NamedTuple):
+    """Publications name these epoch keys."""
+
+    names: tuple[KeyName, ...]
+
+
+class WorkAsked(NamedTuple):
+    """A request for content, for a replica."""
+
+    replica: str
+    topic: str
+    payload: bytes
+
+
+class WorkTold(NamedTuple):
+    """How a worker is."""
+
+    progress: Progress
+    figures: Counter[tuple[str, str]]
+    trouble: str | None
+
+
+class WorkFailed(NamedTuple):
+    """Why a worker ended, where waiting does not cure it."""
+
+    text: str
+
+
+def framed(message: Any) -> bytes:
+    """A message as it goes over the socket."""
+    data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+    return len(data).to_bytes(SIZE_BYTES) + data
+
+
+def first_of(sock: socket.socket) -> Any:
+    """Wait for one message, and take no byte beyond it. Raises EOFError."""
+    size = int.from_bytes(_exactly(sock, SIZE_BYTES))
+    return pickle.loads(_exactly(sock, size))  # noqa: S301  of the process that started us
+
+
+def _exactly(sock: socket.socket, count: int) -> bytes:
+    data = b""
+    while len(data) < count:
+        part = sock.recv(count - len(data))
+        if not part:
+            raise EOFError("the receiver ended")
+        data += part
+    return data
+
+
+class Channel(asyncio.Protocol):
+    """One end. `on_message` gets each message, `on_lost` is called when the other end is gone."""
+
+    def __init__(self, on_message: Callable[[Any], None], on_lost: Callable[[], None]) -> None:
+        self._on_message, self._on_lost = on_message, on_lost
+        self._transport: asyncio.Transport | None = None
+        self._held = bytearray()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        held = self._held
+        held += data
+        at = 0
+        while len(held) - at >= SIZE_BYTES:
+            end = at + SIZE_BYTES + int.from_bytes(held[at : at + SIZE_BYTES])
+            if len(held) < end:
+                break
+            message = pickle.loads(held[at + SIZE_BYTES : end])  # noqa: S301  of our own process
+            at = end
+            self._on_message(message)
+        del held[:at]
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._transport = None
+        self._on_lost()
+
+    def send(self, message: Any) -> None:
+        """Nothing happens when the other end is gone."""
+        if self._transport is not None:
+            self._transport.write(framed(message))
+
+    def close(self) -> None:
+        """After what was sent."""
+        if self._transport is not None:
+            self._transport.close()

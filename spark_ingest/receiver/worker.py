@@ -1,0 +1,189 @@
+"""One worker process of a receiver: `python -m spark_ingest.receiver.worker SOCKET`, started by `workers`.
+
+It is a receiver like any other, with a part of the spool and a file of scope keys of its own, whose replicas are at the
+other end of a socket: it has no identity and no connection. It ends when that end says so, or is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+import sys
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+
+from bridge.document import Overlay
+from gateway.base import collect_seldom
+from gateway.overlay import Properties, Publish
+from keys.envelope import KeyName
+from spark_ingest.receiver.channel import (
+    Channel,
+    LinkStanding,
+    WorkAsked,
+    WorkBegun,
+    WorkDone,
+    WorkEnd,
+    WorkFailed,
+    WorkKnowledge,
+    WorkSetup,
+    WorkTold,
+    WorkWanted,
+    first_of,
+)
+from spark_ingest.receiver.progress import ReplicaLink
+from spark_ingest.receiver.receiver import OnArrivals, Receiver
+from spark_ingest.receiving import Dealt
+from spark_ingest.secrets import Grants
+
+STOP_S = 60.0
+"""How long the end waits for the group that is being written; a disk that takes longer has failed."""
+TELL_S = 1.0
+
+
+class DealtReplicas:
+    """A `receiver.ReplicaClient` of one worker, over all of its sessions. The channel is in another thread's loop."""
+
+    def __init__(self, setup: WorkSetup, send: Callable[[object], None]) -> None:
+        """`send`: from any thread."""
+        self._known, self._standing, self._send = setup.known, setup.standing, send
+        self._session = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._on_arrivals: OnArrivals | None = None
+        self._on_keys: Callable[[], None] | None = None
+
+    @property
+    def overlay(self) -> Overlay:
+        """The version in force."""
+        return self._known.overlay
+
+    @property
+    def home_region(self) -> int:
+        """The region whose replicas are listened to."""
+        return self._known.home_region
+
+    def held(self) -> Grants:
+        """As the receiver told it last."""
+        return self._known.held
+
+    def want(self, names: Collection[KeyName]) -> None:
+        """The receiver asks."""
+        self._send(WorkWanted(tuple(names)))
+
+    def ask(self, replica: str, topic: str, payload: bytes) -> None:
+        """The receiver passes it on."""
+        self._send(WorkAsked(replica, topic, payload))
+
+    @property
+    def accepted(self) -> bool:
+        """Whether enough replicas know all that is wanted."""
+        return self._standing.accepted
+
+    def links(self) -> list[ReplicaLink]:
+        """None: the receiver has them."""
+        return []
+
+    def clocks(self) -> tuple[float, ...]:
+        """As the receiver told them last."""
+        return self._standing.clocks
+
+    def acknowledge_all(self, publishes: Sequence[Publish]) -> None:
+        """As who brought them; the number of a packet is its ticket."""
+        self._send(WorkDone([publish.packet_id for publish in publishes]))
+
+    async def run(self, on_arrivals: OnArrivals, on_keys: Callable[[], None]) -> None:
+        """Until cancelled; what was not acknowledged comes again when the next session begins."""
+        self._loop, self._on_arrivals, self._on_keys = asyncio.get_running_loop(), on_arrivals, on_keys
+        self._session += 1
+        self._send(WorkBegun(self._session))
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self._on_arrivals = None
+
+    # ------------------------------------------------------------------------- in the channel's thread
+
+    def take(self, message: object) -> None:
+        """What the receiver says."""
+        match message:
+            case Dealt(session, replica, pieces):
+                publishes = [
+                    Publish(topic, payload, 1, packet_id=ticket, properties=Properties(user=user))
+                    for ticket, topic, payload, user in pieces
+                ]
+                self._in_loop(self._arrived, session, replica, publishes)
+            case WorkKnowledge():
+                self._known = message
+                self._in_loop(self._keys_changed)
+            case LinkStanding():
+                self._standing = message
+
+    def _in_loop(self, call: Callable[..., None], *arguments: object) -> None:
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # the receiver's loop has ended
+                self._loop.call_soon_threadsafe(call, *arguments)
+
+    def _arrived(self, session: int, replica: str, publishes: Sequence[Publish]) -> None:
+        if self._on_arrivals is not None and session == self._session:
+            self._on_arrivals(replica, publishes, self)
+
+    def _keys_changed(self) -> None:
+        if self._on_keys is not None and self._on_arrivals is not None:
+            self._on_keys()
+
+
+async def serve(sock: socket.socket) -> int:
+    """Until the other end says so. Exit status 2 for what waiting does not cure."""
+    setup = first_of(sock)
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+
+    def send(message: object) -> None:
+        with contextlib.suppress(RuntimeError):  # we have ended
+            loop.call_soon_threadsafe(channel.send, message)
+
+    replicas = DealtReplicas(setup, send)
+
+    def take(message: object) -> None:
+        if isinstance(message, WorkEnd):
+            ended.set()
+        else:
+            replicas.take(message)
+
+    channel = Channel(take, ended.set)
+    sock.setblocking(False)
+    await loop.create_connection(lambda: channel, sock=sock)
+    receiver = Receiver(setup.settings, lambda: replicas)
+    receiver.start()
+    collect_seldom()
+    while receiver.alive and not ended.is_set():
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(ended.wait(), TELL_S)
+        channel.send(_told(receiver))
+    await asyncio.to_thread(receiver.stop, STOP_S)
+    if receiver.failure is not None:
+        channel.send(WorkFailed(str(receiver.failure)))
+    channel.send(_told(receiver))
+    channel.close()
+    await asyncio.sleep(0)  # what was sent goes
+    return 0 if receiver.failure is None else 2
+
+
+def _told(receiver: Receiver) -> WorkTold:
+    return WorkTold(receiver.progress, Counter(dict(receiver.figures)), receiver.trouble)
+
+
+def main() -> int:
+    """The process; its argument is the number of its end of the socket pair."""
+    for name in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(name, signal.SIG_IGN)  # of a terminal, or a supervisor: the receiver says when
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    try:
+        return asyncio.run(serve(socket.socket(fileno=int(sys.argv[1]))))
+    except EOFError:
+        return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

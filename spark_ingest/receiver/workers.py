@@ -1,0 +1,287 @@
+"""A receiver in several processes under one identity: `veilmq ingest run --workers N`.
+
+    replicas ══> this process: links, TLS, MQTT ══ socket pairs ══> workers: verify, collect, write their part
+
+One process has the identity and one session at each replica, as a single receiver has: replicas learn nothing of
+workers, stock brokers neither, and nothing is sent twice. Each worker is a receiver with a part of the spool of its
+own, `NAME.w1of2`, and a file of scope keys beside the usual one. A PUBACK goes out when the workers that a piece went
+to have it on disk. A worker that dies is started again, and gets what it has not answered for. With another number of
+workers the parts of before stay for queries, and what they hold is known to the new ones.
+
+Not here: which worker gets what (`receiving.dealing`), what a worker does (`worker`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from gateway.base.log_events import LogEvent
+from gateway.overlay import Publish
+from spark_ingest.errors import IngestError
+from spark_ingest.receiver.acknowledging import Sender, acknowledge
+from spark_ingest.receiver.channel import (
+    Channel,
+    LinkStanding,
+    WorkAsked,
+    WorkBegun,
+    WorkDone,
+    WorkEnd,
+    WorkFailed,
+    WorkKnowledge,
+    WorkSetup,
+    WorkTold,
+    WorkWanted,
+)
+from spark_ingest.receiver.family import grants_of, kin, part_of
+from spark_ingest.receiver.progress import Progress, summed, tell_links
+from spark_ingest.receiver.receiver import ReceiverSettings, ReplicaClient
+from spark_ingest.receiver.worker import STOP_S
+from spark_ingest.receiving import Dealer
+from spark_ingest.spool import SpoolWriter
+
+WORKERS_MAX = 64
+TELL_S = 1.0
+ORPHANS_S = 10.0
+"""How long workers of a receiver that was killed may take to end."""
+_log = logging.getLogger(__name__)
+
+
+class WorkerFailed(IngestError):  # noqa: N818
+    """Why a worker ended, where waiting does not cure it."""
+
+
+def parts_of(settings: ReceiverSettings, count: int) -> list[ReceiverSettings]:
+    """Of each worker."""
+    names = [part_of(settings.name, number, count) for number in range(1, count + 1)]
+    return [
+        replace(
+            settings,
+            name=name,
+            grants=grants_of(settings.grants, settings.name, name),
+            cap_bytes=settings.cap_bytes // count,
+            waits=False,
+        )
+        for name in names
+    ]
+
+
+@dataclass(slots=True)
+class _Hand:
+    """A worker's process. `past`: what those before it had counted."""
+
+    settings: ReceiverSettings
+    process: subprocess.Popen[bytes] | None = None
+    channel: Channel | None = None
+    gone: asyncio.Event = field(default_factory=asyncio.Event)
+    told: WorkTold = field(default_factory=lambda: WorkTold(Progress(), Counter(), None))
+    past: Progress = field(default_factory=Progress)
+    past_figures: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+
+class WorkingReceiver:
+    """`Receiver` in several processes: the same to whoever starts, stops and looks at it."""
+
+    def __init__(self, settings: ReceiverSettings, workers: int, connect: Callable[[], ReplicaClient]) -> None:
+        """`connect` is called once, in the receiver's thread, within its event loop."""
+        self._settings, self._connect = settings, connect
+        self._parts = parts_of(settings, workers)
+        self._dealer = Dealer(workers)
+        self._hands: list[_Hand] = []
+        self._client: ReplicaClient | None = None
+        self._known: WorkKnowledge | None = None
+        self._thread = threading.Thread(target=self._run, name="veilmq-receiver", daemon=True)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+        self._started = threading.Event()
+        self.progress = Progress()
+        self.figures: Counter[tuple[str, str]] = Counter()
+        self.trouble: str | None = None
+        self.failure: Exception | None = None
+        """Set when it ended for a reason that waiting does not cure."""
+
+    @property
+    def parts(self) -> list[str]:
+        """Names in the spool."""
+        return [part.name for part in self._parts]
+
+    def start(self) -> None:
+        """Start the thread; returns when its event loop runs."""
+        self._thread.start()
+        self._started.wait()
+
+    def stop(self, timeout_s: float = 10.0) -> None:
+        """End the workers after the groups that are being written."""
+        if self._loop is not None and self._stop is not None:
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(timeout_s + TELL_S)
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
+    # ------------------------------------------------------------------------------------- in the thread
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._main())
+        except Exception as error:  # noqa: BLE001  kept for who started us
+            self.failure = error
+            self.trouble = str(error)
+        finally:
+            self._started.set()
+
+    async def _main(self) -> None:
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        self._started.set()
+        with contextlib.ExitStack() as locks:
+            await asyncio.to_thread(self._seal, locks)
+            client = self._client = self._connect()
+            self._known = WorkKnowledge(client.overlay, client.home_region, client.held())
+            self._hands = [_Hand(part) for part in self._parts]
+            links = asyncio.ensure_future(client.run(self._arrived, self._know))
+            stopping = asyncio.ensure_future(self._stop.wait())
+            try:
+                while not self._stop.is_set() and not links.done() and self.failure is None:
+                    for number, hand in enumerate(self._hands):
+                        if hand.channel is None:
+                            await self._start_worker(number, hand)
+                    await asyncio.wait({links, stopping}, timeout=TELL_S)
+                    self._tell(client)
+            finally:
+                await self._end()
+                links.cancel()
+                stopping.cancel()
+                await asyncio.gather(links, stopping, return_exceptions=True)
+                self._tell(client)
+            if links.done() and not links.cancelled() and (error := links.exception()) is not None:
+                raise error
+        if self.failure is not None:
+            raise self.failure
+
+    def _seal(self, locks: contextlib.ExitStack) -> None:
+        """What a crash left in any part is sealed before another one's worker reads it; nobody writes as a part of
+        another number of workers while we run. Raises SpoolBusy, SpoolDamaged."""
+        name, spool = self._settings.name, self._settings.spool
+        own = [name] if (spool / name).is_dir() else []
+        for part in own + kin(spool, name):
+            writer = SpoolWriter(spool, part, cap_bytes=self._settings.cap_bytes, patience_s=ORPHANS_S)
+            if part in self.parts:
+                writer.close()
+            else:
+                locks.callback(writer.close)
+
+    async def _start_worker(self, number: int, hand: _Hand) -> None:
+        assert self._client is not None
+        assert self._known is not None
+        assert self._loop is not None
+        if hand.process is not None:
+            hand.process.kill()
+            await asyncio.to_thread(hand.process.wait)
+        ours, theirs = socket.socketpair()
+        command = [sys.executable, "-m", "spark_ingest.receiver.worker", str(theirs.fileno())]
+        hand.process = await asyncio.to_thread(subprocess.Popen, command, pass_fds=[theirs.fileno()])
+        theirs.close()
+        hand.gone.clear()
+        ours.setblocking(False)
+        channel = Channel(lambda message: self._said(number, message), lambda: self._lost(number))
+        await self._loop.create_connection(lambda: channel, sock=ours)
+        hand.channel = channel
+        channel.send(WorkSetup(hand.settings, self._known, self._standing(self._client)))
+
+    async def _end(self) -> None:
+        """Workers finish what they write; whoever takes too long is ended."""
+        for hand in self._hands:
+            if hand.channel is not None:
+                hand.channel.send(WorkEnd())
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.gather(*(hand.gone.wait() for hand in self._hands if hand.channel)), STOP_S)
+        for hand in self._hands:
+            if hand.channel is not None:
+                hand.channel.close()
+            if hand.process is not None:
+                hand.process.kill()
+                await asyncio.to_thread(hand.process.wait)
+
+    # ----------------------------------------------------------------------------------------- from workers
+
+    def _said(self, number: int, message: Any) -> None:
+        hand = self._hands[number]
+        assert self._client is not None
+        match message:
+            case WorkDone(tickets):
+                acknowledge(self._dealer.done(number, tickets))
+            case WorkBegun(session):
+                for dealt in self._dealer.begun(number, session):
+                    self._send(number, dealt)
+            case WorkWanted(names):
+                self._client.want(names)
+            case WorkAsked(replica, topic, payload):
+                self._client.ask(replica, topic, payload)
+            case WorkTold():
+                hand.told = message
+            case WorkFailed(text):
+                self.failure = self.failure or WorkerFailed(text)
+
+    def _lost(self, number: int) -> None:
+        hand = self._hands[number]
+        self._dealer.ended(number)
+        hand.channel = None
+        hand.past = replace(summed((hand.past, hand.told.progress)), waiting=0, full=False, clock_off=False)
+        hand.past_figures += hand.told.figures
+        hand.told = WorkTold(Progress(), Counter(), None)
+        hand.gone.set()
+        if self._stop is not None and not self._stop.is_set() and self.failure is None:
+            LogEvent.RECEIVER_RETRIES.say(_log, hand.settings.name, "its worker process ended")
+
+    # --------------------------------------------------------------------------------------- from replicas
+
+    def _arrived(self, replica: str, publishes: Sequence[Publish], sender: Sender) -> None:
+        for number, dealt in self._dealer.deal(replica, publishes, sender):
+            self._send(number, dealt)
+
+    def _know(self) -> None:
+        """Keys came, or the overlay changed."""
+        assert self._client is not None
+        client = self._client
+        self._known = WorkKnowledge(client.overlay, client.home_region, client.held())
+        for number in range(len(self._hands)):
+            self._send(number, self._known)
+
+    @staticmethod
+    def _standing(client: ReplicaClient) -> LinkStanding:
+        return LinkStanding(client.accepted, tuple(client.clocks()))
+
+    def _send(self, number: int, message: object) -> None:
+        channel = self._hands[number].channel
+        if channel is not None:
+            channel.send(message)
+
+    def _tell(self, client: ReplicaClient) -> None:
+        """To workers how links are, to the world how workers are."""
+        if self._known is not None and client.overlay is not self._known.overlay:
+            self._know()
+        for number in range(len(self._hands)):
+            self._send(number, self._standing(client))
+        now = summed(each for hand in self._hands for each in (hand.past, hand.told.progress))
+        now.links, now.accepted = self.progress.links, self.progress.accepted
+        tell_links(self._settings.name, now, client.links(), client.accepted)
+        self.progress = now
+        figures: Counter[tuple[str, str]] = Counter()
+        for hand in self._hands:
+            figures += hand.past_figures + hand.told.figures
+        if self._dealer.overflowed:
+            figures["held_overflow", ""] += self._dealer.overflowed
+        self.figures = figures
+        if self.failure is None:
+            self.trouble = next((hand.told.trouble for hand in self._hands if hand.told.trouble), None)

@@ -1,0 +1,141 @@
+"""Which worker gets which piece, and when its replica is owed the PUBACK.
+
+All pieces of a publication meet in one worker: it follows from the wire topic, which is the same for all of them, a
+batch's from publisher and number, as for shards. So each publication is one row, and rows of a topic, and of a
+publisher's next 4,096 numbers, keep their order. A data key is for publications of all workers: it goes to each of
+them, and its piece is acknowledged when the last one has it and the publication that it rode on is durable.
+
+Pure. Not here: processes and sockets (`receiver.workers`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+from bridge.document import is_batch_topic
+from bridge.wire import KEYS_TOPIC, carries_key_alone
+from gateway.overlay import Publish
+from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES, SignedHeader, from_property
+from keys.errors import KeysError
+from spark_ingest.receiving.sealings import Ack
+from spark_ingest.spool import Shard
+
+PENDING_MAX = 65_536
+"""Pieces that a worker owes an answer for. Receive Maximum keeps honest replicas far below; beyond it a piece is left
+unacknowledged, and comes again after the next reconnect."""
+TOPICS_REMEMBERED = 65_536
+"""Whose worker is known; wire topics are not verified here, and whoever invents them empties this only."""
+TOPIC_CHARS_REMEMBERED = 1_024
+"""Of longer ones none is kept."""
+
+Piece: TypeAlias = tuple[int, str, bytes, tuple[tuple[str, str], ...]]
+"""(ticket, wire topic, payload, user properties) of a PUBLISH; the ticket comes back when it may be acknowledged."""
+
+
+class Dealt(NamedTuple):
+    """Pieces of one replica, for the session that a worker began with this number."""
+
+    session: int
+    replica: str
+    pieces: list[Piece]
+
+
+@dataclass(slots=True)
+class _Hand:
+    """One worker. `session`: 0 while it has none."""
+
+    session: int = 0
+    pending: dict[int, tuple[str, Piece]] = field(default_factory=dict)
+
+
+class Dealer:
+    """`deal` what comes, `begun` and `done` as workers say; what `done` gives back is to be acknowledged."""
+
+    def __init__(self, workers: int) -> None:
+        self._shards = [Shard(number, workers) for number in range(1, workers + 1)]
+        self._hands = [_Hand() for _ in range(workers)]
+        self._owed: dict[int, tuple[Ack, Publish, int]] = {}  # by ticket: and how many workers have not answered
+        self._ticket = 0
+        self._known: dict[str, int] = {}
+        self.overflowed = 0
+        """Pieces beyond PENDING_MAX."""
+
+    def deal(self, replica: str, publishes: Sequence[Publish], sender: Ack) -> list[tuple[int, Dealt]]:
+        """What goes to which worker now; a worker without session gets it when one begins. `sender`: comes back with
+        each message that may be acknowledged."""
+        dealt: list[list[Piece]] = [[] for _ in self._hands]
+        for publish in publishes:
+            user = publish.properties.user
+            told = dict(user)
+            owner = self._owner(publish.topic, told.get(PROPERTY_HEADER))
+            takers = range(len(self._hands)) if PROPERTY_KEY in told else (owner,)
+            if any(len(self._hands[taker].pending) >= PENDING_MAX for taker in takers):
+                self.overflowed += 1
+                continue
+            self._ticket += 1
+            self._owed[self._ticket] = (sender, publish, len(takers))
+            for taker in takers:
+                piece = (self._ticket, publish.topic, publish.payload, user)
+                if taker != owner and not carries_key_alone(publish.topic):
+                    piece = (self._ticket, KEYS_TOPIC, b"", _key_of(user))
+                self._hands[taker].pending[self._ticket] = (replica, piece)
+                dealt[taker].append(piece)
+        sessions = [hand.session for hand in self._hands]
+        return [
+            (taker, Dealt(sessions[taker], replica, pieces))
+            for taker, pieces in enumerate(dealt)
+            if pieces and sessions[taker]
+        ]
+
+    def begun(self, worker: int, session: int) -> list[Dealt]:
+        """All that it has not answered for, in the order in which it came."""
+        hand = self._hands[worker]
+        hand.session = session
+        again: list[Dealt] = []
+        for replica, piece in hand.pending.values():
+            if not again or again[-1].replica != replica:
+                again.append(Dealt(session, replica, []))
+            again[-1].pieces.append(piece)
+        return again
+
+    def ended(self, worker: int) -> None:
+        """Its process is gone."""
+        self._hands[worker].session = 0
+
+    def done(self, worker: int, tickets: Iterable[int]) -> list[tuple[Ack, Publish]]:
+        """What it answers for, and what may be acknowledged to whom now."""
+        pending, owed = self._hands[worker].pending, []
+        for ticket in tickets:
+            if pending.pop(ticket, None) is None:
+                continue  # of the session before
+            sender, publish, left = self._owed[ticket]
+            if left > 1:
+                self._owed[ticket] = (sender, publish, left - 1)
+            else:
+                del self._owed[ticket]
+                owed.append((sender, publish))
+        return owed
+
+    def _owner(self, wire_topic: str, told: str | None) -> int:
+        if told is not None and is_batch_topic(wire_topic):
+            try:
+                header = SignedHeader.decode(from_property(told)).header
+            except KeysError:
+                return 0  # somebody has to refuse it
+            return next(n for n, each in enumerate(self._shards) if each.owns_batch(header.publisher, header.sequence))
+        owner = self._known.get(wire_topic)
+        if owner is None:
+            digest = hashlib.blake2b(wire_topic.encode(), digest_size=8).digest()
+            owner = int.from_bytes(digest) % len(self._hands)
+            if len(self._known) >= TOPICS_REMEMBERED:
+                self._known.clear()
+            if len(wire_topic) <= TOPIC_CHARS_REMEMBERED:
+                self._known[wire_topic] = owner
+        return owner
+
+
+def _key_of(user: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    return tuple(pair for pair in user if pair[0] in (PROPERTY_KEY, PROPERTY_SHARES))

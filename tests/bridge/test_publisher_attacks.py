@@ -1,0 +1,106 @@
+"""A publisher that lies, with a certificate and rights: it harms its own publications only, and no honest link.
+
+Floods, garbage and keys that open nothing are in the tests of the machines that bear them.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from bridge.contract import Effect, Received, Tick, Wire
+from bridge.contract.machine import Publication
+from bridge.document import Scope
+from bridge.node import GatewayNode
+from bridge.reader.newest_retained import RETAINED_WAIT_S
+from bridge.topology import peers_of
+from bridge.wire import AHEAD_S
+from keys.envelope import Mode
+from tests.bridge.helpers import (
+    NOW,
+    counted,
+    craft,
+    delivered,
+    forge_key,
+    gateway,
+    publish,
+    replica,
+    sent,
+    subscribe_at,
+    subscriber,
+    suspected,
+    with_properties,
+)
+from tests.sim.world import World, make_world
+
+REPLICAS = ("r1a", "r1b", "r1c")
+YEARS_S = 10 * 365 * 86_400
+
+
+@pytest.fixture
+def world() -> World:
+    """`evil` may publish what `site` may."""
+    scopes = [Scope("plant/#"), Scope("clear/#", Mode.PLAIN)]
+    return make_world({1: 3, 2: 3}, [(1, 2)], {"site": 1, "evil": 1, "control": 1, "far": 2}, scopes)
+
+
+def feed(node: GatewayNode, wires: dict[str, Wire], now: float = NOW) -> list[Effect]:
+    return [effect for peer, wire in wires.items() for effect in node.handle(Received(peer, wire), now)]
+
+
+@pytest.mark.parametrize("topic", ["plant/t", "clear/t"])
+def test_two_contents_of_one_number_suspect_nobody_on_the_way_and_one_of_them_is_delivered(world: World, topic: str):
+    """Attack: two headers of one number and time, each properly signed and under a key of its own, told to different
+    replicas."""
+    keys = [forge_key(world, "evil", "plant/#", salt) for salt in (0, 1)] if topic == "plant/t" else [None, None]
+    mode = Mode.COPIES if keys[0] else Mode.PLAIN
+    two = [
+        craft(world, "evil", topic, sequence=5, key=k, mode=mode, payload=p)
+        for k, p in zip(keys, (b"a", b"b"), strict=True)
+    ]
+    told = {}
+    for place, (peer, which) in enumerate((("r1a", 0), ("r1b", 1), ("r1c", 0))):
+        key = keys[which]
+        told[peer] = two[which] if key is None else with_properties(two[which], *key.properties([key.shares[place]]))
+    next_one, reader = replica(world, "r2a", peers_of(world.overlay, "r2a")), subscriber(world, "control")
+    subscribe_at(next_one, world, "far", topic[:-1] + "#")
+    on_the_way: list[Effect] = []
+    for name, wire in told.items():
+        node = replica(world, name, peers_of(world.overlay, name))
+        subscribe_at(node, world, "far", topic[:-1] + "#", via="r2a")
+        effects = node.handle(Received("evil", wire), NOW)
+        assert counted(effects, "forwarded") == 1
+        for send in sent(effects, "r2a"):
+            on_the_way += next_one.handle(Received(name, send.wire), NOW)
+    assert counted(on_the_way, "forwarded") == 1
+    assert (counted(on_the_way, "refused"), suspected(on_the_way)) == (0, set())
+    read = feed(reader, told)
+    assert [d.publication.payload for d in delivered(read)] == [b"a"]
+    assert (counted(read, "refused"), suspected(read)) == (0, set())
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_retained_value_of_a_time_to_come_does_not_keep_others_out(world: World, known: bool):
+    """Attack: sealed ten years ahead, it would outrank until then whatever anybody else retains on its topic; and what
+    comes late from others would be dropped as its replay. A bad replica may bring it though honest ones refuse it."""
+    key, later_ms = forge_key(world, "evil", "plant/#"), int((NOW + YEARS_S) * 1000)
+    lie = craft(world, "evil", "plant/t", sequence=9, key=key, time_ms=later_ms, retain=True, payload=b"for ever")
+    honest = replica(world, "r1a", peers_of(world.overlay, "r1a"))
+    assert counted(honest.handle(Received("evil", lie), NOW), "refused") == 1
+    node = subscriber(world, "control")
+    if known:
+        first = craft(world, "evil", "plant/t", sequence=1, key=key)
+        feed(node, {r: with_properties(first, *key.properties([key.shares[i]])) for i, r in enumerate(REPLICAS)})
+    feed(node, {r: with_properties(lie, *key.properties([key.shares[i]])) for i, r in enumerate(REPLICAS)})
+    node.handle(Tick(), NOW + RETAINED_WAIT_S)
+    effects = feed(node, publish(gateway(world, "site"), "plant/t", b"true", sequence=1, retain=True), NOW + 30)
+    effects += node.handle(Tick(), NOW + 30 + RETAINED_WAIT_S)
+    found = [d.publication for d in delivered(effects)]
+    assert [(p.payload, p.retain) for p in found] == [(b"true", True)]
+
+
+def test_a_value_sealed_by_a_clock_within_what_clocks_may_differ_is_retained(world: World):
+    node = subscriber(world, "control")
+    wires = publish(gateway(world, "site"), "plant/t", b"x", sequence=1, retain=True, now=NOW + AHEAD_S - 1)
+    effects = feed(node, wires) + node.handle(Tick(), NOW + RETAINED_WAIT_S)
+    found: list[Publication] = [d.publication for d in delivered(effects)]
+    assert [(p.payload, p.retain) for p in found] == [(b"x", True)]
