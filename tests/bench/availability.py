@@ -14,8 +14,7 @@ All but the last five are simulated time: the figures are those of the seed and 
 rest is measured on this machine, in three rounds; the broker has a core of its own where there are two. Processor times
 and ratios survive other work on the machine, times do not.
 
-Without --long: fewer hours and deaths, one length of hops, and not the fifty thousand. Each part alone (--only) takes
-less than 400 s then.
+Without --long: fewer hours and deaths, one length of hops, and not the fifty thousand.
 
 With --json one object a line: bench, work, ours, peer, peer_name, ratio, unit; ratio is ours / peer. Less is better but
 in rows of entities and pings.

@@ -55,11 +55,12 @@ def test_a_receiver_gets_what_was_said_and_nothing_else(tmp_path: Path, monkeypa
     asked: list[Any] = []
     daemon = "spark_ingest.receiver.daemon"
     monkeypatch.setattr(f"{daemon}.receiver_options", lambda config, told: (config, told))
-    monkeypatch.setattr(f"{daemon}.serve", lambda options, metrics: asked.append((options, metrics)) or 3)
-    status, _, _ = run("run", "--config", tmp_path / "r.yaml", "--spool", "s", "--shard", "1/2", "--metrics", "h:1")
+    monkeypatch.setattr(f"{daemon}.serve", lambda *what: asked.append(what) or 3)
+    said = ("--spool", "s", "--shard", "1/2", "--metrics", "h:1", "--workers", "2")
+    status, _, _ = run("run", "--config", tmp_path / "r.yaml", *said)
     assert status == 3
-    (((config, told), metrics),) = asked
-    assert (config, metrics) == (tmp_path / "r.yaml", "h:1")
+    (((config, told), metrics, workers),) = asked
+    assert (config, metrics, workers) == (tmp_path / "r.yaml", "h:1", 2)
     assert {name: value for name, value in told.items() if value is not None} == {"spool": "s", "shard": "1/2"}
     assert {"identity", "overlay", "grants", "topics", "cap_bytes", "incomplete_s"} <= set(told)
 
