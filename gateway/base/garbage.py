@@ -14,7 +14,7 @@ THRESHOLDS = (100_000, 20, 20)
 
 
 def collect_seldom() -> None:
-    """To be called once a process, when all that stays is loaded: that is not looked at again."""
-    gc.collect()
+    """To be called once a process, when all that stays is loaded: that is not looked at again, not even now, when the
+    first clients wait to be answered."""
     gc.freeze()
     gc.set_threshold(*THRESHOLDS)

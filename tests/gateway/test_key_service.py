@@ -62,8 +62,10 @@ class Load:
         self.got.clear()
 
     def one(self) -> None:
-        self._device.publish(TOPIC, b"%d" % self.sent, qos=1)
-        self.sent += 1
+        """Only while connected: what paho is given before the CONNACK, it sends before what it has to repeat."""
+        if self._device.is_connected():
+            self._device.publish(TOPIC, b"%d" % self.sent, qos=1)
+            self.sent += 1
 
     def until(self, done: Callable[[], bool], seconds: float, pace_s: float = 0.05) -> bool:
         """Publish until `done`, or for so long."""
