@@ -47,6 +47,10 @@ _LEVEL = "if any(len(share.label) != 1 for share in decoded):"
 _ENDORSED = "return [Endorsement.of(overlay.latest[r], self._name, self._identity) for r in regions if self._identity]"
 _OLDER_FILE = "if version.number < self._latest.number:"
 _NEWER_OFFER = "return offered.number > self._latest.number"
+_SWEEP = "bridge/traces/sweep.py"
+_STALE = "self._is_stale = True  # whether the bound may be far below the first"
+_SOONER = "if at < self._bound:  # noqa: PLR1730  a call of min for each of ten thousand a second"
+_SORTED = 'order = self._np.argsort(due[places], kind="stable")[:most]'
 _WITNESSES = "bridge/traces/witnessing.py"
 _ORDERED = "order: tuple[int, int] = (-1, 0)  # of the last word about health: when its token began, its number"
 _UNTIL = "self._until_ms = -1  # when the last token of these witnesses ends"
@@ -381,4 +385,19 @@ EXPLAINED: dict[tuple[str, str, str], str] = {
         "what more than half say is all the same",
         ("return equal[0] if equal else None", "return equal[1] if equal else None"),
     ),
+    **_alike(
+        _SWEEP,
+        "looked at once more than needed: the answer is the same, and takes longer",
+        ("self._is_stale = False  # whether the bound may be far below the first", _STALE),
+        ("if self._is_stale:", "if True:"),
+        ("self._is_stale = False", "pass"),
+        ("self._is_stale = False", "self._is_stale = True"),
+        (_SOONER, _SOONER.replace("<", "<=")),
+    ),
+    **_alike(
+        _SWEEP,
+        "an array that grows too often is as long as it has to be, and more",
+        ("if self._used == len(self._due):", "if True:"),
+    ),
+    **_alike(_SWEEP, "numpy knows a kind by its first letter", (_SORTED, _SORTED.replace('"stable"', "'stableX'"))),
 }

@@ -469,7 +469,7 @@ def test_who_is_asked_to_says_unasked_that_it_lives_but_not_at_any_pace(every_ms
     usual = site.entity.next_deadline
     ping = (7).to_bytes(8) + NOW_MS.to_bytes(8) + every_ms.to_bytes(4)
     assert site.words(site.hears(Word.PING, ping)) == [(Word.ANSWER, ping)]
-    assert site.entity.next_deadline == pytest.approx(NOW + every_s)
+    assert site.entity.next_deadline == pytest.approx(NOW + every_s, rel=0, abs=0.001)
     assert site.tick(NOW + every_s - 0.001) == []
     for times in (1, 2):
         due = site.entity.next_deadline or 0
