@@ -106,6 +106,7 @@ def run(overlay: DividedProcesses, seconds: float, seed: int, healed_s: float = 
         assert got == sorted(got), "out of order"
 
 
+@pytest.mark.slow
 def test_cuts_at_random_lose_repeat_and_reorder_nothing(overlay: DividedProcesses):
     run(overlay, 20.0, seed=1)
 

@@ -360,7 +360,8 @@ def test_a_receiver_that_was_away_misses_nothing(overlay: OverlayProcesses):
     async def receive(while_up: Callable[[], object], copies: int) -> None:
         client = RegionClient(overlay.directory / "control", overlay.directory / "overlay.json", ["open/#"], arrived)
         client.start()
-        await until(lambda: client.accepted, 20)
+        wants = client._node.interest._wants  # a quorum would do, but here copies of every replica count
+        await until(lambda: client.accepted and all(len(want.acked) == 3 for want in wants.values()), 20)
         while_up()
         await until(lambda: len(got) >= copies, 20)
         await client.close()

