@@ -8,7 +8,8 @@ travel (`bridge.document`), whether a record may be delivered (`bridge.reader`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from bridge.contract.machine import Publication
@@ -20,6 +21,8 @@ RECORDS_MAX = 256  # of one batch
 BATCH_BYTES = 64 << 10  # of topics, payloads and extras together; a longer record is a batch of its own
 RECORD_BYTES = 19  # what a record takes beside them
 
+_sealed_of: Callable[[Publication], tuple[Any, ...]] = attrgetter(*SEALED_PROPERTIES)
+
 
 class Numbered(NamedTuple):
     """A publication and its number among all of its publisher's."""
@@ -30,14 +33,7 @@ class Numbered(NamedTuple):
 
 def is_bare(p: Publication) -> bool:
     """Whether it is no more than topic and payload, as most are: asked three times for each."""
-    return (
-        p.expiry_s is None
-        and not p.properties
-        and p.content_type is None
-        and p.response_topic is None
-        and p.correlation_data is None
-        and p.payload_format is None
-    )
+    return p.expiry_s is None and not p.properties and _sealed_of(p) == NOTHING
 
 
 def size_of(publication: Publication) -> int:
@@ -156,8 +152,7 @@ def _extras(publication: Publication, number: int | None) -> bytes:
     p = publication
     if number is None and is_bare(p):
         return b""
-    sealed = tuple([getattr(p, name) for name in SEALED_PROPERTIES])
-    return Extras(p.expiry_s, sealed, number, p.properties).encode()
+    return Extras(p.expiry_s, _sealed_of(p), number, p.properties).encode()
 
 
 _WITHOUT_EXTRAS = bytes(flag for flag in range(256) if not flag & HAS_EXTRAS)

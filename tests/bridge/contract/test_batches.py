@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.contract import Numbered, Publication, fits, is_packed, numbers_of, packed, size_of, unpacked
+from bridge.contract import Numbered, Publication, fits, is_bare, is_packed, numbers_of, packed, size_of, unpacked
 from keys.errors import BadFrame, KeysError
+from keys.message import SEALED_PROPERTIES
 from keys.records import encode
 
 TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=6)
@@ -72,3 +76,12 @@ def test_sizes_are_about_what_a_record_takes() -> None:
     publication = Publication("plant/a", bytes(100), 1, properties=(("name", "value"),))
     many = packed("plant/#", [Numbered(n, publication) for n in range(1, 101)])
     assert len(many.payload) <= 100 * size_of(publication) + 200
+
+
+@pytest.mark.parametrize("name", [*SEALED_PROPERTIES, "expiry_s", "properties"])
+def test_whatever_a_message_carries_beside_topic_and_payload_is_packed_with_it(name: str) -> None:
+    said: dict[str, Any] = {"correlation_data": b"7", "payload_format": 1, "expiry_s": 9, "properties": (("a", "b"),)}
+    carried = replace(Publication("a", b"x", 1, time_ms=5), **{name: said.get(name, "t")})
+    assert not is_bare(carried)
+    (record,) = unpacked(packed("#", [Numbered(3, carried)]).payload, 3)
+    assert record == (3, carried)
