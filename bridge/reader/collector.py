@@ -334,8 +334,11 @@ class Collector:
                 self._drop(stream, sequence)
                 effects += [Count("unopened"), *self._set_aside(held)]
                 continue
-            bridged = self._is_bridged(stream, held)
-            if not bridged and self._misses_predecessor(stream, held):
+            # Of the first one that a subscription brings only the batches before it count: what was published before
+            # is not missing.
+            before = self._batches_before(held) if stream.first is None else stream
+            bridged = self._is_bridged(before, held)
+            if not bridged and self._misses_predecessor(before, held):
                 if now < wake_at:
                     if self._assembling.miss((stream_id[0], held.admitted.header.previous), now):
                         effects.append(Count("reorder_waits"))
@@ -364,18 +367,16 @@ class Collector:
     def _set_aside(self, held: Held) -> list[Effect]:
         return [] if self._keyless.put(held) else [Count("keyless_overflow")]
 
-    def _misses_predecessor(self, stream: Stream, held: Held) -> bool:
-        """Whether something before it on its topic is still to come. Not asked of the first one that a subscription
-        brings: what was published before is not missing."""
-        before = self._batches_before(held) if stream.first is None else stream
+    def _misses_predecessor(self, before: Stream | None, held: Held) -> bool:
+        """Whether something before it on its topic is still to come."""
         generation = self._generations.get(held.admitted.scope.filter, 0)
         if held.replayed or before is None or before.first is None or before.generation != generation:
             return False
         return held.admitted.header.previous > before.highest
 
-    def _is_bridged(self, stream: Stream, held: Held) -> bool:
+    def _is_bridged(self, before: Stream | None, held: Held) -> bool:
         """Whether enough replicas say that what lacks before it was left out, since nobody here wants it."""
-        header, before = held.admitted.header, self._batches_before(held) if stream.first is None else stream
+        header = held.admitted.header
         if not self._skipped or before is None or header.previous <= before.highest:
             return False
         view = self._overlay.views[self._intake.home]
