@@ -15,7 +15,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import threading
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
@@ -34,6 +33,7 @@ from spark_ingest.options import Options
 from spark_ingest.receiver.acknowledging import Sender, acknowledge
 from spark_ingest.receiver.clock import SessionClock, most_ahead_s
 from spark_ingest.receiver.family import grants_of, kin
+from spark_ingest.receiver.looping import LoopThread
 from spark_ingest.receiver.progress import Progress, ReplicaLink, tell_links
 from spark_ingest.receiver.recovery import recovered, recovered_beside, state_of
 from spark_ingest.receiver.trouble import ReceiverTroubles
@@ -168,10 +168,7 @@ class Receiver:
         """`connect` is called anew for every session, in the receiver's thread, within its event loop."""
         self._settings = settings
         self._connect = connect
-        self._thread = threading.Thread(target=self._run, name="veilmq-receiver", daemon=True)
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._stop: asyncio.Event | None = None
-        self._started = threading.Event()
+        self._thread = LoopThread(self._main, self._failed)
         self.figures: Counter[tuple[str, str]] = Counter()
         self.progress = Progress()
         self._trouble = ReceiverTroubles(settings.spool / settings.name)
@@ -183,18 +180,14 @@ class Receiver:
     def start(self) -> None:
         """Start the thread; returns when its event loop runs, not when links are up."""
         self._thread.start()
-        self._started.wait()
 
     def stop(self, timeout_s: float = 10.0) -> None:
         """End the session after the group that is being written."""
-        if self._loop is not None and self._stop is not None:
-            with contextlib.suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(timeout_s)
+        self._thread.stop(timeout_s)
 
     @property
     def alive(self) -> bool:
-        return self._thread.is_alive()
+        return self._thread.alive
 
     @property
     def trouble(self) -> str | None:
@@ -210,22 +203,15 @@ class Receiver:
 
     # ------------------------------------------------------------------------------------- in the thread
 
-    def _run(self) -> None:
-        try:
-            asyncio.run(self._main())
-        except Exception as error:  # noqa: BLE001  kept for the query, which raises it to the user
-            self.failure = error
-            self._trouble.tell(str(error))
-        finally:
-            self._started.set()
+    def _failed(self, error: Exception) -> None:
+        """Kept for the query, which raises it to the user."""
+        self.failure = error
+        self._trouble.tell(str(error))
 
-    async def _main(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._stop = asyncio.Event()
-        self._started.set()
-        while not self._stop.is_set():
+    async def _main(self, stop: asyncio.Event) -> None:
+        while not stop.is_set():
             try:
-                await self._session(self._stop)
+                await self._session(stop)
             except SpoolBusy as error:
                 if not self._settings.waits:
                     raise
@@ -237,7 +223,7 @@ class Receiver:
                 self._trouble.tell(str(error))
                 LogEvent.RECEIVER_RETRIES.say(_log, self._settings.name, error)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stop.wait(), RETRY_S)
+                await asyncio.wait_for(stop.wait(), RETRY_S)
 
     async def _session(self, stop: asyncio.Event) -> None:
         """Lock and seal the spool, recover, then receive until `stop` or an error."""

@@ -19,7 +19,6 @@ import logging
 import socket
 import subprocess
 import sys
-import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -43,6 +42,7 @@ from spark_ingest.receiver.channel import (
     WorkWanted,
 )
 from spark_ingest.receiver.family import grants_of, kin, part_of
+from spark_ingest.receiver.looping import LoopThread
 from spark_ingest.receiver.progress import Progress, summed, tell_links
 from spark_ingest.receiver.receiver import ReceiverSettings, ReplicaClient
 from spark_ingest.receiver.worker import STOP_S
@@ -99,10 +99,8 @@ class WorkingReceiver:
         self._hands: list[_Hand] = []
         self._client: ReplicaClient | None = None
         self._known: WorkKnowledge | None = None
-        self._thread = threading.Thread(target=self._run, name="veilmq-receiver", daemon=True)
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = LoopThread(self._main, self._failed)
         self._stop: asyncio.Event | None = None
-        self._started = threading.Event()
         self.progress = Progress()
         self.figures: Counter[tuple[str, str]] = Counter()
         self.trouble: str | None = None
@@ -117,42 +115,33 @@ class WorkingReceiver:
     def start(self) -> None:
         """Start the thread; returns when its event loop runs."""
         self._thread.start()
-        self._started.wait()
 
     def stop(self, timeout_s: float = 10.0) -> None:
         """End the workers after the groups that are being written."""
-        if self._loop is not None and self._stop is not None:
-            with contextlib.suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(timeout_s + TELL_S)
+        self._thread.stop(timeout_s + TELL_S)
 
     @property
     def alive(self) -> bool:
-        return self._thread.is_alive()
+        return self._thread.alive
 
     # ------------------------------------------------------------------------------------- in the thread
 
-    def _run(self) -> None:
-        try:
-            asyncio.run(self._main())
-        except Exception as error:  # noqa: BLE001  kept for who started us
-            self.failure = error
-            self.trouble = str(error)
-        finally:
-            self._started.set()
+    def _failed(self, error: Exception) -> None:
+        """Kept for who started us."""
+        self.failure = error
+        self.trouble = str(error)
 
-    async def _main(self) -> None:
-        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        self._started.set()
+    async def _main(self, stop: asyncio.Event) -> None:
+        self._stop = stop
         with contextlib.ExitStack() as locks:
             await asyncio.to_thread(self._seal, locks)
             client = self._client = self._connect()
             self._known = WorkKnowledge(client.overlay, client.home_region, client.held())
             self._hands = [_Hand(part) for part in self._parts]
             links = asyncio.ensure_future(client.run(self._arrived, self._know))
-            stopping = asyncio.ensure_future(self._stop.wait())
+            stopping = asyncio.ensure_future(stop.wait())
             try:
-                while not self._stop.is_set() and not links.done() and self.failure is None:
+                while not stop.is_set() and not links.done() and self.failure is None:
                     for number, hand in enumerate(self._hands):
                         if hand.channel is None:
                             await self._start_worker(number, hand)
@@ -184,7 +173,6 @@ class WorkingReceiver:
     async def _start_worker(self, number: int, hand: _Hand) -> None:
         assert self._client is not None
         assert self._known is not None
-        assert self._loop is not None
         if hand.process is not None:
             hand.process.kill()
             await asyncio.to_thread(hand.process.wait)
@@ -195,7 +183,7 @@ class WorkingReceiver:
         hand.gone.clear()
         ours.setblocking(False)
         channel = Channel(lambda message: self._said(number, message), lambda: self._lost(number))
-        await self._loop.create_connection(lambda: channel, sock=ours)
+        await asyncio.get_running_loop().create_connection(lambda: channel, sock=ours)
         hand.channel = channel
         channel.send(WorkSetup(hand.settings, self._known, self._standing(self._client)))
 
