@@ -96,11 +96,14 @@ function fail(text, looked = false) {
 function sure(text, word) {
   $("sure-text").textContent = text; $("sure-yes").textContent = word;
   const dialog = $("sure"), label = document.activeElement.getAttribute("aria-label");
+  const asked = dialog.asked = (dialog.asked || 0) + 1;
   dialog.returnValue = "no"; dialog.showModal();
-  return new Promise((done) => dialog.addEventListener("close", () => {
-    (labelled(label) || $("main")).focus();  // what was asked from may have been drawn anew meanwhile
-    done(dialog.returnValue === "yes");
-  }, { once: true }));
+  return new Promise((done) => dialog.addEventListener("close", function closed() {
+    if (dialog.open && dialog.asked === asked) return;  // the end of the question before, told after this one was asked
+    dialog.removeEventListener("close", closed);
+    if (!dialog.open) (labelled(label) || $("main")).focus();  // what was asked from may have been drawn anew meanwhile
+    done(dialog.asked === asked && dialog.returnValue === "yes");
+  }));
 }
 
 // ------------------------------------------------------------------------------------------------ sections

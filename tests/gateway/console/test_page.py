@@ -223,6 +223,18 @@ def test_traced_entities_stand_in_a_grid_by_group_and_who_is_away_since_when(sit
     page.wait_for("document.querySelector('[aria-label=\"Group shop\"]').getAttribute('aria-pressed') == 'true'")
 
 
+def test_a_question_is_not_answered_by_the_end_of_the_one_before(site: Site, page: Page) -> None:
+    page.evaluate("""window.answers = [];
+        const ask_twice = (name) => sure(name, "Remove").then((answer) => { answers.push([name, answer]); });
+        ask_twice("first"); document.querySelector("#sure").close("no"); ask_twice("second"); 0""")
+    page.wait_for("answers.length == 1")
+    assert page.evaluate("[answers, document.querySelector('#sure').open]") == [[["first", False]], True]
+    press(page, "Tab")
+    press(page, "Enter")
+    page.wait_for("answers.length == 2")
+    assert page.evaluate("answers[1]") == ["second", True]
+
+
 def test_by_keyboard_alone(site: Site, page: Page) -> None:
     """Every control is reached by Tab, the focus is seen and survives what is drawn anew, Escape takes nothing away."""
     site.client("drill-1")
