@@ -3,13 +3,13 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
-# Tests of processes mostly wait for them, so that a second worker halves their time even on two cores.
-WORKERS ?= 2
+# Tests of processes mostly wait for them, so that a third worker saves a quarter of the time even on two cores.
+WORKERS ?= 3
 # Each role is a process: without byte code on disk each would compile all modules again, which doubles what a start costs.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv wheel demo test test-slow mutate mutate-broker check docs tools bench bench-keys bench-broker bench-forwarding bench-availability bench-ingest clean
+.PHONY: help venv wheel demo test test-slow mutate mutate-broker check style docs tools bench bench-keys bench-broker bench-forwarding bench-availability bench-ingest clean
 
 help:            ## what there is
 	@grep -hE '^[a-z-]+: .*##|^[a-z-]+:  *##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | sort | expand -t 14
@@ -26,23 +26,25 @@ $(STAMP): pyproject.toml
 demo: venv       ## the whole system on loopback with this machine's telemetry; DEMO_ARGS="--seconds 20 --json"
 	$(BIN)/veilmq demo $(DEMO_ARGS)
 
-test: venv check ## everything that CI runs
+test: venv style ## everything that CI runs
 	$(BIN)/python -m pytest -m "not slow" -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
 
 test-slow: venv  ## the long runs
 	$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
 
-mutate: venv     ## small faults that the tests must notice, a score per module (keys: 30 minutes); MUTATE_ARGS="--part 1/5 bridge/wire"
-	$(BIN)/python -m tests.mutation $(or $(MUTATE_ARGS),keys)
+mutate: venv     ## small faults in keys, admission and tracing that the tests must notice, a score per module (hours); MUTATE_ARGS="--part 1/5 bridge/wire"
+	$(BIN)/python -m tests.mutation $(or $(MUTATE_ARGS),--own keys bridge/wire bridge/membership bridge/traces bridge/tracking bridge/devices)
 
 mutate-broker: venv ## faults in codec and sessions that the conformance table must notice (4 minutes); MUTATE_ARGS="quota"
 	$(BIN)/python -m tests.conformance.mutate $(MUTATE_ARGS)
 
-check: venv docs ## ruff, mypy strict, import contract, purity, documentation
+style: venv docs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+
+check: style     ## ruff, mypy strict, import contract, purity, documentation
 	$(BIN)/python -m pytest tests/test_repository.py tests/test_documentation.py
 
 docs: venv       ## the documentation as a site in site/; a dead link or an undocumented key fails
@@ -59,7 +61,7 @@ wheel: venv      ## dist/: the wheel, tried in a clean environment without extra
 
 bench: bench-keys bench-broker bench-forwarding bench-availability bench-ingest ## all benches; BENCH_ARGS=--json for lines that a program reads
 
-bench-keys: venv   ## sharing, sealing, signatures
+bench-keys: venv   ## sharing, sealing, batches, signatures
 	$(BIN)/python -m tests.bench.keys $(BENCH_ARGS)
 
 bench-broker: venv ## our broker beside Mosquitto and amqtt
@@ -69,7 +71,7 @@ bench-forwarding: venv ## sealed across an overlay beside bridged Mosquittos, an
 	$(BIN)/python -m tests.bench.forwarding $(BENCH_ARGS)
 	$(if $(findstring --json,$(BENCH_ARGS)),,$(BIN)/python -m tests.bench.forwarding_profile)
 
-bench-availability: venv ## what tracing tells how soon, beside other detectors, and what it costs (the longest)
+bench-availability: venv ## what tracing tells how soon, beside other detectors, and what it costs (for a quarter of an hour; BENCH_ARGS=--long for all, hours)
 	$(BIN)/python -m tests.bench.availability $(BENCH_ARGS)
 
 bench-ingest: venv ## sealed rows into Spark beside parquet, receiver, delay, growth (a quarter of an hour; BENCH_ARGS="--only rows" for a part)

@@ -21,6 +21,7 @@ from bridge.contract import (
     Acked,
     Appending,
     Blame,
+    Chain,
     Committed,
     Count,
     Deliver,
@@ -34,12 +35,12 @@ from bridge.contract import (
     KeyWanted,
     LinkDown,
     LinkUp,
+    Loads,
     NotAppended,
     NotTaken,
     OutboxPage,
     Publication,
     PublisherGuard,
-    PublisherLimits,
     Received,
     Restored,
     Rotated,
@@ -50,8 +51,7 @@ from bridge.contract import (
     Wanted,
 )
 from bridge.contract.refusing import refusal
-from bridge.document import Issuer, Overlay, ScopeSecret
-from bridge.document.region_view import RegionView
+from bridge.document import Issuer, Overlay, RegionView, ScopeSecret
 from bridge.groups import GROUPS_TOPIC, LeaseRelay, SharedGroups
 from bridge.membership import GRANT_TOPIC, KeyClient, Node, OverlayDirectory, answer, handed_over
 from bridge.publisher import NothingLeft, OutboxIntake, Publisher, Shelf
@@ -195,13 +195,14 @@ class GatewayNode(ReaderNode):
         max_age_s: float | None = None,
         shelf: Shelf | None = None,
         generation: int = 0,
+        passed_over: Mapping[int, int] | None = None,
     ) -> None:
         """`outgoing`: scopes to publish by (None: all of `secrets`). `max_age_s`: of what is still to be sent. `shelf`:
-        what the outbox on disk says. `generation`: of this start (docs/protocol.md §2.11)."""
+        what the outbox on disk says. `generation`, `passed_over`: of this start (docs/protocol.md §2.11)."""
         super().__init__(overlay, identity, name, secrets, keys, random)
         # by clear names, which stay when the owner exchanges the tokens
         self._outgoing = None if outgoing is None else {secret.clear_filter for secret in outgoing}
-        self.life = OwnLife(generation)
+        self.life = OwnLife(generation, passed_over or {})
         self.publisher = Publisher(overlay, identity, name, self._sends(), keys, random, self.life, max_age_s)
         self.intake = OutboxIntake(self.publisher, shelf or NothingLeft(), max_age_s)
         self.collector = Collector(overlay, name, secrets, keys)
@@ -210,7 +211,7 @@ class GatewayNode(ReaderNode):
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         effects = super().handle(event, now)
-        effects += self.collector.changes(now)
+        effects += self.collector.changes(now) + self.publisher.retained.changes()
         return effects if self.removed else effects + self.intake.wanted(now)
 
     def secret_for(self, topic: str) -> ScopeSecret | None:
@@ -225,9 +226,9 @@ class GatewayNode(ReaderNode):
         """Whether the policy lets us publish on a clear topic now."""
         return self.publisher.sealer.may_publish(topic, now)
 
-    def batch_of(self, topic: str, now: float) -> str | None:
-        """The clear topic of the batches that publications on a clear topic may be part of; None: they travel alone."""
-        return self.publisher.sealer.batch_of(topic, now)
+    def chain_of(self, topic: str) -> Chain:
+        """The chain that publications on a clear topic are part of."""
+        return self.publisher.sealer.chain_of(topic)
 
     def packet_bytes(self, publication: Publication) -> int:
         """The largest packet that the publication becomes on a link, in bytes."""
@@ -292,12 +293,13 @@ class GatewayNode(ReaderNode):
                 before = self.interest.wanted()
                 effects = super()._own(event, now)
                 for wire_filter in self.interest.wanted() - before:
-                    self.collector.resumed(wire_filter)
+                    self.collector.resumed(wire_filter, now)
                 return effects
             case Unsubscribed(topic_filter):
                 return [] if self.groups.postpones(topic_filter) else self._unwanted(topic_filter, now)
             case Restored(rows):
                 self.interest.restore(rows)
+                self.publisher.retained.restore(rows, self.intake.is_left)
                 return self._collected(self.collector.restore(rows, now), now)
             case Tick():
                 return self._tick(event, now)
@@ -350,12 +352,12 @@ class GatewayNode(ReaderNode):
         return super()._rotated(event, now)
 
     def _deadlines(self) -> list[float | None]:
-        own = (each.next_deadline for each in (self.collector, self.publisher, self.intake, self.groups))
-        return [*super()._deadlines(), *own]
+        own = self.collector, self.publisher, self.intake, self.groups
+        return [*super()._deadlines(), *(each.next_deadline for each in own)]
 
 
 class ReplicaNode(Node):
-    """A replica: forwards what it cannot read. `seeds`: see `Forwarder`; `limits`: of each publisher."""
+    """A replica: forwards what it cannot read. `seeds`: see `Forwarder`."""
 
     def __init__(
         self,
@@ -363,23 +365,22 @@ class ReplicaNode(Node):
         identity: Identity,
         name: str,
         seeds: Callable[[int], bytes | None],
-        limits: PublisherLimits | None = None,
     ) -> None:
         super().__init__(overlay, name, identity)
         self.forwarder = Forwarder(overlay, name, seeds)
         self._leases = LeaseRelay(overlay, self.forwarder.routes, self.forwarder.routing)
-        self._publishers = PublisherGuard(limits or PublisherLimits())
+        self._publishers = PublisherGuard(overlay.policy.budgets)
 
     def _event(self, event: Event, now: float) -> list[Effect]:
-        """Only links and what they bring concern a replica."""
         match event:
             case Received(_, wire) if wire.topic == GROUPS_TOPIC:
                 return self._leases.received(event, now)
-            case Received(_, wire):
-                if self._publishers.closed(wire, now):
+            case Received(peer, wire):
+                across = self.forwarder.routes.is_replica(peer)
+                if across and self._publishers.closed(wire, now):
                     return [Count("publisher_throttled")]
                 effects = self.forwarder.received(event, now)
-                self._publishers.charge(wire, effects, now)
+                effects += self._publishers.charge(wire, effects, now, across=across)
                 if wire.topic == SUBSCRIBE_TOPIC and Count("statements") in effects:
                     return self._leases.stated(event, now) + effects
                 return effects
@@ -387,10 +388,9 @@ class ReplicaNode(Node):
                 return self.forwarder.link_up(peer, now) + self._leases.link_up(peer, now)
             case LinkDown(peer):
                 return self.forwarder.link_down(peer, now)
-            case Tick():
-                return self.forwarder.tick(now)
-            case _:
-                return []
+            case Loads():
+                return self.forwarder.loaded(event, now)
+        return self.forwarder.tick(now) if isinstance(event, Tick) else []
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         effects = super().handle(event, now)
@@ -400,7 +400,7 @@ class ReplicaNode(Node):
         self.forwarder.erase()
 
     def _adopt(self, overlay: Overlay, now: float) -> list[Effect]:
-        self._publishers.keep(overlay.by_party)
+        self._publishers.adopt(overlay.policy.budgets, overlay.by_party)
         self._leases.adopt(overlay)
         return self.forwarder.adopt(overlay, now)
 

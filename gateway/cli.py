@@ -27,7 +27,7 @@ from gateway.commands.users import users_app
 
 if TYPE_CHECKING:
     from gateway.base import Settings
-    from gateway.commands.check import CheckReport
+    from gateway.checking.check import CheckReport
 
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
@@ -130,7 +130,7 @@ def broker(
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the broker can read its configuration again
     settings = read()
     from gateway.base.logs import configure
-    from gateway.commands.check import refuse
+    from gateway.checking.check import refuse
     from gateway.party import serve
 
     configure(settings.log, settings.log_level)
@@ -161,7 +161,7 @@ def check(
 ) -> int:
     """Say what is wrong with a configuration, and what would happen to publications on some topics."""
     from gateway.base.config import load
-    from gateway.commands.check import check as look
+    from gateway.checking.check import check as look
 
     report = look(load(config), topics or [], probe)
     if as_json:
@@ -201,9 +201,13 @@ def demo(
 @app.command()
 def simulate(
     experiment: Annotated[
-        str, typer.Argument(metavar="EXPERIMENT", help="eventguard, octopis, secret-forwarding, or all of them: all.")
+        str,
+        typer.Argument(
+            metavar="EXPERIMENT",
+            help="availability, eventguard, octopis, secret-forwarding, self-organisation, or all of them: all.",
+        ),
     ],
-    figure: Annotated[str | None, typer.Option(metavar="N", help="Figure of the source paper.")] = None,
+    figure: Annotated[str | None, typer.Option(metavar="N", help="Figure or table of the source paper.")] = None,
     seed: Annotated[int, typer.Option(help="Draws the same numbers again.")] = 1,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Picture to write, .svg or .png.")] = None,
     html: Annotated[
@@ -225,7 +229,7 @@ def simulate(
     as_json: Json = False,
 ) -> int:
     """Reproduce a figure of a source paper: table and picture. Or all of them, on a page beside the papers' numbers."""
-    from gateway.commands import simulate as command
+    from gateway.simulating import simulate as command
 
     told: dict[str, float] = {name: value for name, value in (("runs", runs), ("share", share)) if value is not None}
     options = command.RunOptions(jobs, spark, cells, command.costs_of(cost or ()), told)

@@ -14,11 +14,13 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeAlias
 
 from bridge.base import OperatorError
 
 PRIVATE_MODE = 0o600
 PRIVATE_DIRECTORY_MODE = 0o700
+FileStamp: TypeAlias = tuple[int, int, int]
 MAX_PRIVATE_BYTES = 16 << 20
 """Stops a device node or a wrong path from being read into memory without end."""
 
@@ -71,6 +73,34 @@ def write_public(path: Path, content: bytes, *, replace: bool = True, still: Cal
             return False
         _write(path, content, 0o644, replace)
     return True
+
+
+def stamp(path: Path) -> FileStamp | None:
+    """What a file's content cannot change without, and what a new name leaves; None where there is none."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_ino, status.st_size
+
+
+def replace_public(path: Path, content: bytes, seen: FileStamp | None) -> FileStamp | None:
+    """Replace a public file that others put files in place of as well, unless somebody did since it was `seen`.
+
+    Asked last, when all is on disk under another name: to write may take seconds, in which an operator comes. Returns
+    the stamp of what we wrote, so that what comes right after it is seen too; None if nothing was. Raises
+    PrivateFileError.
+    """
+    with alone_in(path.parent):
+        try:
+            with written_durably(path, content, 0o644) as temporary:
+                if stamp(path) not in (None, seen):
+                    return None
+                ours = stamp(temporary)
+                temporary.replace(path)
+                return ours
+        except OSError as error:
+            raise PrivateFileError(f"{path}: cannot be written: {error.strerror or error}") from None
 
 
 @contextlib.contextmanager

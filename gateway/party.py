@@ -21,7 +21,7 @@ from bridge.contract import Count, OverlayNode
 from bridge.document import Issuer, Overlay, OverlayError, Scope, ScopeSecret
 from bridge.node import GatewayNode, KeyServerNode, ReplicaNode
 from gateway.attached import Attached
-from gateway.base import ConfigError, Figures, LinkFigures, LinkState, OverlaySettings, Settings, collect_seldom
+from gateway.base import ConfigError, Figures, LinkFigures, LinkState, OverlaySettings, Settings, collect_seldom, stamp
 from gateway.base.log_events import LogEvent
 from gateway.broker import LINK_LIMITS, EdgeBroker, Lifecycle, run_broker
 from gateway.client import LinkTls, MqttClient
@@ -70,6 +70,7 @@ class Party:
         self.settings = settings
         where = self.where = settings.overlay
         local = LocalIdentity.load(where.identity)
+        seen = stamp(where.overlay)
         self.overlay = load_overlay(where.overlay, int(time.time() * 1000), where.identity / "overlay.pin")
         if local.name not in self.overlay.members:
             raise OverlayError(f"{local.name} is no member of {where.overlay}; ask the owner to add your card")
@@ -80,7 +81,7 @@ class Party:
             )
         self.local = take_listed_key(local, self.overlay)
         self.tls = LinkTls(self.local.name, self.local.cert, self.local.key, self.overlay.members)
-        self.live = LiveOverlay(where.overlay, self.local, self.tls, self.overlay)
+        self.live = LiveOverlay(where.overlay, self.local, self.tls, self.overlay, seen)
         self.granted: list[ScopeSecret] = []
         self.outgoing: list[ScopeSecret] = []
         self.keys = ScopeKeys()
@@ -226,6 +227,7 @@ def _node(party: Party, store: Store, data: Path) -> tuple[OverlayNode, KeyCache
         max_age_s=party.where.outbox_age_s or None,
         shelf=store,
         generation=store.generation,
+        passed_over=store.passed_over,
     )
     return node, cache, None
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import combinations, product
 from math import prod
 from operator import attrgetter
@@ -162,15 +162,21 @@ class ColumnSearch:
                 )
             yield from self._ready(product(*subsets), rows)
             return
-        for row, *inner in self._fresh:
-            # Only a choice that needs one of the new shares can have become complete, and only if its row has the rest.
-            if self._present[row].bit_count() < needed:
-                continue
-            missing = ~self._present[row]
-            choices = [choice for mask, choice in self._plan.through(tuple(inner)) if not mask & missing]
-            if contradicted:
-                choices.sort(key=lambda choice: sum(contradicted.get(column, 0) for column in _columns(choice)))
-            yield from self._ready(choices, rows)
+        if not contradicted:
+            for fresh in self._fresh:
+                yield from self._ready(self._through(fresh), rows)
+            return
+        # Of all new shares together: else whoever sends first is tried first, liar or not.
+        choices = dict.fromkeys(choice for fresh in self._fresh for choice in self._through(fresh))
+        yield from self._ready(sorted(choices, key=partial(_distrust, contradicted)), rows)
+
+    def _through(self, fresh: tuple[int, ...]) -> list[Combination]:
+        """Choices that need a new share: no others can have become complete, and these only if its row has the rest."""
+        row, *inner = fresh
+        if self._present[row].bit_count() < self._plan.needed:
+            return []
+        missing = ~self._present[row]
+        return [choice for mask, choice in self._plan.through(tuple(inner)) if not mask & missing]
 
     def _ready(
         self, choices: Iterable[Combination], rows: Sequence[tuple[int, int]]
@@ -235,6 +241,10 @@ class ColumnSearch:
 def worst_steps(hops: Sequence[Hop]) -> int:
     """The most choices, of all rows, that a search along these regions can have to work out."""
     return _plan(tuple((hop.threshold, hop.count) for hop in hops)).choices * hops[0].count
+
+
+def _distrust(contradicted: Mapping[Column, int], choice: Combination) -> int:
+    return sum(contradicted.get(column, 0) for column in _columns(choice))
 
 
 def _columns(subsets: Combination) -> set[Column]:

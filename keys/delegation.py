@@ -25,6 +25,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntFlag
 from fnmatch import fnmatchcase
+from functools import lru_cache
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -41,6 +42,7 @@ TOKEN_LIFE_MAX_MS = 24 * 3_600_000  # tokens cannot be taken back: a longer one 
 DISCOVERERS_MAX = 256
 BODY_MAX_BYTES = 16_384  # of one trace: stops a token's holder from filling trackers
 WITNESSES_MAX = 15  # of one entity
+SHARED_KEPT, SHARED_CHARS = 256, 256  # discoverers and nodes that many advertisements name, kept once if they are short
 DOMAIN_ADVERTISEMENT = "veilmq/1 trace topic"
 DOMAIN_DELEGATION = "veilmq/1 trace token"
 DOMAIN_TRACE = "veilmq/1 trace"
@@ -97,6 +99,8 @@ class Advertisement:
         created_ms, not_after_ms, node = reader.number(8), reader.number(8), reader.text()
         signature = reader.take(SIGNATURE_BYTES)
         reader.end()
+        if len(node) + sum(map(len, found)) <= SHARED_CHARS:
+            found, node = _shared(found, node)
         return cls(topic, descriptor, certificate, found, created_ms, not_after_ms, node, signature)
 
     def verify(self, node_key: bytes, authority: bytes, now_ms: int) -> None:
@@ -116,6 +120,17 @@ class Advertisement:
     def may_discover(self, who: Certificate) -> bool:
         """Whether the restrictions let this certificate's holder learn the topic. Owners always may."""
         return who.party_id == self.certificate.party_id or admits(self.discoverers, who.name, who.domain)
+
+
+@lru_cache(maxsize=SHARED_KEPT)
+def _shared(discoverers: tuple[str, ...], node: str) -> tuple[tuple[str, ...], str]:
+    """The same, kept once: a node signs for tens of thousands of entities, most of them for the same trackers."""
+    return discoverers, node
+
+
+def topic_of(advertisement: bytes) -> bytes:
+    """The trace topic that an encoded advertisement is of; of anything else some bytes, or too few."""
+    return advertisement[3 : 3 + TOPIC_BYTES]
 
 
 def admits(discoverers: Sequence[str], name: str, domain: str) -> bool:

@@ -31,7 +31,7 @@ from keys.errors import BadContent, OurFault, WrongEpochKey
 from keys.frames import PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES, PROTOCOL_VERSION, from_property, to_property
 from keys.identity import Identity
 from keys.keyheader import KEY_DOMAIN, SHARE_COMMITMENT_BYTES, KeyHeader, Order
-from keys.message import NO_KEY, PREFIX_BYTES, SEQUENCE_AT, Inner, MessageHeader, Mode, content_digest
+from keys.message import NO_KEY, PREFIX_BYTES, SEQUENCE_AT, MessageHeader, Mode, content_digest
 from keys.replay import SequenceWindow
 from keys.sharetree import SECRET_BYTES, Hop, Share, first_split
 from keys.signedheader import SignedHeader, header_of, sign_header, verify_header
@@ -45,7 +45,6 @@ __all__ = [
     "PROTOCOL_VERSION",
     "TAG_BYTES",
     "DataKey",
-    "Inner",
     "KeyHeader",
     "KeyName",
     "MessageHeader",
@@ -159,12 +158,13 @@ def make_key(
     scope_key: bytes | None,
     random: Callable[[int], bytes],
     order: Order = NO_ORDER,
+    tree: int = 0,
 ) -> tuple[KeyHeader, DataKey, list[Share]]:
     """A new data key: its signed header, the key itself, and the level-1 shares of its secret for hops[0].
 
     `scope_key`: the 32-byte epoch key of that `name`, None for a shares-only scope. `random(n)` gives n uniformly
-    random secret bytes. `order`: in which life of ours it is made, and as which one. Raises `OurFault` for arguments
-    that no header can carry.
+    random secret bytes. `order`: in which life of ours it is made, and as which one. `tree`: the number
+    of that which its shares go along. Raises `OurFault` for arguments that no header can carry.
     """
     derivation = Derivation(scope_key)
     secret = random(SECRET_BYTES)
@@ -182,6 +182,7 @@ def make_key(
         commitment=bytes(32),
         share_commitments=(),
         signature=b"",
+        tree=tree,
     )
     binding = draft.binding
     enc, commitment = derivation.derive(secret, binding)

@@ -149,8 +149,7 @@ class KeyFetcher:
         """Somebody met a key header of this name. What we have, may not read or what cannot be is ignored."""
         if self._keys.get(name) is not None or not self._possible(name, now):
             return []
-        wish = self._wishes.get(name)
-        if wish is None or not wish.open:
+        if name not in self._wishes:
             self._add(name, now + EXTRA_S)
         if now < self._extra_at:
             self._next = min(self._next, self._extra_at)
@@ -178,7 +177,7 @@ class KeyFetcher:
         self._directory = directory
         self._verdict()
         self._up = {server: asked for server, asked in self._up.items() if server in directory.servers}
-        extra = {name: wish.until for name, wish in self._wishes.items() if wish.open and wish.until < float("inf")}
+        extra = {name: wish.until for name, wish in self._wishes.items() if wish.until < float("inf")}
         self._wishes = {name: self._wish(until) for name, until in extra.items() if self._possible(name, now)}
         self._planned = None
         return self._work(now)
@@ -229,7 +228,7 @@ class KeyFetcher:
 
     def _heard(self, server: str, said: Outputs) -> list[Effect]:
         wish = self._wishes.get(said.name)
-        if wish is None or server not in self._directory.servers:
+        if wish is None:
             return []
         if not wish.verdict.hear(server, said):
             self._turn_from(server, (said.name,))
@@ -261,8 +260,7 @@ class KeyFetcher:
         """Plan, give up what is over, ask whoever is due, and find the next deadline."""
         self._plan(now)
         due: dict[str, list[KeyName]] = {}
-        deadlines = [self._directory.calendar.end_s(self._directory.calendar.at(now))]
-        deadlines += [self._ahead[1]] if self._ahead[1] > now else []
+        deadlines = [self._directory.calendar.end_s(self._directory.calendar.at(now)), self._ahead[1]]
         pauses: dict[tuple[str, int], float] = {}
         extra = NAMES_MAX if now >= self._extra_at else 0
         for name, wish in self._wishes.items():
@@ -291,7 +289,7 @@ class KeyFetcher:
         if self._ahead[0] != present + 1:
             # a random moment of the first half, lest all members ask at once
             moment = calendar.fetch_from_s(present + 1) + self._chance() * calendar.ahead_s / 2
-            self._ahead = (present + 1, moment if calendar.length_s else float("inf"))
+            self._ahead = (present + 1, moment)
         for name, wish in list(self._wishes.items()):
             over = now >= wish.until or (wish.until == float("inf") and name.epoch + 1 < present)
             if over:

@@ -32,7 +32,6 @@ class Kind(IntEnum):
     SHARES = 1
     KEY_HEADER = 2
     MESSAGE_HEADER = 3
-    INNER = 5
     CERTIFICATE = 6
     VIEW = 7
     POLICY = 8

@@ -297,11 +297,10 @@ class KeyServer:
         return [KeepMaterial(self._material.encode())]
 
     def _oldest(self, now: float) -> int:
-        """The oldest epoch whose keys are still derived: of live epochs and `history_epochs` before them."""
+        """The oldest epoch whose keys are still derived: `history_epochs` before the live ones; maybe below 0."""
         calendar = self._directory.calendar
         oldest = calendar.at(now - calendar.grace_s - calendar.skew_s) - calendar.history_epochs
-        oldest += (now >= self._dies_s(oldest)) - (now < self._dies_s(oldest - 1))  # rounding: as `next_deadline`
-        return max(0, oldest)
+        return oldest + (now >= self._dies_s(oldest)) - (now < self._dies_s(oldest - 1))  # rounding: `next_deadline`
 
     def _dies_s(self, epoch: int) -> float:
         calendar = self._directory.calendar
@@ -337,9 +336,9 @@ class KeyServer:
 
 
 def _fitting(boxes: Mapping[int, bytes], size_max: int) -> tuple[tuple[int, bytes], ...]:
-    """As many boxes as an answer may hold; the asker asks for the others again."""
+    """As many boxes as an answer may hold, oldest first as they come; the asker asks for the others again."""
     fitting, size = [], 0
-    for epoch, box in sorted(boxes.items()):
+    for epoch, box in boxes.items():
         size += len(box)
         if size <= size_max:
             fitting.append((epoch, box))

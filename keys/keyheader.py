@@ -1,7 +1,7 @@
 """The key header (`vmq-key`): what is public about one data key, signed by its publisher (docs/protocol.md §2.8).
 
     opening(3: version, kind 2, flags 0) publisher(16) scope(2 + n) epoch(4) bump(2) hops: count(1), each region(4)
-    view(4) k(1) n(1) generation(8) counter(4) first_sequence(8) message_limit(4)
+    view(4) k(1) n(1) tree(4) generation(8) counter(4) first_sequence(8) message_limit(4)
                                                             SHA-256 up to here is H, bound into every derivation
     kcv(16) commitment(32) share commitments(16 each, n of the first hop)
                                                             SHA-256 up to here is the digest, its first 16
@@ -25,7 +25,7 @@ from keys.errors import BadFrame, BadShare, BadSignature, KeysError, OurFault
 from keys.identity import PARTY_ID_BYTES, party_id_of, verify
 from keys.sharetree import Hop
 
-FIXED_BYTES = 164  # of a frame without the scope's text, hops and share commitments
+FIXED_BYTES = 168  # of a frame without the scope's text, hops and share commitments
 HOP_BYTES = 10
 HOPS_LIMIT = 64  # stops headers that make every receiver plan for thousands of regions
 KCV_BYTES = 16
@@ -50,6 +50,7 @@ class KeyHeader:
     """One data key in public.
 
     `hops`: the publisher's region, then every other region that the scope may enter, ascending by id.
+    `tree`: the number of the tree of regions that its shares go along.
     `order`: in which life of its publisher the key was made, and as which one of it.
     `first_sequence`: the publisher's next sequence when it made the key. `message_limit`: messages under
     this key. `kcv`: check value of the scope's epoch key, zeros if the scope has none. `share_commitments`:
@@ -69,6 +70,7 @@ class KeyHeader:
     commitment: bytes
     share_commitments: tuple[bytes, ...]
     signature: bytes = field(repr=False)
+    tree: int = 0
 
     @cached_property
     def preamble(self) -> bytes:
@@ -77,6 +79,7 @@ class KeyHeader:
         parts += [frames.number(self.epoch, 4), frames.number(self.bump, 2), frames.number(len(self.hops), 1)]
         for hop in self.hops:
             parts += [hop.region.to_bytes(4), hop.view.to_bytes(4), bytes([hop.threshold, hop.count])]
+        parts += [frames.number(self.tree, 4)]
         parts += [frames.number(self.order.generation, 8), frames.number(self.order.counter, 4)]
         parts += [frames.number(self.first_sequence, 8), frames.number(self.message_limit, 4)]
         return b"".join(parts)
@@ -131,6 +134,7 @@ class KeyHeader:
         hops = tuple(_read_hop(reader) for _ in range(reader.number(1)))
         if not hops:
             raise BadFrame("a key header without a region")
+        tree = reader.number(4)
         header = cls(
             publisher=publisher,
             scope=scope,
@@ -144,6 +148,7 @@ class KeyHeader:
             commitment=reader.take(COMMITMENT_BYTES),
             share_commitments=tuple(reader.take(SHARE_COMMITMENT_BYTES) for _ in range(hops[0].count)),
             signature=reader.take(SIGNATURE_BYTES),
+            tree=tree,
         )
         reader.end()
         header._check(BadFrame)

@@ -31,6 +31,7 @@ from keys.message import PAYLOAD_LIMIT, PROPERTIES_LIMIT, SEALED, SEALED_PROPERT
 VERSION = 2
 RECORDS_MAX = 1024
 QOS, RETAIN, HAS_EXTRAS, TOMBSTONE, DROPPED = 3, 4, 8, 16, 32
+NUMBER_MAX = (1 << 63) - 1  # databases and Spark have signed numbers of 64 bits
 EXPIRY, NUMBER, PROPERTIES = 1, 32, 64  # between them the flags of `SEALED`
 _HEAD = struct.Struct("<BBHHHII")
 HEAD_BYTES = _HEAD.size
@@ -102,7 +103,7 @@ def _shorts(count: int) -> struct.Struct:
 
 NOTHING: tuple[Sealed, ...] = (None,) * len(SEALED)
 _FORMAT = SEALED_PROPERTIES.index("payload_format")
-_SEALED_FLAGS = sum(each.record_flag for each in SEALED)
+_SEALED_FLAGS = sum(each.flag for each in SEALED)
 
 
 class Extras(NamedTuple):
@@ -123,7 +124,7 @@ class Extras(NamedTuple):
             if self.expiry_s is not None:
                 flags |= EXPIRY
                 parts.append(self.expiry_s.to_bytes(4, "little"))
-            for (_, _, _, flag), value in zip(SEALED, self.sealed, strict=True):
+            for (_, _, flag), value in zip(SEALED, self.sealed, strict=True):
                 if value is not None:
                     flags |= flag
                     if isinstance(value, int):
@@ -159,7 +160,7 @@ class Extras(NamedTuple):
         sealed = NOTHING
         if flags & _SEALED_FLAGS:
             values: list[Sealed] = [*NOTHING]
-            for place, (_, kind, _, flag) in enumerate(SEALED):
+            for place, (_, kind, flag) in enumerate(SEALED):
                 if flags & flag:
                     values[place], at = _READERS[kind](data, at)
             sealed = tuple(values)
@@ -167,6 +168,8 @@ class Extras(NamedTuple):
                 raise BadFrame(f"payload format {sealed[_FORMAT]!r}; 0 and 1 are defined (MQTT 5.0 §3.3.2.3.2)")
         if flags & NUMBER:
             number, at = _integer(data, at, 8)
+            if number > NUMBER_MAX:
+                raise BadFrame("a number that no record has")
         pairs = []
         if flags & PROPERTIES:
             count, at = _integer(data, at, 2)

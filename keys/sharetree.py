@@ -231,7 +231,6 @@ class _Tree:
     """
 
     def __init__(self, shares: Iterable[Share], hops: Sequence[Hop]) -> None:
-        self.hops = hops
         kept = list(shares)
         by_hop = _places_by_hop(kept, hops)
         if by_hop is None:  # some are of another view or path: one liar's share must not stop the search

@@ -67,8 +67,8 @@ def _usual_header(data: bytes) -> MessageHeader | None:
     """What `MessageHeader.decode` makes of a header with one digest, in a third of the time; None leaves it to that."""
     if len(data) != _USUAL_BYTES + SIGNATURE_BYTES:
         return None
-    (version, kind, flags, mode, publisher, key_id, sequence, previous, time_ms, deadline_ms, count,
-     digest) = _USUAL.unpack_from(data)  # fmt: skip
+    (version, kind, flags, mode, publisher, key_id, sequence, previous, time_ms, deadline_ms, generation,
+     counter, tree, count, digest) = _USUAL.unpack_from(data)  # fmt: skip
     known = ONE_DIGEST.get(mode)
     if (
         version != frames.PROTOCOL_VERSION
@@ -82,10 +82,10 @@ def _usual_header(data: bytes) -> MessageHeader | None:
         return None
     return MessageHeader(
         publisher, key_id, sequence, previous, time_ms, deadline_ms, flags & 3, flags & RETAIN != 0,
-        flags & TOMBSTONE != 0, known, (digest,),
+        flags & TOMBSTONE != 0, known, (digest,), b"", generation, counter, False, tree,
     )  # fmt: skip
 
 
 _HEADER_KIND = int(frames.Kind.MESSAGE_HEADER)
-_USUAL = struct.Struct(">BBBB16s16sQQQQB32s")
+_USUAL = struct.Struct(">BBBB16s16sQQQQQIBB32s")
 _USUAL_BYTES = _USUAL.size

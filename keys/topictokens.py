@@ -17,6 +17,7 @@ from keys.errors import OurFault
 
 DEPTH_LIMIT = 256  # the depth is one byte of what is hashed
 TOKEN_BYTES = 16
+RETAINED_ID_BYTES = 16
 TOPIC_BYTES_LIMIT = 65_535  # MQTT 5.0 §1.5.4
 
 
@@ -41,6 +42,12 @@ def tokenise_filter(topic_filter: str, key: bytes, control_root: str = "$veil") 
     if _left_alone(bare, control_root):
         return topic_filter
     return prefix + _levels(bare, key)
+
+
+def retained_id(key: bytes | None, topic: str) -> bytes:
+    """The name of a clear topic to whoever retains its value, 16 bytes: of all levels together, so that a prefix shows
+    nothing. `key`: the scope's; where names are public 32 zero bytes."""
+    return hmac.digest(key or bytes(32), topic.encode(), "sha256")[:RETAINED_ID_BYTES]
 
 
 def _left_alone(topic: str, control_root: str) -> bool:

@@ -36,6 +36,7 @@ _SIGNED = 1
 _ASIDE = 2
 _OPENING_BYTES = 3 + SESSION_BYTES
 _HEAD_BYTES = _OPENING_BYTES + 8
+_NONCES = tuple(number(speaks, 4) for speaks in range(4))  # what nonces of each end begin with
 
 
 class Word(IntEnum):
@@ -134,7 +135,7 @@ class TraceSession:
         self._key = key
         self._opening = opening(Kind.TRACE_SESSION) + session  # of what is sealed
         self._speaks = speaks
-        self._says, self._hears = number(speaks, 4), number(speaks ^ 1, 4)  # what nonces of each end begin with
+        self._says, self._hears = _NONCES[speaks], _NONCES[speaks ^ 1]
         self._peer_key = peer_key
         self._counter = 0
         self._heard = 0
@@ -147,7 +148,7 @@ class TraceSession:
         made = TraceSession.__new__(TraceSession)
         made.session, made._key, made._opening = self.session, self._key, self._opening
         made._speaks = self._speaks + _ASIDE
-        made._says, made._hears = number(made._speaks, 4), number(made._speaks ^ 1, 4)
+        made._says, made._hears = _NONCES[made._speaks], _NONCES[made._speaks ^ 1]
         made._peer_key, made._counter, made._heard = b"", 0, 0
         return made
 

@@ -68,11 +68,10 @@ def run(
         str | None, typer.Option(metavar="DIR", help="Identity to which the file of scope keys is sealed.")
     ] = None,
     topics: Annotated[str | None, typer.Option(metavar="FILTERS", help="By commas [default: #].")] = None,
-    shard: Annotated[str | None, typer.Option(metavar="I/N", help="This receiver's part of the devices.")] = None,
+    shard: Annotated[str | None, typer.Option(metavar="I/N", help="This receiver's part of what is published.")] = None,
     shard_before: Annotated[
         str | None, typer.Option(metavar="I/N@TIME", help="Its part of what was sealed before TIME, while N changes.")
     ] = None,
-    device_level: Annotated[str | None, typer.Option(metavar="L", help="Level that names the device [1].")] = None,
     availability: Annotated[
         str | None, typer.Option(metavar="FILTERS", help="Topics about who is alive, if they are wanted too.")
     ] = None,
@@ -87,7 +86,7 @@ def run(
 
     told = {
         "spool": spool, "identity": identity, "overlay": overlay, "hosted": hosted, "grants": grants, "topics": topics,
-        "grants_identity": grants_identity, "shard": shard, "shard_before": shard_before, "device_level": device_level,
+        "grants_identity": grants_identity, "shard": shard, "shard_before": shard_before,
         "availability": availability, "receiver": receiver, "cap_bytes": cap_bytes, "incomplete_s": incomplete_s,
     }  # fmt: skip
     return serve(receiver_options(config, told), metrics, workers)
@@ -194,6 +193,22 @@ def pack(
         print(each.told)
         refused += each.refused
     return EXIT_REFUSED if refused else 0
+
+
+@ingest_app.command("serve")
+@one_line
+def serve(
+    spool: Annotated[Path, typer.Argument(metavar="SPOOL", help="The directory that a receiver writes.")],
+    grants: Annotated[
+        list[Path], typer.Option(metavar="FILE", help="The sealed file of scope keys of a receiver; repeatable.")
+    ],
+    grants_identity: Annotated[Path, typer.Option(metavar="DIR", help="Identity to which it is sealed.")],
+    bind: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where executors connect.")] = "127.0.0.1:9470",
+) -> int:
+    """Give sealed segments to executors that do not see the spool's directory (option extents of the source)."""
+    from spark_ingest.extents.server import serve as served
+
+    return served(spool, grants, grants_identity, bind)
 
 
 @ingest_app.command("redrive")

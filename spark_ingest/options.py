@@ -6,6 +6,7 @@ Options reach the plan, its `explain` and Spark's event log. So they hold paths,
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,8 +19,6 @@ from keys.topictokens import check_filter
 from spark_ingest.errors import BadOption, SpoolError
 from spark_ingest.spool import (
     CONSUMERS,
-    DEVICE_LEVEL,
-    LEVELS_MAX,
     RECEIVER_NAME,
     Position,
     Shard,
@@ -65,6 +64,8 @@ class Options:
     more_grants: tuple[Path, ...]
     """Of the other receivers of the spool: reading several parts takes the keys of each."""
     grants_identity: Path | None
+    extents: str | None
+    """HOST:PORT where executors get segments and the file of scope keys; None: on a file system that they share."""
     stream: IngestStream
     topics: tuple[str, ...]
     availability: tuple[str, ...]
@@ -114,15 +115,14 @@ class Options:
 
     @property
     def parts(self) -> str | None:
-        """Level of the device, and what this query takes and took before: `1:1/2@1763769600000,1/3`, None for all.
+        """What this query takes and took before: `1/2@1763769600000,1/3`, None for all.
 
         A text that goes on from another one at `@` is of the same query after a change of shards.
         """
         if self.shard is None and not self.shard_before:
             return None
         eras = [*((before, f"@{until_ms}") for until_ms, before in self.shard_before), (self.shard, "")]
-        level = next((shard.level for shard, _ in eras if shard), DEVICE_LEVEL)
-        return f"{level}:" + ",".join(f"{shard or NOTHING}{until}" for shard, until in eras)
+        return ",".join(f"{shard or NOTHING}{until}" for shard, until in eras)
 
     @property
     def receives(self) -> bool:
@@ -133,7 +133,7 @@ class Options:
 ALIASES = {"path": "spool", "topics": "topic", "max_rows": "max_rows_per_batch"}
 """Other names of an option; given under both, the values must be equal. `path` is what `load(...)` is given."""
 NAMES = frozenset({
-    "spool", "grants", "stream", "topic", "availability", "shard", "shard_before", "device_level",
+    "spool", "grants", "extents", "stream", "topic", "availability", "shard", "shard_before",
     "grants_identity", "consumer", "receiver", "identity",
     "overlay", "hosted", "rows_per_batch", "max_rows_per_batch", "max_bytes_per_batch", "partitions", "cap_bytes",
     "incomplete_s", "retain_s", "startingoffsets", "startingtimestamp", "endingoffsets", "endingtimestamp",
@@ -148,6 +148,7 @@ STARTS = ("earliest", "latest")
 SHARD_CHANGES_MAX = 64
 NOTHING = "none"
 """In shard: the receiver leaves; in shard_before: it is new."""
+_ADDRESS = re.compile(r"(?:[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
 _SPELLED = {
     "startingtimestamp": "startingTimestamp",
     "endingoffsets": "endingOffsets",
@@ -188,6 +189,7 @@ def parse_options(given: Mapping[str, str], *, batch: bool | None = False) -> Op
     stream = _stream(told.get("stream", IngestStream.TELEMETRY))
     shard, before = _shard(told), _shard_before(told)
     grants = _grants(told, spool)
+    extents, grants_identity = _extents(told)
     of_shard = f"-{shard.number}of{shard.count}" if shard else ""
     first = next((each for _, each in before if each), shard)  # a query keeps its name when shards change
     of_first = f"-{first.number}of{first.count}" if first else ""
@@ -195,7 +197,8 @@ def parse_options(given: Mapping[str, str], *, batch: bool | None = False) -> Op
         spool=spool,
         grants=grants[0],
         more_grants=grants[1:],
-        grants_identity=Path(told["grants_identity"]).absolute() if told.get("grants_identity") else None,
+        grants_identity=grants_identity,
+        extents=extents,
         stream=stream,
         topics=_filters("topic", told.get("topic", "#")),
         availability=_filters("availability", told.get("availability", DEFAULT_AVAILABILITY)),
@@ -270,19 +273,32 @@ def _grants(told: Mapping[str, str], spool: Path) -> tuple[Path, ...]:
     return files
 
 
+def _extents(told: Mapping[str, str]) -> tuple[str | None, Path | None]:
+    """Options extents and grants_identity."""
+    text, identity = told.get("extents"), told.get("grants_identity")
+    if text is None:
+        return None, Path(identity).absolute() if identity else None
+    address = _ADDRESS.fullmatch(text)
+    if address is None or not 0 < int(address[1]) < 1 << 16:
+        raise BadOption(f"extents={text!r} is no HOST:PORT; name where `veilmq ingest serve` listens: spool.plant:9470")
+    if not identity:
+        raise BadOption(
+            "option extents needs option grants_identity: the file of scope keys travels sealed to that identity, and "
+            "both ends show it"
+        )
+    return text, Path(identity)  # each process looks for it where it runs itself, as YARN places files
+
+
 def _shard(told: Mapping[str, str]) -> Shard | None:
-    level = _number(told, "device_level", int, DEVICE_LEVEL, 0, LEVELS_MAX)
     text = told.get("shard")
     if text == NOTHING and told.get("shard_before"):
         return None
     if text is None:
-        if "device_level" in told:
-            raise BadOption("option device_level says what shard goes by; give option shard too, or neither")
         return None
     try:
-        return parse_shard(text, level)
+        return parse_shard(text)
     except ValueError:
-        raise BadOption(f"shard={text!r} is no part of the devices; write i/n, as 1/3, 2/3 and 3/3") from None
+        raise BadOption(f"shard={text!r} is no part; write i/n, as 1/3, 2/3 and 3/3") from None
 
 
 def _shard_before(told: Mapping[str, str]) -> tuple[tuple[int, Shard | None], ...]:
@@ -293,7 +309,6 @@ def _shard_before(told: Mapping[str, str]) -> tuple[tuple[int, Shard | None], ..
         raise BadOption(
             "option shard_before needs option receiver: a part of the spool keeps its name when shards change"
         )
-    level = _number(told, "device_level", int, DEVICE_LEVEL, 0, LEVELS_MAX)
     eras = []
     try:
         for era in text.split(","):
@@ -301,7 +316,7 @@ def _shard_before(told: Mapping[str, str]) -> tuple[tuple[int, Shard | None], ..
             until = datetime.fromisoformat(time)
             if until.tzinfo is None:
                 raise ValueError
-            eras.append((int(until.timestamp() * 1000), None if part == NOTHING else parse_shard(part, level)))
+            eras.append((int(until.timestamp() * 1000), None if part == NOTHING else parse_shard(part)))
         if (
             "shard" not in told
             or len(eras) > SHARD_CHANGES_MAX

@@ -20,6 +20,10 @@ from typing import Any
 import pytest
 from hypothesis import Phase, settings
 
+from tests.spreading import pytest_collection_modifyitems, pytest_xdist_make_scheduler
+
+__all__ = ["pytest_collection_modifyitems", "pytest_xdist_make_scheduler"]
+
 # Speed is measured in benches: an example that waits for a busy machine is no failure.
 settings.register_profile("veilmq", deadline=None)
 settings.register_profile("unshrunk", deadline=None, database=None, phases=(Phase.explicit, Phase.generate))

@@ -5,6 +5,7 @@ They know nothing of the overlay, of keys or of MQTT beyond the form of a topic.
 
 from __future__ import annotations
 
+from bridge.base.belongings import Belongings
 from bridge.base.errors import OperatorError
 from bridge.base.intervals import Intervals
 from bridge.base.topics import (
@@ -33,6 +34,7 @@ __all__ = [
     "MEMO_CHARS",
     "MEMO_TOPICS",
     "SHARE_PREFIX",
+    "Belongings",
     "Intervals",
     "NameTree",
     "OperatorError",

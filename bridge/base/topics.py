@@ -178,12 +178,14 @@ class TopicIndex(Generic[V]):
     """Maps (filter, key) to a value and answers which values a topic name reaches.
 
     Filters without wildcards are one dict look-up; the others live in a tree. The answers for the last
-    `memo_topics` names that are not too long are remembered until a change could alter them. Filters must be valid and
-    free of `$share` prefixes.
+    `memo_topics` names that are not too long are remembered until a change could alter them; not those that begin with
+    `$`: of these every entity that is traced has several, seldom used. Filters must be valid and free of `$share`
+    prefixes.
     """
 
     def __init__(self, memo_topics: int = MEMO_TOPICS) -> None:
-        self._exact: dict[str, dict[Hashable, V]] = {}
+        # A pair where there is one entry, as of names of which each client has its own: a dict is four times as large.
+        self._exact: dict[str, dict[Hashable, V] | tuple[Hashable, V]] = {}
         self._wild: dict[str, dict[Hashable, V]] = {}
         self._root: _Level[V] = _Level()
         self._memo: dict[str, tuple[V, ...]] = {}
@@ -202,20 +204,24 @@ class TopicIndex(Generic[V]):
 
     def entries(self, topic_filter: str) -> dict[Hashable, V]:
         """The entries of exactly this filter (not of filters that match it); a copy."""
-        return dict(self._exact.get(topic_filter) or self._wild.get(topic_filter) or {})
+        return dict(self._held(topic_filter))
 
     def entry(self, topic_filter: str, key: Hashable) -> V | None:
         """The value of (filter, key), if there is one."""
-        entries = self._exact.get(topic_filter) or self._wild.get(topic_filter)
-        return entries.get(key) if entries else None
+        return self._held(topic_filter).get(key)
+
+    def _held(self, topic_filter: str) -> dict[Hashable, V]:
+        found = self._exact.get(topic_filter) or self._wild.get(topic_filter) or {}
+        return {found[0]: found[1]} if isinstance(found, tuple) else found
 
     def add(self, topic_filter: str, key: Hashable, value: V) -> bool:
         """Store `value` under (filter, key), replacing an earlier one. True if the filter is new here."""
         if not has_wildcard(topic_filter):
             self._memo.pop(topic_filter, None)
-            entries = self._exact.setdefault(topic_filter, {})
+            entries = self._held(topic_filter)
             fresh = not entries
             entries[key] = value
+            self._exact[topic_filter] = entries if len(entries) > 1 else (key, value)
             return fresh
         self._memo.clear()
         levels = topic_filter.split("/")
@@ -235,20 +241,22 @@ class TopicIndex(Generic[V]):
 
     def remove(self, topic_filter: str, key: Hashable) -> bool:
         """Drop (filter, key); unknown ones are ignored. True if it was the filter's last entry."""
-        table = self._wild if has_wildcard(topic_filter) else self._exact
-        entries = table.get(topic_filter)
-        if entries is None or key not in entries:
+        entries = self._held(topic_filter)
+        if key not in entries:
             return False
-        del entries[key]
-        if table is self._exact:
-            self._memo.pop(topic_filter, None)
-        else:
+        del entries[key]  # of a filter with one entry that is a copy, which goes
+        is_wild = has_wildcard(topic_filter)
+        if is_wild:
             self._memo.clear()
+        else:
+            self._memo.pop(topic_filter, None)
         if entries:
             return False
-        del table[topic_filter]
-        if table is self._wild:
+        if is_wild:
+            del self._wild[topic_filter]
             self._prune(topic_filter.split("/"))
+        else:
+            del self._exact[topic_filter]
         return True
 
     def _prune(self, levels: list[str]) -> None:
@@ -273,15 +281,20 @@ class TopicIndex(Generic[V]):
         found = self._memo.get(topic)
         if found is None:
             found = self._find(topic)
-            if len(topic) > MEMO_CHARS:
+            if len(topic) > MEMO_CHARS or topic[:1] == "$":
                 return found
             if len(self._memo) >= self._memo_topics:
                 self._memo.clear()
             self._memo[topic] = found
         return found
 
+    def reaches(self, topic: str) -> bool:
+        """Whether any filter matches the name. Nothing is remembered: for names that are asked about once."""
+        return topic in self._exact or (bool(self._wild) and bool(self._find(topic)))
+
     def _find(self, topic: str) -> tuple[V, ...]:
-        found: list[V] = list(self._exact.get(topic, {}).values())
+        held = self._exact.get(topic, ())
+        found: list[V] = list(held.values() if isinstance(held, dict) else held[1:])
         if not self._wild:
             return tuple(found)
         levels = topic.split("/")

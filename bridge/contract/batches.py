@@ -15,13 +15,22 @@ from typing import Any, NamedTuple
 from bridge.contract.machine import Publication
 from keys.errors import BadFrame, KeysError
 from keys.message import SEALED_PROPERTIES
-from keys.records import HAS_EXTRAS, NOTHING, QOS, RETAIN, TOMBSTONE, Extras, Records, encode
+from keys.records import DROPPED, HAS_EXTRAS, NOTHING, QOS, RETAIN, TOMBSTONE, Extras, Records, encode
 
 RECORDS_MAX = 256  # of one batch
 BATCH_BYTES = 64 << 10  # of topics, payloads and extras together; a longer record is a batch of its own
 RECORD_BYTES = 19  # what a record takes beside them
 
 _sealed_of: Callable[[Publication], tuple[Any, ...]] = attrgetter(*SEALED_PROPERTIES)
+
+
+class Chain(NamedTuple):
+    """What names the chain that publications are part of, in order: their scope's clear filter. And how many records,
+    and bytes, a batch of it has at most."""
+
+    name: str
+    records: int = RECORDS_MAX
+    bytes: int = BATCH_BYTES
 
 
 class Numbered(NamedTuple):
@@ -79,6 +88,12 @@ def packed(topic: str, records: Sequence[Numbered]) -> Publication:
     return Publication(topic, content, qos, expiry_s=expiry_s, time_ms=begins_ms, records=len(records))
 
 
+def void(topic: str, record_topic: str, qos: int, time_ms: int) -> Publication:
+    """A publication on `topic` of one record that only counts."""
+    content = encode(bytes([qos | DROPPED]), [time_ms], [record_topic.encode()], [b""], [b""])
+    return Publication(topic, content, qos, time_ms=time_ms, records=1)
+
+
 def numbers_of(batch: Publication, first: int) -> tuple[int, ...]:
     """The numbers of the records of a batch of our own."""
     records = Records.decode(batch.payload)
@@ -87,18 +102,16 @@ def numbers_of(batch: Publication, first: int) -> tuple[int, ...]:
     return tuple([_number(records, at, first) for at in range(len(records))])
 
 
-def is_packed(content: bytes) -> bool:
-    """Whether opened content is a batch's."""
-    return content[:1] == b"\2"
-
-
 def unpacked(content: bytes, first: int) -> Iterator[Numbered | KeysError]:
-    """The records of the batch with this number, each or what is wrong with it. Raises `BadFrame` if all of it is."""
+    """The records of the batch with this number, each or what is wrong with it; those that only count are left out.
+    Raises `BadFrame` if all of it is wrong."""
     records = Records.decode(content)
     flags, times, payloads = records.flags, records.times, records.payloads()
     topics: list[str | None] = [_text(topic) for topic in records.topics]
     for at, index in enumerate(records.indexes):
         topic, flag = topics[index], flags[at]
+        if flag & DROPPED:
+            continue
         if topic is None:
             yield BadFrame("a topic is not UTF-8")
             continue

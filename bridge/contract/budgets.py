@@ -2,9 +2,9 @@
 only its own publications).
 
 `FairTable` holds values of many owners under one limit of their number, `FairBytes` of their size; `Repeats` tells
-publications from repetitions; `Allowance` limits how often somebody may make us work. The flood guard (EventGuard E4,
-docs/protocol.md §5.7) is two budgets: `LinkGuard` charges the link for what does not hold, `PublisherGuard` the
-publisher for what does, after it was verified.
+publications from repetitions; `Allowance` limits how often somebody may make us work, `FairBudget` how often several
+may together. The flood guard (EventGuard E4, docs/protocol.md §5.7) is two budgets: `LinkGuard` charges the link for
+what does not hold, `publisher_guard` the publisher for what does, after it was verified.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import base64
 import binascii
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from bridge.contract.machine import Count, Effect, Wire
+from bridge.base import Belongings
+from bridge.contract.machine import Count, Effect
 from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, SequenceWindow
 
 K = TypeVar("K", bound=Hashable)
@@ -34,17 +34,9 @@ TRANSITIONS = frozenset(
     {"NotAuthorised", "Expired", "WrongEpochKey", "Replayed", "TooOften", "UnknownView", "NotFresh", "Superseded"}
 )
 AUTHORED_PART = 0.2  # of that, what the link pays beside the author: five authors together can close it
+FAIR_STEP_S = 0.02  # between times at which a shared budget grows
 _START_CHARS = 28  # base64 of the 21 bytes before and with the publisher's id
 _IN_HEADER, _IN_KEY = slice(4, 20), slice(3, 19)
-
-
-@dataclass(frozen=True, slots=True)
-class PublisherLimits:
-    """What one verified publisher may send through one replica, each as (a second, at once). The defaults are more than
-    one process can forward: they bound what a stolen key can do to links and to other publishers, not honest load."""
-
-    messages: tuple[float, float] = (50_000.0, 200_000.0)
-    bytes: tuple[float, float] = (256e6, 1e9)
 
 
 class FairTable(Generic[K, V]):
@@ -52,8 +44,8 @@ class FairTable(Generic[K, V]):
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._values: OrderedDict[K, tuple[bytes, V]] = OrderedDict()
-        self._by_owner: dict[bytes, OrderedDict[K, None]] = {}
+        self._values: dict[K, tuple[bytes, V]] = {}
+        self._owned: Belongings[bytes, K] = Belongings()
 
     def __len__(self) -> int:
         return len(self._values)
@@ -61,7 +53,7 @@ class FairTable(Generic[K, V]):
     @property
     def is_even(self) -> bool:
         """Whether nobody has more than one value."""
-        return len(self._by_owner) == len(self._values)
+        return len(self._owned) == len(self._values)
 
     def get(self, key: K) -> V | None:
         found = self._values.get(key)
@@ -69,17 +61,16 @@ class FairTable(Generic[K, V]):
 
     def touch(self, key: K) -> None:
         """`key` was used: of its owner's entries it is now the newest."""
-        self._by_owner[self._values[key][0]].move_to_end(key)
+        self._owned.renew(self._values[key][0], key)
 
     def put(self, key: K, owner: bytes, value: V) -> tuple[K, V] | None:
         """Store or replace a value, as its owner's newest. Returns what had to go, if anything."""
         self.pop(key)
         self._values[key] = (owner, value)
-        self._by_owner.setdefault(owner, OrderedDict())[key] = None
+        self._owned.add(owner, key)
         if len(self._values) <= self._limit:
             return None
-        greediest = max(self._by_owner.values(), key=len)
-        oldest = next(iter(greediest))
+        oldest = self._owned.oldest_of_most()
         gone = self.pop(oldest)
         assert gone is not None
         return oldest, gone
@@ -88,11 +79,8 @@ class FairTable(Generic[K, V]):
         found = self._values.pop(key, None)
         if found is None:
             return None
-        owner, value = found
-        del self._by_owner[owner][key]
-        if not self._by_owner[owner]:
-            del self._by_owner[owner]
-        return value
+        self._owned.drop(found[0], key)
+        return found[1]
 
     def values(self) -> Iterator[V]:
         """In the order in which they were put. The table must not change meanwhile."""
@@ -178,6 +166,10 @@ class Repeats:
         self._window = SequenceWindow()
         self._sealed_ms: OrderedDict[int, int] = OrderedDict()
 
+    def knows(self, sequence: int, sealed_ms: int) -> bool:
+        """Whether this sealing, or a later one, came before; marks nothing."""
+        return sequence in self._window and sealed_ms <= self._sealed_ms.get(sequence, sealed_ms)
+
     def seen(self, sequence: int, sealed_ms: int) -> bool:
         """Mark; True if this sealing, or a later one, came before."""
         if self._window.seen(sequence):
@@ -210,13 +202,15 @@ class Allowance:
 
 
 class Budget:
-    """A token bucket that may go into debt: who exceeds it waits until it is paid back."""
+    """A token bucket that may go into debt: who exceeds it waits until it is paid back. The debt is at most
+    `debt_max`, one burst if that is not said."""
 
-    __slots__ = ("_at", "_burst", "_left", "_per_s")
+    __slots__ = ("_at", "_burst", "_debt_max", "_left", "_per_s")
 
-    def __init__(self, per_s: float, burst: float, now: float) -> None:
+    def __init__(self, per_s: float, burst: float, now: float, debt_max: float | None = None) -> None:
         self._per_s = per_s
         self._burst = self._left = burst
+        self._debt_max = burst if debt_max is None else debt_max
         self._at = now
 
     def open(self, now: float) -> bool:
@@ -226,10 +220,62 @@ class Budget:
         return self._left > 0
 
     def spend(self, cost: float, now: float) -> bool:
-        """Pay; False if that empties it. The debt is at most one burst."""
+        """Pay; False if that empties it."""
         self.open(now)
-        self._left = max(-self._burst, self._left - cost)
+        self._left = max(-self._debt_max, self._left - cost)
         return self._left > 0
+
+    def would_open(self, at: float) -> bool:
+        """Whether something would be left then; changes nothing."""
+        return self._left + max(0.0, at - self._at) * self._per_s > 0
+
+    @property
+    def left(self) -> float:
+        """As of the last question; below 0 it is a debt."""
+        return self._left
+
+    @property
+    def owed_s(self) -> float:
+        """How long it takes to pay the debt back."""
+        return max(0.0, -self._left) / self._per_s
+
+
+class FairBudget:
+    """A token bucket that several owners share: who spends most of it runs dry first. An owner may spend while it owes
+    less than is left (dynamic thresholds, Choudhury and Hahne 1998), so that something is always left for who owes
+    nothing; alone it has half of the burst. What comes back is shared equally by all who owe.
+    """
+
+    __slots__ = ("_at", "_burst", "_owed", "_per_s", "_total")
+
+    def __init__(self, per_s: float, burst: float, now: float) -> None:
+        self._per_s, self._burst = per_s, burst
+        self._owed: dict[bytes, float] = {}
+        self._total = 0.0
+        self._at = now
+
+    def take(self, owner: bytes, now: float) -> bool:
+        """Spend one; False if this owner has to wait."""
+        self._pay_back(now)
+        owed = self._owed.get(owner, 0.0)
+        if owed + 1 > self._burst - self._total:
+            return False
+        self._owed[owner] = owed + 1
+        self._total += 1
+        return True
+
+    def _pay_back(self, now: float) -> None:
+        """What came back since the last time, in steps: it costs a look at each owner."""
+        if now < self._at + FAIR_STEP_S:
+            return
+        back, self._at = (now - self._at) * self._per_s, now
+        least_first = sorted(self._owed, key=self._owed.__getitem__)
+        for left, owner in zip(range(len(least_first), 0, -1), least_first, strict=True):
+            paid = min(self._owed[owner], back / left)
+            back -= paid
+            self._owed[owner] -= paid
+        self._owed = {owner: owed for owner, owed in self._owed.items() if owed > 0}
+        self._total = sum(self._owed.values())
 
 
 class LinkGuard:
@@ -288,51 +334,6 @@ def _spend(budgets: dict[K, Budget], whose: K, cost: float, now: float) -> bool:
     if budget is None:
         budget = budgets[whose] = Budget(REFUSED_PER_S, REFUSED_BURST, now)
     return budget.spend(cost, now)
-
-
-class PublisherGuard:
-    """What each publisher sends through a replica: charged after verification, so that nobody can spend another's.
-
-    While a publisher is in debt, whatever names it is dropped unread: that hurts nobody else, whoever sent it.
-    """
-
-    def __init__(self, limits: PublisherLimits) -> None:
-        self._limits = limits
-        self._budgets: dict[bytes, tuple[Budget, Budget]] = {}  # of certified publishers
-        self._in_debt: set[bytes] = set()
-
-    def closed(self, wire: Wire, now: float) -> bool:
-        """Whether to drop the wire unread."""
-        if not self._in_debt:
-            return False
-        publisher = _publisher_of(wire.properties)
-        if publisher not in self._in_debt:
-            return False
-        if all(budget.open(now) for budget in self._budgets[publisher]):
-            self._in_debt.discard(publisher)
-            return False
-        return True
-
-    def charge(self, wire: Wire, effects: Sequence[Effect], now: float) -> None:
-        """Pay for a publication that was passed on, which is one that was verified and new."""
-        for effect in reversed(effects):  # it stands last: this is on the way of every publication
-            if isinstance(effect, Count) and effect.name in ("forwarded", "content_after"):
-                break
-        else:
-            return
-        messages = 1 if effect.name == "forwarded" else 0  # of a header that was passed on, content came later
-        publisher = _publisher_of(wire.properties)
-        budgets = self._budgets.get(publisher)
-        if budgets is None:
-            (a, b), (c, d) = self._limits.messages, self._limits.bytes
-            budgets = self._budgets[publisher] = (Budget(a, b, now), Budget(c, d, now))
-        if not (budgets[0].spend(messages, now) & budgets[1].spend(len(wire.payload), now)):
-            self._in_debt.add(publisher)
-
-    def keep(self, publishers: Iterable[bytes]) -> None:
-        """Forget whoever is no member any more."""
-        self._budgets = {party: self._budgets[party] for party in publishers if party in self._budgets}
-        self._in_debt.intersection_update(self._budgets)
 
 
 def _publisher_of(properties: Sequence[tuple[str, str]]) -> bytes:

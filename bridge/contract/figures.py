@@ -29,6 +29,7 @@ class FigureName(StrEnum):
     )
     CONTENT_AFTER = "content_after", "Content came after the rest of its publication had been passed on."
     CONTENT_GIVEN_UP = "content_given_up", "Content that was not whole in time is waited for no longer."
+    DATA_KEYS = "data_keys", "A data key came that was not known."
     DELIVERED = "delivered", "A publication was verified, opened and delivered."
     DEVICES_DEATHS_OF_BEFORE = (
         "devices_deaths_of_before",
@@ -55,6 +56,10 @@ class FigureName(StrEnum):
     GAUGES_UNANSWERED = "gauges_unanswered", "A broker did not answer what a tracker wants to hear."
     GROUPS_TAKEN_OVER = "groups_taken_over", "A shared group of another gateway is served by us, since its lease ended."
     GROUPS_UNLEASED = "groups_unleased", "A shared group has no lease of ours yet: others serve it."
+    GENERATIONS_PASSED = (
+        "generations_passed",
+        "A start of ours with a wrong clock came to count: we went on with a later generation.",
+    )
     HELD_OVERFLOW = "held_overflow", "There is no room to hold another publication; it comes again."
     HOLES = "holes", "A publication that came before its predecessor was delivered all the same, after waiting."
     INCOMPLETE = "incomplete", "A publication never became whole: too few shares, or no content."
@@ -64,7 +69,12 @@ class FigureName(StrEnum):
     KEY_SERVER_LIES = "key_server_lies", "A key server's answer contradicts the others'."
     KEY_WAITS = "key_waits", "A publication of ours waits for the epoch's key of its scope."
     KEYLESS_OVERFLOW = "keyless_overflow", "There is no room to wait for another publication's data key."
-    KEYS_AHEAD = "keys_ahead", "A data key came before the view that it was split for."
+    KEYS_AHEAD = "keys_ahead", "A data key came before the view or tree of regions that it was split for."
+    PUBLICATIONS_AHEAD = "publications_ahead", "A publication came before the tree of regions that it goes along."
+    PUBLICATIONS_AHEAD_DROPPED = (
+        "publications_ahead_dropped",
+        "One that waited for a tree of regions made room for others of its publisher.",
+    )
     KEYS_FETCHED = "keys_fetched", "An epoch key was fetched."
     KEYS_ISSUED = "keys_issued", "A key server issued an epoch key."
     KEYS_REFUTED = (
@@ -73,6 +83,10 @@ class FigureName(StrEnum):
     )
     KEYS_REFUSED = "keys_refused", "A key server refused: no right, or no such key."
     LEASES = "leases", "A lease of a shared group was passed on."
+    LINKS_STILL = (
+        "links_still",
+        "The link to this replica stands still: others take over what was to go through it by planes.",
+    )
     LINK_OVERFLOW = "link_overflow", "What was to go to this member found no room, or was too large for it."
     LINK_REFUSED = "link_refused", "This member refused a publication."
     LINK_THROTTLED = (
@@ -107,6 +121,7 @@ class FigureName(StrEnum):
         "publish_refused",
         "A local publication was refused: no right, too large, or more than a record holds.",
     )
+    PUBLISHER_DELAYED = "publisher_delayed", "A publisher sent more than its budget, and is acknowledged later."
     PUBLISHER_THROTTLED = "publisher_throttled", "A publisher sent more than its budget."
     PULLS = "pulls", "A party asked for what it lacks."
     PULLS_ANSWERED = "pulls_answered", "A request for what somebody lacks was answered."
@@ -122,7 +137,6 @@ class FigureName(StrEnum):
     REPAIRS = "repairs", "A publication came because it was asked for."
     REPLAYS_DROPPED = "replays_dropped", "An old publication came again."
     REPORTS_SKIPPED = "reports_skipped", "A report of a trace was left out: too many at once."
-    RESEALS_DROPPED = "reseals_dropped", "A retained publication that is sealed anew is older than what is known."
     RETAINED_ENDED = "retained_ended", "A retained publication ended with its epoch."
     RETAINED_OWN_DROPPED = "retained_own_dropped", "A retained publication of ours is kept no longer, for want of room."
     RETAINED_RESEALED = "retained_resealed", "A retained publication of ours is sealed anew."

@@ -3,8 +3,8 @@
     effects = machine.handle(event, now)        # now: seconds since the UNIX epoch, never decreasing by much
     machine.next_deadline                       # when `handle(Tick(), now)` is wanted next, or None
 
-Nothing here opens a socket, reads a clock or a file, or draws randomness: all of these are passed in. The
-broker (`gateway/overlay/driver.py`) and the simulator (`bridge/sim/kernel.py`) drive the same objects.
+Nothing here opens a socket, reads a clock or a file, or draws randomness. The broker (`gateway/overlay/driver.py`) and
+the simulator (`bridge/sim/kernel.py`) drive the same objects.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ UserProperties: TypeAlias = tuple[tuple[str, str], ...]
 class Wire:
     """One PUBLISH between two parties of the overlay, as MQTT 5 carries it.
 
-    `topic` is the wire topic (a token topic where the scope hides names); `properties` are the user properties `vmq`,
+    `topic` is the wire topic, which names a scope by its number; `properties` are the user properties `vmq`,
     `vmq-key`, `vmq-shares` (docs/protocol.md §8: unpadded base64url of binary frames). `expiry_s`: how long a broker
     that knows nothing of deadlines should keep it.
     """
@@ -103,7 +103,7 @@ class NotTaken:
 
 
 OutboxEntry: TypeAlias = tuple[int, int, Publication]
-"""(sequence, previous, publication). `previous`: of the preceding QoS >= 1 publication on the same topic; 0: none."""
+"""(sequence, previous, publication). `previous`: of the preceding QoS >= 1 publication in the same scope; 0: none."""
 
 
 @value
@@ -205,6 +205,20 @@ class Tick:
     """Time passed; sent when `next_deadline` is reached."""
 
 
+PeerLoad: TypeAlias = tuple[str, int, int, int]
+"""Peer; publications that came for its link and that it acknowledged since this was said last; that wait now."""
+
+
+LOADS_EVERY_S = 0.05
+
+
+@value
+class Loads:
+    """How loaded our links with replicas are: said every `LOADS_EVERY_S` where scopes go by planes."""
+
+    links: tuple[PeerLoad, ...]
+
+
 @value
 class Rotated:
     """We have another key pair from now on: the one of our certificate in the overlay in force."""
@@ -222,7 +236,7 @@ class Restored:
 Event: TypeAlias = (
     LinkUp | LinkDown | Received | Acked | NotTaken | Appending | NotAppended | Committed | Unstored | OutboxPage
     | Subscribed | Unsubscribed | GroupJoined | GroupLeft | Offered | KeyWanted | KeyDoubted | Tick | Rotated
-    | Restored
+    | Restored | Loads
 )  # fmt: skip
 
 
@@ -243,6 +257,13 @@ class Refuse:
     """Do not acknowledge what was received just now: say to its sender that it was refused, and why."""
 
     reason: str
+
+
+@value
+class Delay:
+    """Acknowledge what was received just now, so many seconds later."""
+
+    delay_s: float
 
 
 @value
@@ -329,21 +350,12 @@ class Count:
 
 @value
 class Blame:
-    """`named` False: the link between us and `member`, or between `member` and its sender, is suspected.
-
-    `named` True: the evidence allows no innocent explanation.
-    """
+    """`named` False: the link between us and `member`, or between `member` and its sender, is suspected. True: the
+    evidence allows no innocent explanation."""
 
     member: str
     named: bool
     why: str
-
-
-@value
-class Republish:
-    """Retained publications of ours whose seal ends: append them to the outbox again, as if they were new."""
-
-    publications: tuple[Publication, ...]
 
 
 @value
@@ -366,7 +378,8 @@ class Adoption(StrEnum):
     LIVE = "live"
     """It is in force."""
     RESTART = "restart"
-    """It changes regions, edges, places, the issuer or the numbering of epochs: it counts after a restart."""
+    """It changes our role or region, the issuer or the numbering of epochs: it counts after a restart, but for what it
+    takes away, which is gone."""
     REMOVED = "removed"
     """It does not list us any more, or no open view of our region does: this node stops. A replica erases its seeds."""
 
@@ -396,7 +409,7 @@ class KeysChanged:
 
 
 Effect: TypeAlias = (
-    Send | Refuse | Watch | Deliver | DeliverShared | Forget | LeaveOnDisk | ReadPage | Count | Blame | Republish
+    Send | Refuse | Delay | Watch | Deliver | DeliverShared | Forget | LeaveOnDisk | ReadPage | Count | Blame
     | Wanted | Doubted | Adopt | NotAdopted | KeysChanged | KeepMaterial | KeepArchive | Keep | Outlived
 )  # fmt: skip
 

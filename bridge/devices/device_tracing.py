@@ -24,21 +24,19 @@ from bridge.devices.standing import DeviceHealth
 from bridge.document import OwnTopics
 from bridge.traces import (
     Complain,
-    DiscoveryNode,
     Interest,
     Interested,
     Offenders,
     Reporter,
     SendAway,
-    ShareAdvertisement,
     Stood,
     TraceKind,
     TraceReport,
     Voice,
-    entity_of,
     interest_of,
 )
 from bridge.traces.telling import Say
+from bridge.tracking import DiscoveryNode, ShareAdvertisement, entity_of
 from keys.delegation import Advertisement, Delegated, Token
 from keys.errors import KeysError, TooOften
 from keys.identity import Certificate, Identity
@@ -200,8 +198,8 @@ class DeviceTracer:
         to = Interest.CHANGES if what.change else interest_of(what.kind)
         fields = what.fields
         if to in (Interest.CHANGES, Interest.STATES):
+            voiced.voice.holds(to, what.kind, fields, now)
             since = {**fields, "since_ms": self._wall.ms(now)}
-            voiced.voice.again[to] = what.kind, since
             effects += self._show(what.device, voiced, what.kind, since)
         return [*effects, *voiced.voice.tell(what.kind, fields, now, to=to)]
 
@@ -293,7 +291,7 @@ class DeviceTracer:
         voiced = self._voiced[device] = _Voiced(voice, holder, gauge_at)
         if before is not None:
             del self._topics[before.voice.topic]
-            voice.again = before.voice.again
+            voice.inherit(before.voice)
             voiced.health, voiced.since_ms, voiced.why = before.health, before.since_ms, before.why
         self._topics[advertisement.topic] = device
         self._ask_at(device, voiced, gauge_at, now)

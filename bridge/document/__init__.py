@@ -6,8 +6,8 @@ Questions about the overlay in force are answered here; nothing here changes by 
 
 from __future__ import annotations
 
-from bridge.document.batch_topics import BATCH_ROOT, batch_number, batch_topic, is_batch_topic
 from bridge.document.constrained import BROKER, TRACES, Actions, Constrained, Distribution
+from bridge.document.member_budgets import BUDGETS_MOST, MEMBER_BUDGETS, MemberBudgets
 from bridge.document.overlay import (
     DEPTH_MAX,
     HOSTED_PROPERTY_CHARS,
@@ -33,14 +33,25 @@ from bridge.document.policy import (
 from bridge.document.record_rights import RecordRights
 from bridge.document.scope_secret import ScopeSecret
 from bridge.document.shown import BORDERS_MAX, SHOWN_MAX, ShownAttribute, are_borders
+from bridge.document.trees import TREE_GRACE_S, TREE_SETTLE_S, Tree, TreeChange, Trees
+from bridge.document.wire_topics import (
+    WireTopic,
+    batch_topic,
+    is_retained_topic,
+    read_wire_topic,
+    retained_filter,
+    retained_topic,
+    slot_of,
+)
 
 __all__ = [
-    "BATCH_ROOT",
     "BORDERS_MAX",
     "BROKER",
+    "BUDGETS_MOST",
     "DEPTH_MAX",
     "HOSTED_PROPERTY_CHARS",
     "KEY_SERVERS_MAX",
+    "MEMBER_BUDGETS",
     "REFRESH",
     "REFRESH_BYTES_MAX",
     "REFRESH_MESSAGES_MAX",
@@ -48,12 +59,15 @@ __all__ = [
     "SHARES_PER_KEY_MAX",
     "SHOWN_MAX",
     "TRACES",
+    "TREE_GRACE_S",
+    "TREE_SETTLE_S",
     "VIEW_GRACE_S",
     "Actions",
     "Constrained",
     "Distribution",
     "Issuer",
     "Member",
+    "MemberBudgets",
     "Overlay",
     "OverlayError",
     "OwnTopics",
@@ -64,8 +78,15 @@ __all__ = [
     "Scope",
     "ScopeSecret",
     "ShownAttribute",
+    "Tree",
+    "TreeChange",
+    "Trees",
+    "WireTopic",
     "are_borders",
-    "batch_number",
     "batch_topic",
-    "is_batch_topic",
+    "is_retained_topic",
+    "read_wire_topic",
+    "retained_filter",
+    "retained_topic",
+    "slot_of",
 ]

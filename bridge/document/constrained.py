@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 
 from bridge.base import TopicError
 
@@ -30,6 +31,9 @@ ALIASES = (("", "Constrained"), ("Constrained",))
 BROKER = "Broker"
 REAL_TIME = "RealTime"
 TRACES = "Traces"
+PARSED_KEPT = 64
+"""Topics whose meaning is remembered: within a turn the same one is asked for several times. Their number bounds memory
+where clients write long ones."""
 
 
 class Actions(StrEnum):
@@ -107,12 +111,26 @@ def parse(topic: str) -> Constrained | None:
 
     Raises TopicError for one that names no topic, or a filter with wildcards where none may be.
     """
+    return spelled(topic)[0]
+
+
+@lru_cache(maxsize=PARSED_KEPT)
+def spelled(topic: str) -> tuple[Constrained | None, str]:
+    """The same, and the spelling under which it is routed: the very same string where that is it already, since every
+    subscription of a large fleet keeps its own."""
     if not is_constrained(topic):
-        return None
+        return None, topic
     levels = topic.split("/")
     written = _written_out(levels)
     if written is not None:
-        return written
+        return written, topic
+    parsed = _parsed(levels)
+    name = str(parsed)
+    return parsed, topic if name == topic else name
+
+
+def _parsed(levels: list[str]) -> Constrained:
+    """Raises TopicError."""
     rest = levels[2:] if levels[0] == "" else levels[1:]
     event_type, constrainer = REAL_TIME, BROKER
     actions, distribution = Actions.BOTH, Distribution.DISSEMINATE
@@ -157,8 +175,7 @@ def stays_here(topic: str) -> bool:
 
 def canonical(topic: str) -> str:
     """The spelling under which a name or filter is routed: its own, unless it is constrained. Raises TopicError."""
-    parsed = parse(topic)
-    return topic if parsed is None else str(parsed)
+    return spelled(topic)[1]
 
 
 def _is_element(level: str) -> bool:

@@ -16,17 +16,17 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from math import comb, prod
 from typing import Any
 
 from bridge.base import OperatorError, matches, overlaps, specificity
-from bridge.document.policy import DOMAIN_POLICY, KEY_SERVERS_MAX, Issuer, Policy, Scope, numbered
+from bridge.document.policy import DOMAIN_POLICY, KEY_SERVERS_MAX, Issuer, Policy, Scope, misrouted, numbered
 from bridge.document.record_rights import RecordRights
 from bridge.document.region_view import DOMAIN_VIEW, VIEW_GRACE_S, Endorsement, Member, RegionView
 from bridge.document.succession import Succession
+from bridge.document.trees import Tree, Trees
 from keys.columnsearch import CHOICES_LIMIT
 from keys.envelope import Mode
 from keys.errors import BadFrame, BadSignature, Expired, KeysError
@@ -69,21 +69,18 @@ class Overlay(Succession):
         self.by_party = {c.party_id: c for member in self.members.values() for c in member.certificates}
         self.hosted = frozenset(n for n, m in self.members.items() if m.certificate.role is Role.HOSTED)
         """Names of the brokers that know nothing of us."""
-        self._grants: dict[str, list[Grant]] = {name: [] for name in self.members}
-        for grant in policy.grants:
-            self._grants.setdefault(grant.member, []).append(grant)
-        self._neighbours: dict[int, tuple[int, ...]] = {
-            region: tuple(sorted({b for a, b in self._both_ways() if a == region})) for region in self.latest
-        }
+        self.set_grants(policy.grants)
+        self.trees = Trees.of(policy.tree, policy.edges, self.latest)
         self._numbered = {scope.number: scope for scope in policy.scopes}
         # The last of two would win silently: an old view, say, over the one that replaced it.
         keys = sum(len(member.certificates) for member in members)
         if len(self.latest) < len(views) or len(self.by_party) < keys or len(self.members) < len(members):
             raise OverlayError("the overlay lists a region, a member or a key twice; keep the newest of each only")
         self._check()
-        self._paths = {a: self._paths_from(a) for a in self.latest}
         self._check_scopes()
-        self._check_loads()
+        for tree in self._all_trees():
+            self._check_tree(tree)
+            self._check_loads(tree)
         self._begin(endorsements)
 
     # -------------------------------------------------------------------------------- making and reading
@@ -171,12 +168,12 @@ class Overlay(Succession):
         return self.members[name].certificate
 
     def neighbours(self, region: int) -> tuple[int, ...]:
-        """Regions one edge of the tree away."""
-        return self._neighbours[region]
+        """Regions one edge away, in any open tree."""
+        return tuple(sorted({other for tree in self.trees.open for other in tree.neighbours(region)}))
 
     def path(self, start: int, end: int) -> tuple[int, ...]:
-        """Regions from `start` to `end`, both included."""
-        return self._paths[start][end]
+        """Regions from `start` to `end`, both included, in the tree in force."""
+        return self.trees.in_force.path(start, end)
 
     def scope_of(self, wire_topic: str) -> Scope | None:
         """The most specific scope of a wire topic, or None."""
@@ -190,8 +187,9 @@ class Overlay(Succession):
         return frozenset(scope.regions) if scope.regions else frozenset(self.latest)
 
     def key_hops(self, scope: Scope, home: int) -> tuple[Hop, ...]:
-        """What a key header states: the publisher's region first, then every other region of the scope."""
-        others = sorted(self.regions_of(scope) - {home})
+        """What a key header states: the publisher's region first, then every other region of the scope that is in the
+        tree in force."""
+        others = sorted((self.regions_of(scope) & self.trees.in_force.regions) - {home})
         return tuple(self.views[region].hop for region in (home, *others))
 
     def hops_between(self, start: int, end: int) -> tuple[Hop, ...]:
@@ -225,13 +223,19 @@ class Overlay(Succession):
         """Whether the member may read the whole scope."""
         return any(grant.may_read_all(scope.filter, epoch) for grant in self._grants.get(name, ()))
 
+    def set_grants(self, grants: Iterable[Grant]) -> None:
+        """What members may do: all that the policy says, or less."""
+        self._grants: dict[str, list[Grant]] = {}
+        for grant in grants:
+            self._grants.setdefault(grant.member, []).append(grant)
+
     def grants_of(self, name: str) -> tuple[Grant, ...]:
         return tuple(self._grants.get(name, ()))
 
     # --------------------------------------------------------------------------------------------- checks
 
-    def _both_ways(self) -> list[tuple[int, int]]:
-        return [edge for a, b in self.policy.edges for edge in ((a, b), (b, a))]
+    def _all_trees(self) -> list[Tree]:
+        return [tree for tree in (self.trees.newest, self.trees.former) if tree is not None]
 
     def _check(self) -> None:
         for view in self._all_views():
@@ -251,7 +255,13 @@ class Overlay(Succession):
                 raise OverlayError(f"the tree joins region {a} to {b}, but one of them has no view; add it")
         if len(self.policy.edges) != len(self.latest) - 1:
             raise OverlayError("the regions must form a tree: one edge fewer than there are regions")
-
+        if not self.trees.newest.joined:
+            raise OverlayError("the regions must form one tree; join the separate ones with an edge")
+        if self.policy.tree.former and self.trees.former is not None and not self.trees.former.joined:
+            raise OverlayError(
+                "a region that lay between others is gone; join those by other edges first, and remove it when the "
+                "tree before is closed"
+            )
         self._check_parties()
 
     def _all_views(self) -> list[RegionView]:
@@ -305,7 +315,7 @@ class Overlay(Succession):
         hosted = sorted(self.hosted.intersection(view.members))
         if not hosted:
             return
-        if self._neighbours[view.region]:
+        if any(tree.neighbours(view.region) for tree in self._all_trees()):
             raise OverlayError(
                 f"region {view.name} is joined to another, and the hosted broker {hosted[0]} in it cannot split shares "
                 "for that; give the region replicas of ours, or no neighbour"
@@ -318,22 +328,8 @@ class Overlay(Succession):
                     f"brokers carry {HOSTED_PROPERTY_CHARS}; shorten the filter, or use fewer replicas"
                 )
 
-    def _paths_from(self, start: int) -> dict[int, tuple[int, ...]]:
-        paths: dict[int, tuple[int, ...]] = {start: (start,)}
-        queue = deque([start])
-        while queue:
-            region = queue.popleft()
-            for following in self._neighbours[region]:
-                if following not in paths:
-                    paths[following] = (*paths[region], following)
-                    queue.append(following)
-        if len(paths) != len(self.latest):
-            raise OverlayError("the regions must form one tree; join the separate ones with an edge")
-        return paths
-
     def _check_scopes(self) -> None:
-        """The regions of a scope are joined by edges of the tree among themselves: nothing of it may enter another, so
-        what is published on one side would never be seen on the other. Each has a number of its own."""
+        """Each scope has a number of its own, regions that there are, and brokers that can carry it."""
         if len(self._numbered) < len(self.policy.scopes) or 0 in self._numbered:
             raise OverlayError("two scopes have one number, or one has none; sign the overlay anew")
         for scope in self.policy.scopes:
@@ -343,9 +339,17 @@ class Overlay(Succession):
                     f"scope {scope.filter:.40} names region {unknown[0]}, and there is no region of that number; "
                     "take it out, or add the region"
                 )
-            start = min(self.regions_of(scope))
-            for end in sorted(self.regions_of(scope)):
-                missing = [region for region in self.path(start, end) if region not in self.regions_of(scope)]
+            carriers = {name for region in self.regions_of(scope) for name in self.latest[region].members}
+            if wrong := misrouted(scope, self.hosted & carriers):
+                raise OverlayError(wrong)
+
+    def _check_tree(self, tree: Tree) -> None:
+        """The regions of a scope are joined by edges of the tree among themselves: nothing of it may enter another, so
+        what is published on one side would never be seen on the other."""
+        for scope in self.policy.scopes:
+            regions = sorted(self.regions_of(scope) & tree.regions)
+            for start, end in ((regions[0], end) for end in regions):
+                missing = [region for region in tree.path(start, end) if region not in regions]
                 if missing:
                     one, other, between = (self.latest[region].name for region in (start, end, missing[0]))
                     raise OverlayError(
@@ -353,7 +357,7 @@ class Overlay(Succession):
                         "between and is not in the scope; add it to the scope's regions"
                     )
 
-    def _check_loads(self) -> None:
+    def _check_loads(self, tree: Tree) -> None:
         """No path of a sealed scope on which a receiver would hold too many shares of one key (A8), or try too many
         combinations of them. Plain publications have no key: their paths may have any length.
 
@@ -367,7 +371,7 @@ class Overlay(Succession):
             choices[hop.region] = max(comb(hop.count, hop.threshold), choices.get(hop.region, 0))
         sealed = {self.regions_of(scope): scope for scope in self.policy.scopes if scope.mode is not Mode.PLAIN}
         for regions, scope in sealed.items():
-            for path in (self.path(start, end) for start in sorted(regions) for end in sorted(regions)):
+            for path in (tree.path(start, end) for start in sorted(regions) for end in sorted(regions)):
                 shares = prod(count[region] for region in path)
                 steps = prod(choices[region] for region in path[1:])
                 names = " - ".join(self.latest[region].name for region in path)

@@ -8,12 +8,14 @@ delivers the overlay can mix old parts with new ones. Not here: members, regions
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from itertools import count
 
+from bridge.document.member_budgets import MEMBER_BUDGETS, MemberBudgets
 from bridge.document.shown import SHOWN_MAX, ShownAttribute
+from bridge.document.trees import FIRST_TREE, TreeChange, encode_edges, read_edges
 from keys.envelope import Mode
 from keys.epochs import Calendar
 from keys.errors import BadFrame
@@ -26,13 +28,15 @@ FLAG_SHARES_ONLY = 0x02
 FLAG_RETIRING = 0x04
 FLAG_KEYS_ON_TOPIC = 0x08
 FLAG_SHOWN = 0x10
-SCOPE_FLAGS = FLAG_TOKENS | FLAG_SHARES_ONLY | FLAG_RETIRING | FLAG_KEYS_ON_TOPIC | FLAG_SHOWN
+FLAG_PLANES = 0x20
+SCOPE_FLAGS = FLAG_TOKENS | FLAG_SHARES_ONLY | FLAG_RETIRING | FLAG_KEYS_ON_TOPIC | FLAG_SHOWN | FLAG_PLANES
 REFRESH_MESSAGES_MAX = 65_536  # a reader remembers which sequences a key served
 REFRESH_BYTES_MAX = 1 << 31
 REFRESH_SECONDS_MAX = 86_400
 KEY_SERVERS_MAX = 16  # of a chain; a threshold service has at most `keys.material.THRESHOLD_SERVERS_MAX`
 ENDLESS_EPOCH = Calendar()
 DOMAIN_POLICY = "veilmq/1 policy"
+FLAG_TREE = 0x01  # of a policy: it says which tree its edges are, and what they followed
 
 
 class Issuer(IntEnum):
@@ -83,7 +87,7 @@ class Scope:
     no longer published in: its topics have new tokens. `keys_on_topic`: data keys do not ride on publications but come
     once each, on a topic of their own (`key_repository`). `number`: names the scope on the wire, for good, whatever its
     filter; the owner counts them and uses none again. 0: it has none yet (`numbered`). `shown`: by what replicas may
-    filter its publications.
+    filter its publications. `planes`: they go by planes (`topology.planes`); only where they are plain.
     """
 
     filter: str
@@ -97,6 +101,7 @@ class Scope:
     refresh: Refresh = REFRESH
     number: int = 0
     shown: tuple[ShownAttribute, ...] = ()
+    planes: bool = False
 
     @property
     def keyed(self) -> bool:
@@ -106,7 +111,7 @@ class Scope:
     def encode(self) -> bytes:
         flags = (FLAG_TOKENS if self.tokens else 0) | (FLAG_SHARES_ONLY if self.shares_only else 0)
         flags |= (FLAG_RETIRING if self.retiring else 0) | (FLAG_KEYS_ON_TOPIC if self.keys_on_topic else 0)
-        flags |= FLAG_SHOWN if self.shown else 0
+        flags |= (FLAG_SHOWN if self.shown else 0) | (FLAG_PLANES if self.planes else 0)
         parts = [opening(Kind.SCOPE, flags), text(self.filter), number(self.mode, 1), number(self.bump, 2)]
         parts += [number(len(self.regions), 1), *(number(r, 4) for r in self.regions)]
         shown = [number(len(self.shown), 1), *(each.encode() for each in self.shown)] if self.shown else []
@@ -138,6 +143,7 @@ class Scope:
             refresh,
             scope_number,
             shown,
+            bool(flags & FLAG_PLANES),
         )
 
 
@@ -151,6 +157,22 @@ def _read_shown(frame: Reader) -> tuple[ShownAttribute, ...]:
     return shown
 
 
+def misrouted(scope: Scope, hosted: Collection[str]) -> str:
+    """Why a scope cannot go by planes, if it is to; `hosted`: brokers of its regions that know nothing of us. Planes
+    carry one copy, so what a majority has to vouch for elsewhere one replica could hide."""
+    if scope.planes and (scope.mode is not Mode.PLAIN or scope.shown):
+        return (
+            f"scope {scope.filter:.40} goes by planes, which only plain scopes without attributes may; "
+            "route it by regions, or make it plain"
+        )
+    if scope.planes and hosted:
+        return (
+            f"scope {scope.filter:.40} goes by planes, and the hosted broker {min(hosted)} knows none; "
+            "route it by regions, or leave its region out"
+        )
+    return ""
+
+
 def numbered(scopes: Iterable[Scope]) -> tuple[Scope, ...]:
     """Scopes that have no number yet get the next ones."""
     known = tuple(scopes)
@@ -160,8 +182,8 @@ def numbered(scopes: Iterable[Scope]) -> tuple[Scope, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The owner's versioned rules. `edges`: how regions are joined (a tree). `key_servers`: names, in the order that
-    numbers them.
+    """The owner's versioned rules. `edges`: how regions are joined, a tree; `tree`: which one, and what it followed.
+    `key_servers`: names, in the order that numbers them. `budgets`: of each member.
 
     `contents`: SHA-256 over all views and members that go with this version, so that nobody who delivers the file
     can mix old parts with new ones, or exchange an address.
@@ -177,19 +199,26 @@ class Policy:
     key_servers: tuple[str, ...] = ()
     contents: bytes = bytes(32)
     signature: bytes = b""
+    budgets: MemberBudgets = MEMBER_BUDGETS
+    tree: TreeChange = FIRST_TREE
 
     def body(self) -> bytes:
         parts = [
-            opening(Kind.POLICY),
+            opening(Kind.POLICY, FLAG_TREE if self.tree.number else 0),
             text(self.overlay),
             number(self.version, 8),
             self.contents,
-            number(len(self.edges), 2),
+            encode_edges(self.edges),
+            self.tree.encode() if self.tree.number else b"",
         ]
-        parts += [number(a, 4) + number(b, 4) for a, b in self.edges]
         parts += [number(len(self.scopes), 2), *(sized(s.encode()) for s in self.scopes)]
         parts += [number(len(self.grants), 2), *(sized(g.encode()) for g in self.grants)]
-        parts += [self.calendar.encode(), number(self.issuer, 1), number(len(self.key_servers), 1)]
+        parts += [
+            self.budgets.encode(),
+            self.calendar.encode(),
+            number(self.issuer, 1),
+            number(len(self.key_servers), 1),
+        ]
         return b"".join([*parts, *map(text, self.key_servers)])
 
     def signed(self, owner: Identity) -> Policy:
@@ -198,17 +227,32 @@ class Policy:
     @classmethod
     def decode(cls, body: bytes, signature: bytes) -> Policy:
         frame = Reader(body)
-        frame.opening(Kind.POLICY)
+        flags = frame.opening(Kind.POLICY, FLAG_TREE)
         overlay, version, contents = frame.text(), frame.number(8), frame.take(32)
-        edges = tuple((frame.number(4), frame.number(4)) for _ in range(frame.number(2)))
+        edges = read_edges(frame)
+        tree = TreeChange.read(frame) if flags & FLAG_TREE else FIRST_TREE
         scopes = tuple(Scope.decode(frame.sized()) for _ in range(frame.number(2)))
         grants = tuple(Grant.decode(frame.sized()) for _ in range(frame.number(2)))
+        budgets = MemberBudgets.read(frame)
         calendar, issuer = Calendar.read(frame), frame.number(1)
         if issuer not in Issuer.__members__.values():
             raise BadFrame(f"unknown issuer of keys {issuer}")
         servers = tuple(frame.text() for _ in range(frame.number(1)))
         frame.end()
-        return cls(overlay, version, edges, scopes, grants, calendar, Issuer(issuer), servers, contents, signature)
+        return cls(
+            overlay,
+            version,
+            edges,
+            scopes,
+            grants,
+            calendar,
+            Issuer(issuer),
+            servers,
+            contents,
+            signature,
+            budgets,
+            tree,
+        )
 
     @property
     def server_faults(self) -> int:

@@ -9,7 +9,9 @@ Of each region an `Overlay` holds the newest view that the owner signed (`latest
     open_views(region)     the view in force and, until `closes_at`, its predecessor
     replicas(region)       members of all of these and of a `latest` that is not in force yet: whom to have links with
     endorsed(news, now)    the overlay with more endorsements: `latest` may be in force then
-    at(now)                the overlay in which predecessors whose time is over are closed; `next_closing` says when
+    trees                  how regions are joined, and were before (`trees`)
+    at(now)                the overlay in which predecessors whose time is over are closed, and a new tree is in force;
+                           `next_closing` says when
     following(old, now)    a newer version, as somebody adopts it who has `old` in force
 
 None of these changes a value: each gives another one, which the machines adopt (`adopting`, `membership`). To attach or
@@ -26,9 +28,11 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
 from typing import Any, Self
 
 from bridge.document.region_view import Endorsement, Member, RegionView
+from bridge.document.trees import Phase, Trees
 from keys.errors import BadShare, BadSignature, Expired, UnknownView
 from keys.identity import Certificate, Role
 from keys.sharetree import Hop
@@ -41,6 +45,7 @@ class Succession:
     members: dict[str, Member]
     views: dict[int, RegionView]
     endorsements: frozenset[Endorsement]
+    trees: Trees
 
     def _begin(self, endorsements: Iterable[Endorsement]) -> None:
         self._in_force_ms: dict[int, int] = {}  # since when we know that `latest` is in force, by region
@@ -106,12 +111,16 @@ class Succession:
     @property
     def next_closing(self) -> float | None:
         """When `at` gives another overlay next."""
-        return min((at for at in map(self.closes_at, self.latest) if at is not None), default=None)
+        changes = (*map(self.closes_at, self.latest), self.trees.next_change())
+        return min((at for at in changes if at is not None), default=None)
 
     def at(self, now: float) -> Self:
-        """The overlay without the views whose time is over; itself if there are none."""
+        """The overlay without views and trees whose time is over; itself if there are none."""
         over = {region for region in self.latest if (self.closes_at(region) or float("inf")) <= now}
-        return self._changed(_closed=self._closed | over) if over else self
+        phase = self.trees.phase_at(now)
+        if not over and phase is self.trees.phase:
+            return self
+        return self._changed(_closed=self._closed | over, trees=replace(self.trees, phase=phase))
 
     def endorsed(self, endorsements: Iterable[Endorsement], now: float) -> Self:
         """The overlay with what is new among these and holds; itself if nothing is."""
@@ -126,8 +135,18 @@ class Succession:
         in_force = {region: at for region, at in old._in_force_ms.items() if region in same}
         in_force |= {region: self.latest[region].since_ms for region in same - set(in_force) if old.in_force(region)}
         merged = self.endorsements | set(self._believed(old.endorsements, self.endorsements))
-        changed = self._changed(endorsements=merged, _in_force_ms=in_force, _closed=old._closed & same)
+        changed = self._changed(
+            endorsements=merged, _in_force_ms=in_force, _closed=old._closed & same, trees=self._trees_after(old, now)
+        )
         return changed._noted(old, now).at(now)
+
+    def _trees_after(self, old: Self, now: float) -> Trees:
+        """How far a change of the tree is: as far as it was, or it begins."""
+        trees = self.trees
+        if trees.newest.number == old.trees.newest.number:
+            phase = Phase.ALONE if trees.former is None else old.trees.phase
+            return replace(trees, known_ms=old.trees.known_ms, phase=phase)
+        return replace(trees, known_ms=int(now * 1000))
 
     def unendorsed(self, old: Self) -> list[str]:
         """Regions (by name) whose views do not follow from those that are in force in `old`: neither the same, nor the

@@ -48,7 +48,7 @@ class LeaseRelay:
         """A neighbour can hear us, maybe without memory. A gateway gets its own leases too: of its former process."""
         if self._routes.is_replica(peer):
             theirs = self._routes.region_of(peer)
-            leases = [x for x in self._table if self._routes.towards(self._routes.region_of(x.member)) != theirs]
+            leases = [lease for lease in self._table if not self._routes.leads_back(lease.member, theirs)]
         else:
             scopes = {lease.scope for lease in self._table}
             wanted = {scope for scope in scopes if peer in self._wanting(scope, now)}
@@ -68,7 +68,7 @@ class LeaseRelay:
         return [Send(gateway, Wire(GROUPS_TOPIC, lease.encode())) for lease in leases]
 
     def adopt(self, overlay: Overlay) -> None:
-        """Another version of the overlay, or other views, of the same regions."""
+        """Another version of the overlay, or other views or trees."""
         self._overlay = overlay
         self._table.adopt(overlay)
         for told in [told for told in self._told if told[0] not in overlay.members]:

@@ -25,8 +25,8 @@ from typing import TypeAlias
 
 from bridge.contract import Allowance, FairTable
 from bridge.document import Overlay, Scope, ScopeSecret
-from bridge.wire import CONTROL_ROOT, verify_author
-from keys.errors import BadFrame, NotAuthorised, TooOften
+from bridge.wire import AHEAD_S, CONTROL_ROOT, verify_author
+from keys.errors import BadFrame, NotAuthorised, NotFresh, TooOften
 from keys.frames import Kind, Reader, number, opening, sized, text
 from keys.identity import Identity, Role
 
@@ -166,8 +166,8 @@ class LeaseTable:
     def accept(self, lease: Lease, now: float) -> bool:
         """Take a lease of somebody; True if it is news that must be passed on.
 
-        Raises BadSignature, Expired, TooOften, or NotAuthorised for a stranger, an unknown scope, a missing right, or
-        a lease into the far future.
+        Raises BadSignature, Expired, TooOften, NotFresh for a version that is to come, or NotAuthorised for a stranger,
+        an unknown scope, a missing right, or a lease into the far future.
         """
         member, scope = self._overlay.members.get(lease.member), self._overlay.scope_named(lease.scope)
         if member is None or scope is None or member.certificate.role is not Role.GATEWAY:
@@ -178,6 +178,10 @@ class LeaseTable:
         epoch = self._overlay.policy.calendar.at(now)
         if not (self.may_read(lease.member, scope, now) or self._overlay.may_publish_in(lease.member, scope, epoch)):
             raise NotAuthorised(f"{lease.member} may neither read nor publish in {lease.scope}")
+        if lease.version > (now + AHEAD_S) * 1000:
+            # A version is a time: one to come would outrank all that its author says until then, and its own process,
+            # which goes on from there after a restart, could say nothing more.
+            raise NotFresh(f"{lease.member} leases a group with a version that is to come")
         last_ms = max(lease.ends_ms, lease.own_until_ms)
         if last_ms > (now + LEASE_AHEAD_S) * 1000:
             raise NotAuthorised(f"{lease.member} leases a group for longer than anybody may")

@@ -8,12 +8,14 @@
 All three are wires on `$veil/overlay`. A member offers what it has on every new link and after adopting; whoever has an
 older one asks. It asks one neighbour at a time, the one that it asked longest ago first, so that a liar that offers and
 never sends costs `ASK_S` and no more. A document that was not asked for is dropped unread. Of one that was, the cheap
-things are checked first: stated version, size, the owner's signature over the policy, then all of it.
+things are checked first: stated version, size, how many values, the owner's signature over the policy, then all of it.
 
-The policy's body holds a digest over views and members, so its digest names the whole version. Regions, edges and
-everybody's region stay as they are while a node runs: a version that changes them is kept and passed on, and counts
-after a restart. Views change while it runs: endorsements of the neighbours (`endorsing`) put the next one in force, the
-clock ends the one before, and a version whose views do not follow from ours is not taken at all, whoever signed it.
+The policy's body holds a digest over views and members, so its digest names the whole version. Views change while a
+node runs: endorsements of the neighbours (`endorsing`) put the next one in force, the clock ends the one before, and a
+version whose views or trees do not follow from ours is not taken at all, whoever signed it. So do edges and regions:
+the clock puts the next tree in force and closes the former (`document.trees`). Issuer and calendar stay as they are: a
+version that changes them is kept and passed on, and counts after a restart; until then what it takes away is gone all
+the same (`document.narrowing`). Who is given another role or region stops, and begins again as that.
 Not here: the file and its pin (the shell's, on `Adopt`), what the machines do.
 """
 
@@ -27,6 +29,7 @@ from typing import Any
 
 from bridge.contract import Adopt, Adoption, Allowance, Blame, Count, Effect, Received, Send, Wire
 from bridge.document import Overlay, OverlayError
+from bridge.document.narrowing import narrowed
 from bridge.document.region_view import Endorsement
 from bridge.membership.endorsing import Endorser, told
 from keys.errors import BadFrame, BadSignature, KeysError, NotAuthorised, Replayed
@@ -35,6 +38,7 @@ from keys.identity import Identity, Role
 
 OVERLAY_TOPIC = "$veil/overlay"
 OVERLAY_BYTES_MAX = 16 << 20  # of a document, decompressed: some 10,000 members; stops a zip bomb
+OVERLAY_VALUES_MAX = 1 << 19  # in it: 32 bytes each, and a true one has 50; 16 MiB of empty ones would take 400 MiB
 FLAG_ASK = 0x01
 FLAG_DOCUMENT = 0x02
 ASK_S = 5.0  # a neighbour that was asked has so long to send before the next one is asked
@@ -84,6 +88,7 @@ class OverlayKeeper:
         self._latest = OfferedVersion.of(overlay)
         self._document = canonical(overlay)
         self._place = _place_of(overlay, name)  # while we run
+        self._moved = False
         self._peers: dict[str, _Peer] = {}  # whose link is up ...
         self._away: dict[str, _Peer] = {}  # ... or was: to reconnect refills no allowance and restores no trust
         self._pending: tuple[str, float] | None = None  # who was asked, and until when we wait for it
@@ -91,8 +96,8 @@ class OverlayKeeper:
 
     @property
     def removed(self) -> bool:
-        """Whether the overlay in force does not list us any more: nothing is sealed or passed on."""
-        return not _serves(self.overlay, self._name)
+        """Whether the overlay in force does not list us any more, or elsewhere: nothing is sealed or passed on."""
+        return self._moved or not _serves(self.overlay, self._name)
 
     @property
     def versions(self) -> dict[str, int]:
@@ -156,6 +161,11 @@ class OverlayKeeper:
             raise OverlayError(
                 f"overlay file is of version {version.number}, version {self._latest.number} is known; "
                 "fetch the newest from the owner"
+            )
+        if not overlay.trees.follows(self.overlay.trees):
+            raise OverlayError(
+                f"version {version.number} joins regions otherwise under an old number of the tree; the owner has to "
+                "sign it on top of what was signed last"
             )
         strange = overlay.unendorsed(self.overlay)
         if strange:
@@ -258,7 +268,8 @@ class OverlayKeeper:
         peer.distrusted_until = now + DISTRUST_S
         overlay = self._verified(_unpacked(packed), stated, now)
         peer.distrusted_until = float("-inf")
-        strange = overlay.unendorsed(self.overlay)
+        grown = overlay.trees.follows(self.overlay.trees) or stated.number == self._latest.number
+        strange = overlay.unendorsed(self.overlay) + ([] if grown else ["tree"])
         if strange:
             peer.distrusted_until = now + UNENDORSED_S
             return [Count("views_refused", 1, strange[0]), *self._ask(now)]
@@ -285,11 +296,11 @@ class OverlayKeeper:
         overlay = overlay.following(self.overlay, now)
         outcome = self._outcome(overlay)
         self._latest, self._document, self._pending, self._equivocated = version, canonical(overlay), None, False
-        if outcome is not Adoption.RESTART:
-            self.overlay = overlay
-            self._endorser.adopt(overlay, now)
+        self._moved = _moved(overlay, self._name, self._place)
+        self.overlay = narrowed(self.overlay, overlay) if outcome is Adoption.RESTART else overlay
+        self._endorser.adopt(self.overlay, now)
         effects: list[Effect] = [Adopt(overlay, self._document, outcome), Count("overlays_adopted", 1, outcome.value)]
-        for name in [name for name in self._peers if name not in overlay.members and outcome is Adoption.LIVE]:
+        for name in [name for name in self._peers if name not in overlay.members]:
             del self._peers[name]
         self._away = {name: peer for name, peer in self._away.items() if name in overlay.members}
         for name, peer in self._peers.items():
@@ -304,7 +315,8 @@ class OverlayKeeper:
             return []
         if OfferedVersion.of(overlay) == self._latest:
             self._document = canonical(overlay)
-        if all(overlay.open_views(region) == before.open_views(region) for region in overlay.latest):
+        same_views = all(overlay.open_views(region) == before.open_views(region) for region in overlay.latest)
+        if same_views and overlay.trees == before.trees:
             return []
         outcome = Adoption.LIVE if _serves(overlay, self._name) else Adoption.REMOVED
         return [Adopt(overlay, self._document, outcome), Count("views_changed")]
@@ -313,8 +325,8 @@ class OverlayKeeper:
         if not _serves(overlay, self._name):
             return Adoption.REMOVED
         # the overlay in force may not list us any more, hence cannot say where we are
-        moved = _place_of(overlay, self._name) != self._place
-        return Adoption.RESTART if moved or not _same_shape(self.overlay, overlay) else Adoption.LIVE
+        moved = _moved(overlay, self._name, self._place)
+        return Adoption.RESTART if moved or not _same_epochs(self.overlay, overlay) else Adoption.LIVE
 
     def _offer(self, peer: str) -> Send:
         return Send(peer, Wire(OVERLAY_TOPIC, self._latest.encode()))
@@ -343,20 +355,19 @@ def _place_of(overlay: Overlay, name: str) -> tuple[object, object]:
     return certificate.role, certificate.region
 
 
-def _same_shape(old: Overlay, new: Overlay) -> bool:
-    """Whether regions, edges, everybody's region, the issuer and the numbering of epochs are the same."""
+def _moved(overlay: Overlay, name: str, place: tuple[object, object]) -> bool:
+    """Whether it lists us in another role or region."""
+    return name in overlay.members and _place_of(overlay, name) != place
 
-    def shape(overlay: Overlay) -> tuple[object, ...]:
+
+def _same_epochs(old: Overlay, new: Overlay) -> bool:
+    """Whether the issuer and the numbering of epochs are the same."""
+
+    def epochs(overlay: Overlay) -> tuple[object, ...]:
         policy = overlay.policy
-        regions = {(view.region, view.trusted) for view in overlay.latest.values()}
-        edges = {frozenset(edge) for edge in policy.edges}
-        return regions, edges, policy.overlay, policy.issuer, policy.calendar.zero_ms, policy.calendar.length_s
+        return policy.overlay, policy.issuer, policy.calendar.zero_ms, policy.calendar.length_s
 
-    def places(overlay: Overlay) -> list[tuple[object, object]]:
-        both = sorted(old.members.keys() & new.members.keys())
-        return [_place_of(overlay, name) for name in both]
-
-    return shape(old) == shape(new) and places(old) == places(new)
+    return epochs(old) == epochs(new)
 
 
 def _unpacked(packed: bytes) -> bytes:
@@ -373,6 +384,8 @@ def _unpacked(packed: bytes) -> bytes:
 
 def _parse(document: bytes) -> dict[str, Any]:
     """Raises OverlayError."""
+    if sum(map(document.count, (b",", b"[", b"{"))) > OVERLAY_VALUES_MAX:
+        raise OverlayError(f"overlay file has over {OVERLAY_VALUES_MAX} values; make it with `veilmq overlay sign`")
     try:
         parsed = json.loads(document)
     except (ValueError, RecursionError):

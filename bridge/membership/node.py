@@ -41,6 +41,7 @@ class Node:
         self.name = name
         self.keeper = OverlayKeeper(overlay, name, identity)
         self._peers = peers_of(overlay, name)
+        self._left: frozenset[str] = frozenset()  # with the last change: they may hear of it a little later
         self._links = LinkGuard()
 
     @property
@@ -74,7 +75,8 @@ class Node:
             case LinkUp(peer) | LinkDown(peer) | Received(peer, _) | Acked(peer, _) | NotTaken(peer, _, _) if (
                 peer not in self._peers
             ):
-                return [Count("refused", 1, "stranger"), Blame(peer, False, "not a neighbour of ours")]
+                counted = Count("refused", 1, "stranger")
+                return [counted] if peer in self._left else [counted, Blame(peer, False, "not a neighbour of ours")]
             case Received(peer, wire):
                 if self._links.closed(peer, wire.properties, now):
                     return [Count("link_throttled", 1, peer)]
@@ -116,11 +118,12 @@ class Node:
     def _adopted(self, effects: list[Effect], now: float) -> list[Effect]:
         """The machines follow what the keeper put in force. Members that left are neighbours no longer."""
         outcomes = {effect.outcome for effect in effects if isinstance(effect, Adopt)}
-        if Adoption.REMOVED in outcomes:
+        if Adoption.REMOVED in outcomes or (Adoption.RESTART in outcomes and self.keeper.removed):
             self._erase()
-        if Adoption.LIVE not in outcomes or self.keeper.removed:
+        if self.keeper.removed or outcomes.isdisjoint((Adoption.LIVE, Adoption.RESTART)):
             return effects
         before, self._peers = self._peers, peers_of(self.overlay, self.name)
+        self._left = before - self._peers or self._left
         for peer in sorted(before - self._peers):
             effects = effects + self.keeper.link_down(peer, now) + self._event(LinkDown(peer), now)
         self._links.keep(self._peers)

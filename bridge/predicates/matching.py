@@ -9,7 +9,7 @@ nothing has to be evaluated afterwards. A change touches those unions of its att
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 from typing import Protocol
@@ -20,7 +20,7 @@ NAMES_MAX = 256
 """Attributes of one index. Each costs every match a little, so whoever invents names is stopped here."""
 SLOTS_MAX = 32_768
 """Alternatives of one index: bounds what it takes in memory, about 150 MB in the worst case."""
-CHUNK, UNIONS = 10, 512
+CHUNK, UNIONS = 6, 512
 """Constants between two unions: at least so many, or so many that there are not many more than `UNIONS` of them, which
 bounds memory and the work of a change; twice as many at most. A set of at most `CHUNK` slots is kept as such."""
 
@@ -80,7 +80,8 @@ class _Above:
 
     def __init__(self) -> None:
         self.needed = self._count = 0
-        self._chunks: list[list[tuple[float, int]]] = [[]]  # (constant, slot)
+        # Constants in order, and the slot of each; slots of equal constants are in order too.
+        self._chunks: list[tuple[list[float], list[int]]] = [([], [])]
         self._firsts: list[tuple[float, int]] = []  # of every chunk but the first
         self._first_values: list[float] = []
         self._after = [0]  # the union of all chunks after each
@@ -90,32 +91,33 @@ class _Above:
         self._change(math.nextafter(one.value, math.inf) if one.op is Op.GT else one.value, slot)
 
     def _change(self, constant: float, slot: int) -> None:
-        entry, bit = (constant, slot), 1 << slot
-        at = bisect_right(self._firsts, entry)
-        chunk = self._chunks[at]
-        place = bisect_left(chunk, entry)
-        if place < len(chunk) and chunk[place] == entry:
-            del chunk[place]
+        at, bit = bisect_right(self._firsts, (constant, slot)), 1 << slot
+        constants, slots = self._chunks[at]
+        low = bisect_left(constants, constant)
+        place = bisect_left(slots, slot, low, bisect_right(constants, constant, low))
+        if place < len(slots) and (constants[place], slots[place]) == (constant, slot):
+            del constants[place], slots[place]
             self._count -= 1
         else:
-            insort(chunk, entry)
+            constants.insert(place, constant)
+            slots.insert(place, slot)
             self._count += 1
         after = self._after
         for earlier in range(at):
             after[earlier] ^= bit
-        if len(chunk) > 2 * max(CHUNK, self._count // UNIONS):
+        if len(slots) > 2 * max(CHUNK, self._count // UNIONS):
             self._split(at)
-        elif not chunk and len(self._chunks) > 1:
+        elif not slots and len(self._chunks) > 1:
             gone = max(0, at - 1)
             del self._chunks[at], self._firsts[gone], self._first_values[gone], after[at]
 
     def _split(self, at: int) -> None:
-        chunk = self._chunks[at]
-        low, high = chunk[: len(chunk) // 2], chunk[len(chunk) // 2 :]
-        self._chunks[at : at + 1] = [low, high]
-        self._firsts.insert(at, high[0])
-        self._first_values.insert(at, high[0][0])
-        self._after.insert(at, self._after[at] | bits_of(slot for _, slot in high))
+        constants, slots = self._chunks[at]
+        half = len(slots) // 2
+        self._chunks[at : at + 1] = [(constants[:half], slots[:half]), (constants[half:], slots[half:])]
+        self._firsts.insert(at, (constants[half], slots[half]))
+        self._first_values.insert(at, constants[half])
+        self._after.insert(at, self._after[at] | bits_of(slots[half:]))
 
     def failing(self, value: Value, few: list[int]) -> int:
         return self._beyond(value, few) if isinstance(value, float) else self.needed
@@ -123,8 +125,8 @@ class _Above:
     def _beyond(self, value: float, few: list[int]) -> int:
         """The union behind the chunk that the value falls into, of which a few fail too."""
         at = bisect_right(self._first_values, value)
-        chunk = self._chunks[at]
-        few += [slot for _, slot in chunk[bisect_right(chunk, (value, _LAST_SLOT)) :]]
+        constants, slots = self._chunks[at]
+        few += slots[bisect_right(constants, value) :]
         return self._after[at]
 
 
@@ -141,7 +143,6 @@ class _Below(_Above):
         return self._beyond(-value, few) if isinstance(value, float) else self.needed
 
 
-_LAST_SLOT = 1 << 62
 _KINDS: dict[Op, type[_Equal | _Above]] = {
     Op.EQ: _Equal, Op.NE: _Unequal, Op.GT: _Above, Op.GE: _Above, Op.LT: _Below, Op.LE: _Below,
 }  # fmt: skip

@@ -24,7 +24,7 @@ class Ages:
             expiry_s = entry.publication.expiry_s
             if expiry_s is not None and now > published + expiry_s:
                 message.append(entry.sequence)
-            elif self._max_age_s is not None and now > published + self._max_age_s:
+            elif self._max_age_s is not None and now > entry.since_s + self._max_age_s:
                 age.append(entry.sequence)
         return message, age
 
@@ -33,14 +33,11 @@ class Ages:
         most_s = self._max_age_s
         if most_s is None:
             return []
-        return [
-            entry.sequence
-            for entry in takewhile(lambda one: now > one.publication.time_ms / 1000 + most_s, entries.values())
-        ]
+        return [entry.sequence for entry in takewhile(lambda one: now > one.since_s + most_s, entries.values())]
 
     def first_at(self, entries: Mapping[int, Entry]) -> float | None:
         """When `too_long` has something to say."""
         first = next(iter(entries.values()), None)
         if first is None or self._max_age_s is None:
             return None
-        return first.publication.time_ms / 1000 + self._max_age_s + 0.001
+        return first.since_s + self._max_age_s + 0.001

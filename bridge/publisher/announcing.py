@@ -35,7 +35,7 @@ def sends(
     if key.alone and not hosted:
         before = [] if key.told(peer) else [key_alone(peer, view, key)]
         return [*before, Send(peer, wire, ticket)]
-    if hosted or wire.retain or key.announcement_due(peer, wire.topic, now):
+    if hosted or wire.retain or key.announcement_due(peer, now):
         carried = key.carried(view.place_of(peer))  # entries of former views were outdated by the review
         wire = replace(wire, properties=wire.properties + carried)
     return [Send(peer, wire, ticket)]

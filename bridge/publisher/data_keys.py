@@ -20,7 +20,7 @@ from keys.epochs import ScopeKeys
 from keys.identity import Identity
 from keys.sharetree import Hop, Share, encode_shares
 
-ANNOUNCE_EVERY = 16  # messages of one topic after which the key rides along again
+ANNOUNCE_EVERY = 16  # messages after which the key rides along again
 ANNOUNCE_AFTER_S = 5.0
 
 
@@ -38,7 +38,7 @@ class LiveKey:
     header_property: tuple[str, str]
     sealed_messages: int = 0
     sealed_bytes: int = 0
-    announced: dict[tuple[str, str], tuple[int, float]] = field(default_factory=dict)
+    announced: dict[str, tuple[int, float]] = field(default_factory=dict)
 
     def seal(self, prefix: bytes, sequence: int, topic: str, inner: bytes) -> bytes:
         """`DataKey.seal`, counted."""
@@ -58,22 +58,21 @@ class LiveKey:
 
     def told(self, peer: str) -> bool:
         """Whether the peer has the key, which stands alone."""
-        return (peer, "") in self.announced
+        return peer in self.announced
 
     def tell(self, peer: str) -> None:
-        self.announced[peer, ""] = (0, 0.0)
+        self.announced[peer] = (0, 0.0)
 
-    def announcement_due(self, peer: str, topic: str, now: float) -> bool:
-        """First message of the key on each topic, then every 16th or after 5 s on it (docs/protocol.md §2.9)."""
-        count, at = self.announced.get((peer, topic), (ANNOUNCE_EVERY, 0.0))
+    def announcement_due(self, peer: str, now: float) -> bool:
+        """First message of the key, then every 16th or after 5 s (docs/protocol.md §2.9)."""
+        count, at = self.announced.get(peer, (ANNOUNCE_EVERY, 0.0))
         due = count + 1 >= ANNOUNCE_EVERY or now - at >= ANNOUNCE_AFTER_S
-        self.announced[peer, topic] = (0, now) if due else (count + 1, at)
+        self.announced[peer] = (0, now) if due else (count + 1, at)
         return due
 
     def forget_peer(self, peer: str) -> None:
         """The peer may have lost its memory: announce again."""
-        for known in [k for k in self.announced if k[0] == peer]:
-            del self.announced[known]
+        self.announced.pop(peer, None)
 
     def spent(self, now: float) -> bool:
         full = self.sealed_messages >= self.refresh.messages or self.sealed_bytes >= self.refresh.sealed_bytes
@@ -110,6 +109,11 @@ class DataKeys:
         found = self._scope_keys.to_seal(scope.filter, scope.bump, calendar, now)
         return None if found is None else found[0]
 
+    @property
+    def tree(self) -> int:
+        """The tree of regions that is sealed for now: its number."""
+        return self._overlay.trees.in_force.number
+
     def hops(self, scope: Scope) -> tuple[Hop, ...]:
         """The views for which a key of the scope is split now; none where nothing is sealed."""
         return () if scope.mode is Mode.PLAIN else self._topology.key_hops(scope, self._home)
@@ -118,11 +122,13 @@ class DataKeys:
         """The scope's data key under `name`, renewed by count, bytes, age and epoch key, and for what the present one
         sealed before: its nonce is its number, and one nonce has one content."""
         key = self._live.get(scope.filter)
+        if key is not None and key.header.order.generation != self._life.generation:
+            key = None
         if key is None or key.name != name or key.spent(now) or key.data_key.has_sealed(sequence):
             epoch_key = self._scope_keys.get(name) if scope.keyed else None
             hops, most, order = self.hops(scope), scope.refresh.messages, self._life.next_key()
             header, data_key, shares = make_key(
-                self._identity, name, hops, sequence, most, epoch_key, self._random, order
+                self._identity, name, hops, sequence, most, epoch_key, self._random, order, self.tree
             )
             carried = (PROPERTY_KEY, to_property(header.encode()))
             key = LiveKey(name, scope.refresh, scope.keys_on_topic, header, data_key, shares, now, carried)

@@ -2,7 +2,7 @@
 
 QoS 1 and 2 come once they are on disk; QoS 0 is not stored, but waits for what was taken before it. What the
 publisher has no room for is *left* on disk and read again in pages when there is (`ReadPage`, `OutboxPage`). While
-something is left, what is new goes beside it, except on a topic that has something left: that would overtake, so it
+something is left, what is new goes beside it, except in a scope that has something left: that would overtake, so it
 is left too. Not here: which topics leave at all, sealing and sending (`publisher`), the disk (the shell's outbox,
 which answers as `Shelf`).
 """
@@ -32,7 +32,7 @@ from bridge.publisher.windows import RunAhead
 
 UNSTORED_MAX = 10_000  # batches of QoS 0 behind one group commit: a stalled disk does not fill memory ...
 UNSTORED_BYTES_MAX = 32 << 20  # ... nor do fewer that are large
-TOPICS_MAX = 65_536  # topics whose last stored sequence is remembered for QoS 0; the oldest is forgotten
+CHAINS_MAX = 65_536  # scopes whose last stored sequence is remembered for QoS 0; the oldest is forgotten
 LOOK_EVERY_S = 1.0  # how often a disk that could not be read is tried again, and the age of what is left looked at
 
 
@@ -45,8 +45,8 @@ class Shelf(Protocol):
     def is_left(self, sequence: int) -> bool:
         """Whether an entry is on disk and nobody has it in hand."""
 
-    def last_of(self, topic: str) -> int:
-        """The sequence of the last QoS >= 1 publication on a topic that was stored, 0 for none."""
+    def last_of(self, chain: str) -> int:
+        """The sequence of the last QoS >= 1 publication of a chain (`Sealer.chain_of`) that was stored, 0 for none."""
 
 
 class NothingLeft:
@@ -58,7 +58,7 @@ class NothingLeft:
     def is_left(self, sequence: int) -> bool:
         return False
 
-    def last_of(self, topic: str) -> int:
+    def last_of(self, chain: str) -> int:
         return 0
 
 
@@ -125,9 +125,10 @@ class OutboxIntake:
         room, room_bytes = self._publisher.room
         for sequence, previous, publication in ready:
             topic = publication.topic
-            before = previous if publication.qos else self._before(topic, sequence)
+            chain = topic if publication.records else self._publisher.sealer.chain_of(topic).name
+            before = previous if publication.qos else self._before(chain, sequence)
             if publication.qos:
-                self._remember(topic, sequence)
+                self._remember(chain, sequence)
             overtakes = before in left or self._overtakes(sequence, before)
             if not publication.qos and overtakes:
                 effects.append(Count("qos0_dropped", count_of(publication)))
@@ -142,24 +143,24 @@ class OutboxIntake:
                 room, room_bytes = room - 1, room_bytes - len(publication.payload) - len(topic)
         return taken, [*effects, LeaveOnDisk(tuple(left))] if left else effects
 
-    def _before(self, topic: str, sequence: int) -> int:
-        """What precedes a QoS 0 publication on its topic, as far as it matters: 0 if nothing is known."""
-        known = self._last_stored.get(topic, 0)
+    def _before(self, chain: str, sequence: int) -> int:
+        """What precedes a QoS 0 publication in its scope, as far as it matters: 0 if nothing is known."""
+        known = self._last_stored.get(chain, 0)
         if not known and self._left is not None:
-            known = self._shelf.last_of(topic)
-            self._remember(topic, known)
+            known = self._shelf.last_of(chain)
+            self._remember(chain, known)
         return known if known < sequence else 0
 
-    def _remember(self, topic: str, sequence: int) -> None:
-        self._last_stored[topic] = sequence
-        self._last_stored.move_to_end(topic)
-        if len(self._last_stored) > TOPICS_MAX:
+    def _remember(self, chain: str, sequence: int) -> None:
+        self._last_stored[chain] = sequence
+        self._last_stored.move_to_end(chain)
+        if len(self._last_stored) > CHAINS_MAX:
             self._last_stored.popitem(last=False)
 
     # ------------------------------------------------------------------------------------ what is left on disk
 
     def _overtakes(self, sequence: int, previous: int) -> bool:
-        """Whether something on its topic is left on disk, or it would run too far ahead of what is."""
+        """Whether something of its scope is left on disk, or it would run too far ahead of what is."""
         if self._left is None:
             self._ahead.clear()
             return False
@@ -170,6 +171,10 @@ class OutboxIntake:
         if publication.retain:
             # An older one of ours on that topic, sealed anew meanwhile, would come after this one.
             self._publisher.overtaken(publication.topic, publication.time_ms)
+
+    def is_left(self, sequence: int) -> bool:
+        """Whether an entry is on disk, and not in hand."""
+        return self._shelf.is_left(sequence)
 
     def wanted(self, now: float) -> list[Effect]:
         """After every event: ask for a page of what is left, if it may go on now."""

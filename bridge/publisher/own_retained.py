@@ -1,43 +1,69 @@
-"""What this gateway published retained: to be sealed anew at every epoch and bump, and told again
+"""What this gateway published retained: the latest of each topic, sealed anew whenever its seal ends, and told again
 (docs/protocol.md §5.3).
 
-Replicas drop retained publications of a dead epoch, since nobody who joins later could open them; the shell appends
-what is due to the outbox again (`Republish`). A replica that restarted has none left: it gets them as they were sealed.
-Kept in clear, sealed, and in memory, the latest of each topic, bounded.
-Not here: what others published on the same topics, unless the node says so (`overtaken`).
+Replicas drop what is retained with its epoch, bump, view or tree, since nobody who joins later could open it. So what
+a scope seals otherwise than before is sealed once more, as a *snapshot*: under the number that it has, in no chain, so
+that it overtakes nothing. A tombstone is kept as values are until the epoch of its first sealing is dead, and with that
+all sealings of what it cleared: replicas that restart would else believe an old value. A replica that restarted gets
+all of it as it was sealed last; after a restart of ours, sealed anew.
+
+Bounded, in memory and as rows (`Keep`), so that a restart goes on where the last process was. Not here: sealing and
+sending (`publisher`), what others published on the same topics, unless the node says so (`overtaken`).
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
 
-from bridge.contract import Allowance, Count, Effect, Publication, Republish, Wire
+from bridge.contract import Allowance, Count, Effect, Keep, Numbered, Publication, Wire, packed, unpacked
+from bridge.document import RegionView
 from bridge.publisher.data_keys import LiveKey
-from bridge.publisher.sealing import Entry
-from keys.envelope import KeyName
+from bridge.publisher.handing_over import has_enough
+from bridge.publisher.sealing import Entry, Sealer
+from keys.errors import KeysError
+from keys.frames import Reader, number
 
 RETAINED_OWN_MAX = 10_000  # topics; the longest untouched go first and will not be sealed anew
 RETAINED_OWN_BYTES_MAX = 64 << 20  # clear and sealed
 RETELL_BURST = 8  # times that a replica whose link comes up is told everything at once ...
 RETELL_EVERY_S = 60.0  # ... and then once a minute
+ROW = b"o"  # before the topic in the names of rows
+FORMER = "former"  # the seal of what a former process sealed: no present one is the same
 
 
 @dataclass(slots=True)
 class KeptRetained:
-    """One topic's publication in the scope with wire filter `scope`, and how it was sealed last, under `name`."""
+    """One topic's publication, and how it was sealed last: `seal` names certificate, key, views and tree
+    (`Sealer.seal_for`), empty if it never was. `protected`: never to go in clear. `epoch`: of its first sealing, -1
+    before."""
 
     sequence: int
-    scope: str
     publication: Publication
-    wire: Wire | None = None
-    name: KeyName | None = None
+    protected: bool
+    seal: str = ""
+    wire: Wire | None = field(default=None, repr=False)
     key: LiveKey | None = None
+    epoch: int = -1
 
     @property
     def size(self) -> int:
         return len(self.publication.payload) + (len(self.wire.payload) if self.wire else 0)
+
+    def is_over(self, oldest: int, now: float) -> bool:
+        """Whether it has expired, or is a tombstone in whose place nothing can come back."""
+        of = self.publication
+        if not of.payload and 0 <= self.epoch < oldest:
+            return True
+        return of.expiry_s is not None and of.time_ms + of.expiry_s * 1000 < now * 1000
+
+    def row(self) -> bytes:
+        """It as a row; what does not fit a record was never sealed."""
+        content = packed(self.publication.topic, [Numbered(self.sequence, self.publication)]).payload
+        parts = [number(self.sequence, 8), number(self.protected, 1), number(self.epoch + 1, 8)]
+        return b"".join([*parts, content])
 
 
 class OwnRetained:
@@ -47,34 +73,59 @@ class OwnRetained:
         self._kept: OrderedDict[str, KeptRetained] = OrderedDict()
         self._bytes = 0
         self._retold: dict[str, Allowance] = {}  # by replica of our region
+        self._changed: dict[str, None] = {}  # topics whose rows are to be written
 
-    def published(self, sequence: int, scope: str, publication: Publication) -> list[Effect]:
-        """Remember a retained publication of the scope with wire filter `scope`; an empty one clears its topic."""
+    def published(self, sequence: int, publication: Publication, protected: bool) -> list[Effect]:
+        """Remember a retained publication; `protected`: its scope is sealed."""
         known = self._kept.get(publication.topic)
         if known is not None and known.sequence >= sequence:
             return []
         self._drop(publication.topic)
-        if not publication.payload:
-            return []
-        self._kept[publication.topic] = kept = KeptRetained(sequence, scope, publication)
+        self._kept[publication.topic] = kept = KeptRetained(sequence, publication, protected)
+        self._changed[publication.topic] = None
         self._bytes += kept.size
         return self._shrink()
 
-    def sealed(self, entry: Entry) -> list[Effect]:
-        """An entry of the outbox that is retained was sealed (again)."""
+    def sealed(self, entry: Entry, seal: str) -> list[Effect]:
+        """A retained publication was sealed (again)."""
         kept = self._kept.get(entry.publication.topic)
         if kept is None or kept.sequence != entry.sequence:
             return []
         self._bytes -= kept.size
-        kept.wire, kept.name, kept.key = entry.wire, entry.name, entry.key
+        if kept.epoch < 0 and entry.name is not None:
+            kept.epoch = entry.name.epoch
+        kept.wire, kept.seal, kept.key = entry.wire, seal, entry.key
+        self._changed[entry.publication.topic] = None
         self._bytes += kept.size
         return self._shrink()
 
-    def to_retell(self, peer: str, now: float) -> list[KeptRetained]:
-        """All that is kept, in order of sequence, for a replica that may have lost it; none if it asks too often."""
+    def to_retell(
+        self, peer: str, seal_for: Callable[[KeptRetained], str], entries: Mapping[int, Entry], now: float
+    ) -> list[KeptRetained]:
+        """What a replica may have lost, in order of sequence, as far as it is sealed as it would be now and the outbox
+        (`entries`) does not hold it for the replica anyway; none if it asks too often."""
         if not self._kept or not self._retold.setdefault(peer, Allowance(RETELL_BURST, RETELL_EVERY_S, now)).take(now):
             return []
-        return sorted(self._kept.values(), key=lambda kept: kept.sequence)
+        fits = [kept for kept in self._kept.values() if kept.wire is not None and kept.seal == seal_for(kept)]
+        waits = {e.sequence for kept in fits if (e := entries.get(kept.sequence)) and peer not in e.acked}
+        return sorted((kept for kept in fits if kept.sequence not in waits), key=lambda kept: kept.sequence)
+
+    def overtaken(self, topic: str, time_ms: int) -> None:
+        """Somebody else published at `time_ms`: if ours is older, it would bring back an old value."""
+        known = self._kept.get(topic)
+        if known is not None and known.publication.time_ms <= time_ms:
+            self._drop(topic)
+
+    def due(self, seal_for: Callable[[KeptRetained], str], oldest: int, now: float) -> list[KeptRetained]:
+        """What must be sealed anew, since it would be sealed otherwise now. `seal_for`: how; empty: not now. `oldest`:
+        the first epoch that is not dead. What was never sealed is in the outbox."""
+        due = []
+        for kept in list(self._kept.values()):
+            if kept.is_over(oldest, now):
+                self._drop(kept.publication.topic)
+            elif kept.seal and (seal := seal_for(kept)) and seal != kept.seal:
+                due.append(kept)
+        return sorted(due, key=lambda kept: kept.sequence)
 
     def _shrink(self) -> list[Effect]:
         gone = 0
@@ -83,27 +134,64 @@ class OwnRetained:
             gone += 1
         return [Count("retained_own_dropped", gone)] if gone else []
 
-    def overtaken(self, topic: str, time_ms: int) -> None:
-        """Somebody else published at `time_ms`: if ours is older, it would bring back an old value."""
-        known = self._kept.get(topic)
-        if known is not None and known.publication.time_ms <= time_ms:
-            self._drop(topic)
-
     def _drop(self, topic: str) -> None:
         known = self._kept.pop(topic, None)
         if known is not None:
             self._bytes -= known.size
+            self._changed[topic] = None
 
-    def due(self, scopes: Collection[str], unsent: Collection[int], now: float) -> list[Effect]:
-        """What must be published again now that these scopes seal under other keys.
+    # ------------------------------------------------------------------------------------------- over restarts
 
-        `unsent`: sequences that are still in the outbox; those are sealed under the new key anyway.
-        """
-        due = []
-        for kept in list(self._kept.values()):
-            publication = kept.publication
-            if publication.expiry_s is not None and publication.time_ms + publication.expiry_s * 1000 < now * 1000:
-                self._drop(publication.topic)
-            elif kept.scope in scopes and kept.sequence not in unsent:
-                due.append(publication)
-        return [Republish(tuple(due)), Count("retained_resealed", len(due))] if due else []
+    def changes(self) -> list[Effect]:
+        """Rows of what changed since this was asked last."""
+        changed, self._changed = self._changed, {}
+        rows = tuple((ROW + topic.encode(), _row(self._kept.get(topic))) for topic in changed)
+        return [Keep(rows)] if rows else []
+
+    def restore(self, rows: Iterable[tuple[bytes, bytes]], is_left: Callable[[int], bool]) -> None:
+        """What a former process kept. A row that is none of ours, or damaged, is left out. What the outbox has
+        (`is_left`) comes from there."""
+        found = []
+        for name, row in rows:
+            if name[:1] == ROW:
+                with suppress(KeysError):
+                    found.append(_kept(row))
+        for kept in sorted(found, key=lambda kept: kept.sequence):
+            if is_left(kept.sequence) or kept.epoch < 0:
+                kept.seal = ""
+            self._kept[kept.publication.topic] = kept
+            self._bytes += kept.size
+
+
+def snapshots(
+    due: Iterable[KeptRetained], entries: Mapping[int, Entry], sealer: Sealer, view: RegionView, now: float
+) -> tuple[list[Entry], list[int]]:
+    """What must be sealed anew: as entries of their own; and sequences of those that are entries, sealed before."""
+    made, again = [], []
+    for kept in due:
+        entry, secret = entries.get(kept.sequence), sealer.secret_for(kept.publication.topic)
+        if entry is None and secret is not None:
+            made.append(Entry(kept.sequence, kept.publication, secret, "", 0, now, is_snapshot=True))
+        elif entry is not None and entry.wire is not None:
+            entry.is_snapshot = entry.is_snapshot or has_enough(entry, view)
+            again.append(kept.sequence)
+    return made, again
+
+
+def _row(kept: KeptRetained | None) -> bytes | None:
+    if kept is None:
+        return None
+    try:
+        return kept.row()
+    except KeysError:  # it fits no record, and so was refused
+        return None
+
+
+def _kept(row: bytes) -> KeptRetained:
+    """Raises a keys error."""
+    reader = Reader(row)
+    sequence, protected, epoch = reader.number(8), bool(reader.number(1)), reader.number(8) - 1
+    record = next(unpacked(reader.rest(), sequence))
+    if isinstance(record, KeysError):
+        raise record
+    return KeptRetained(sequence, record.publication, protected, FORMER, epoch=epoch)

@@ -10,23 +10,26 @@ windows (`windows`), bounds of memory (`residents`), how content is cut (`conten
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from bridge.contract import Acked, Count, Effect, Forget, OutboxEntry, Publication, Received, Send, Wire, count_of
 from bridge.contract.machine import NotTaken
-from bridge.document import Overlay, ScopeSecret
-from bridge.document.overlay import RegionView
+from bridge.document import Overlay, RegionView, ScopeSecret
 from bridge.publisher.ages import Ages
 from bridge.publisher.announcing import key_alone, sends
 from bridge.publisher.data_keys import LiveKey
 from bridge.publisher.handing_over import hand_over, has_enough
-from bridge.publisher.own_retained import OwnRetained
+from bridge.publisher.own_retained import OwnRetained, snapshots
+from bridge.publisher.pacing import Pacing
+from bridge.publisher.predecessors import Predecessors
 from bridge.publisher.refusals import RESEAL_AFTER_S, Refusals
 from bridge.publisher.repairing import Repairable, check_ours
 from bridge.publisher.residents import Residents, Standing, first_lacking
 from bridge.publisher.sealing import Entry, Sealer
+from bridge.publisher.standing_in import StandIns
+from bridge.publisher.voids import voided
 from bridge.publisher.windows import Lanes
 from bridge.wire import OwnLife, PullRequest
 from keys.envelope import Mode
@@ -39,7 +42,6 @@ STRAGGLER_S = 3600.0
 QOS0_ENTRIES_MAX = 10_000  # they are in memory only; without an uplink the oldest go first ...
 QOS0_BYTES_MAX = 64 << 20  # ... as they do when they are larger together
 UNAUTHORISED_S = 24 * 3600.0  # an entry that we may not publish (any more) waits for the right for so long
-DROPPED_MAX = 65_536  # unsent entries that are remembered for what follows them on their topics; the oldest go
 
 
 class Publisher:
@@ -61,17 +63,15 @@ class Publisher:
         self.view = overlay.views[self._home]
         self._hosted = overlay.hosted  # while we run
         self.sealer = Sealer(overlay, identity, name, secrets, keys, random, life)
-        self._ages = Ages(max_age_s)
-        self._retained = OwnRetained()
+        self._ages, self.retained = Ages(max_age_s), OwnRetained()
         self._residents = Residents()
         self._entries: dict[int, Entry] = {}
         self._young: dict[int, None] = {}  # entries whose stragglers' bound is still to come, oldest first
         self._qos0: dict[int, int] = {}  # their bytes
         self._qos0_bytes = 0
-        self._dropped: OrderedDict[int, int] = OrderedDict()  # dropped -> the one before it that was not
-        self._repairable = Repairable()
-        self._lanes = Lanes()
-        self.refusals = Refusals()
+        self._predecessors, self._pacing = Predecessors(), Pacing(overlay.policy.budgets, life)
+        self._repairable, self.refusals = Repairable(), Refusals()
+        self._lanes, self._stand_ins = Lanes(), StandIns(overlay, self._home)
         self._up: set[str] = set()  # of whom those in the view in force have lanes
         self._waiting: dict[int, bool] = {}  # entries that cannot be sealed now -> whether for want of the right
         self._give_up_at = float("inf")  # when the first of those for want of the right goes
@@ -95,7 +95,7 @@ class Publisher:
     @property
     def lacking_from(self) -> int:
         """Where in the outbox that begins which too few replicas have; what is in memory before it has enough."""
-        return first_lacking(self._entries.values())
+        return first_lacking(entry for entry in self._entries.values() if not entry.is_snapshot)
 
     def is_stuck(self, publication: Publication) -> bool:
         """Whether an entry with this publication would wait, and too many wait already."""
@@ -121,19 +121,23 @@ class Publisher:
                 refused.append(sequence)
                 continue
             topic = self.sealer.wire_topic_of(secret, publication)
-            entry = self._entries[sequence] = Entry(sequence, publication, secret, topic, previous, now)
-            self._residents.add(entry)
+            entry = Entry(sequence, publication, secret, topic, previous, now)
+            self._add(entry, late)
             if publication.retain:
-                effects += self._retained.published(sequence, secret.scope.filter, publication)
-            self._young[sequence] = None
+                effects += self.retained.published(sequence, publication, secret.scope.mode is not Mode.PLAIN)
             if publication.qos == 0:
                 self._qos0[sequence] = entry.size
                 self._qos0_bytes += entry.size
-            self._lanes.append(sequence, publication.topic, late)
             taken.append(sequence)
         effects += [Forget(tuple(refused))] if refused else []
         effects += self._drop_expired(taken, now) if late else []
         return effects + self._drop_qos0() + self._pump(now)
+
+    def _add(self, entry: Entry, late: bool) -> None:
+        self._entries[entry.sequence] = entry
+        self._residents.add(entry)
+        self._young[entry.sequence] = None
+        self._lanes.append(entry.sequence, entry.chain, late)
 
     def _drop_qos0(self) -> list[Effect]:
         """What of QoS 0 is more than memory is for, the oldest first."""
@@ -154,7 +158,7 @@ class Publisher:
         return self._retell(peer, now) + self._pump(now)
 
     def _open_lane(self, peer: str) -> None:
-        lacking = ((s, e.publication.topic) for s, e in self._entries.items() if peer not in e.acked)
+        lacking = ((s, e.chain) for s, e in self._entries.items() if peer not in e.acked)
         self._lanes.up(peer, lacking)
         for key in {id(e.key): e.key for e in self._entries.values() if e.key}.values():
             key.forget_peer(peer)
@@ -166,17 +170,13 @@ class Publisher:
         alone, and what is retained and sealed for the present views."""
         if peer in self._hosted:  # a stock broker keeps what is retained, and keys ride there
             return []
-        retained = self._retained.to_retell(peer, now)
+        retained = self.retained.to_retell(peer, self.sealer.seal_for, self._entries, now)
         for key in {id(kept.key): kept.key for kept in retained if kept.key}.values():
             key.forget_peer(peer)
         effects: list[Effect] = [key_alone(peer, self.view, key) for key in self.sealer.keys_alone(now)]
         for kept in retained:
-            entry = self._entries.get(kept.sequence)
-            waits = entry is not None and peer not in entry.acked
-            in_view = kept.key is None or kept.key.header.hops[0] == self.view.hop
-            fits = in_view and kept.name == self.sealer.present(kept.scope)
-            if kept.wire is not None and not waits and fits:
-                effects += self._sends(peer, kept.wire, kept.key, kept.publication, 0, now)
+            assert kept.wire is not None
+            effects += self._sends(peer, kept.wire, kept.key, kept.publication, 0, now)
         return effects
 
     def link_down(self, peer: str) -> list[Effect]:
@@ -225,17 +225,17 @@ class Publisher:
         gone += self._repairable.due(now)
         due = {refused for refused in self.refusals.due(now) if refused[1] in self._entries}
         if due:
-            back = {(sequence, self._entries[sequence].publication.topic) for _, sequence in due}
+            back = {(sequence, self._entries[sequence].chain) for _, sequence in due}
             self._lanes.requeue(back, lambda peer, sequence: (peer, sequence) in due)
             self.sealer.ask_review()
         effects = self._forget(gone)
         self._lanes.keep(self._entries.__contains__, len(self._entries))
-        return effects + self._drop_old(now) + self._pump(now)
+        return [*effects, *self._drop_aged([], self._ages.too_long(self._entries, now), now), *self._pump(now)]
 
     def asked(self, event: Received, now: float) -> list[Effect]:
         """A replica of our region lacks pieces of ours. Raises BadFrame, NotAuthorised."""
         request = PullRequest.decode(event.wire.payload)
-        if not self._repairable.answers.may_ask(event.peer, now):
+        if not self._repairable.answers.may_ask(event.peer, request.publisher, now):
             return [Count("pulls_refused")]
         check_ours(self.sealer.is_us(request.publisher))
         return self._repairable.asked(event, request, self._entries.get(request.sequence), now)
@@ -246,7 +246,8 @@ class Publisher:
         straggler = None if first is None else self._entries[first].born + STRAGGLER_S
         review = min(self.sealer.review_at or 0.0, self._give_up_at)
         old_at, again_at = self._ages.first_at(self._entries), self.refusals.next_deadline
-        deadlines = (straggler, review, old_at, again_at, self._repairable.next_deadline)
+        others = self._stand_ins.next_deadline(self._lanes), self._repairable.next_deadline
+        deadlines = (self._pacing.next_deadline, straggler, review, old_at, again_at, *others)
         return min((at for at in deadlines if at is not None and at < float("inf")), default=None)
 
     def keys_changed(self, now: float) -> list[Effect]:
@@ -256,18 +257,21 @@ class Publisher:
 
     def overtaken(self, topic: str, time_ms: int) -> None:
         """Somebody else published on a clear topic, retained, at `time_ms`: an older one of ours is not sealed anew."""
-        self._retained.overtaken(topic, time_ms)
+        self.retained.overtaken(topic, time_ms)
 
     def adopt(self, overlay: Overlay, secrets: Sequence[ScopeSecret], now: float) -> list[Effect]:
         """Another version of the overlay, or other views, of the same regions: what is not sent yet follows it."""
         self.sealer.adopt(overlay, secrets)
+        self._pacing.adopt(overlay.policy.budgets)
+        self._stand_ins.adopt(overlay)
         self._repairable.answers.keep(overlay.members)
         effects = self._follow(overlay.views[self._home], now)
         for entry in self._entries.values():
             secret = self.sealer.secret_of(entry.publication)
-            # What was protected does not go in clear, whatever the owner says now. It waits, as without any scope,
-            # under what it was committed for.
+            # What was protected goes never in clear, but waits under what it was committed for, as without any scope.
             if secret is not None and (secret.scope.mode is not Mode.PLAIN or entry.secret.scope.mode is Mode.PLAIN):
+                if secret.scope.number != entry.secret.scope.number:  # another chain
+                    entry.previous = 0
                 entry.secret, entry.topic = secret, self.sealer.wire_topic_of(secret, entry.publication)
         return effects + self._pump(now)
 
@@ -319,52 +323,45 @@ class Publisher:
         return [Forget(gone)] if gone else []
 
     def _drop(self, sequences: Sequence[int]) -> list[Effect]:
-        """Forget entries that were not sent. What follows them on their topics must not name them as predecessors:
-        subscribers would wait for them in vain."""
-        for sequence in sequences:
-            entry = self._entries[sequence]
-            if entry.publication.qos:
-                self._dropped[sequence] = self._dropped.get(entry.previous, entry.previous)
-        while len(self._dropped) > DROPPED_MAX:
-            self._dropped.popitem(last=False)
+        """Forget entries that were not sent."""
+        self._predecessors.drop(self._entries[sequence] for sequence in sequences)
         return self._forget(sequences)
 
     def _drop_expired(self, sequences: Iterable[int], now: float) -> list[Effect]:
         """Drop those of these unsent entries that are too old by either bound."""
-        message, age = self._ages.expired((self._entries[sequence] for sequence in sequences), now)
-        effects = self._drop([*message, *age]) if message or age else []
-        effects += [Count("outbox_expired", len(message), "message")] if message else []
-        return effects + ([Count("outbox_expired", len(age), "age")] if age else [])
+        return self._drop_aged(*self._ages.expired((self._entries[sequence] for sequence in sequences), now), now)
 
-    def _drop_old(self, now: float) -> list[Effect]:
-        """What was in memory too long, though it may have been sent to some: the oldest first."""
-        old = self._ages.too_long(self._entries, now)
-        lost = [sequence for sequence in old if self._entries[sequence].standing is not Standing.SETTLED]
-        return [*self._drop(old), Count("outbox_expired", len(lost), "age")] if old else []
+    def _drop_aged(self, message: list[int], age: list[int], now: float) -> list[Effect]:
+        """What was sealed before may be named by what follows: a void goes in its place."""
+        lost = sum(not self._entries[s].is_void and self._entries[s].standing is not Standing.SETTLED for s in age)
+        effects = self._drop(sorted(voided(self._entries, [*message, *age], self._residents, self._lanes, now)))
+        counts = (("message", len(message)), ("age", lost))
+        return [*effects, *(Count("outbox_expired", count, bound) for bound, count in counts if count)]
 
     def _review(self, now: float) -> list[Effect]:
         """What a change of epoch keys or rights means for what is sealed, waits or is retained."""
         scopes = {e.secret.scope.filter: e.secret.scope for e in self._entries.values()}
-        changed = self.sealer.review(scopes, now)
-        again = []
+        self.sealer.review(scopes, now)
+        due = self.retained.due(self.sealer.seal_for, self.sealer.oldest(now), now) if len(self._lanes) else []
+        made, again = snapshots(due, self._entries, self.sealer, self.view, now)
+        for entry in made:
+            self._add(entry, late=False)
         for sequence, entry in self._entries.items():
             old = abs(now - entry.sealed_ms / 1000) > RESEAL_AFTER_S and not has_enough(entry, self.view)
             if entry.wire is None or (self.sealer.is_current(entry) and not old):
                 continue
             if any(peer not in entry.acked for peer, _ in self._lanes):
                 again.append(sequence)
-        for sequence in again:
+        for sequence in dict.fromkeys(again):
             entry = self._entries[sequence]
             self._lanes.outdate(sequence)
             entry.wire = entry.name = entry.key = None
             self._residents.move(entry, Standing.FRESH)
             entry.acked.clear()
-        back = [(s, self._entries[s].publication.topic) for s in (*again, *self._waiting, *self._uncounted)]
+        back = [(s, self._entries[s].chain) for s in (*again, *self._waiting, *self._uncounted)]
         self._uncounted.clear()
         self._lanes.requeue(back, lambda peer, s: peer not in self._entries[s].acked)
-        effects = self._give_up(now)
-        unsealed = {sequence for sequence, entry in self._entries.items() if entry.wire is None}
-        return effects + self._retained.due(changed, unsealed, now)
+        return [*self._give_up(now), *([Count("retained_resealed", len(due))] if due else [])]
 
     def _give_up(self, now: float) -> list[Effect]:
         """Entries that waited too long for a right to publish them."""
@@ -399,11 +396,13 @@ class Publisher:
         effects: list[Effect] = []
         if self.sealer.review_due(now) or now >= self._give_up_at:
             effects += self._review(now)
+        paced = self._pacing.released(self._entries, now)
+        self._lanes.requeue(paced, lambda peer, s: peer not in self._entries[s].acked)
         sendable: list[tuple[str, int]] = []
         lanes = deque(named for named in self._lanes if len(named[1]))  # none, after most acknowledgements
         while lanes:
             peer, lane = lanes.popleft()
-            may = partial(self._may_go, self._residents.leads(peer))
+            may = partial(self._may_go, self._residents.leads(peer) or not self._pacing.is_open(now))
             taken = lane.take(now, may, self._residents.lacked_by(peer))
             if not taken:
                 continue
@@ -419,10 +418,10 @@ class Publisher:
             entry = self._entries[sequence]
             wire = entry.wire_for(self.view.place_of(peer), len(self.view.members))
             effects += self._sends(peer, wire, entry.key, entry.publication, sequence, now)
-        return effects
+        return effects + self._stand_ins.sends(self._entries, self._lanes, now)
 
     def _may_go(self, leads: bool, sequence: int) -> bool:
-        """Whether a replica, which leads or does not, may get an entry now: what is sealed always."""
+        """Whether a replica may get an entry now: what is sealed always, and if it leads nothing else."""
         if not leads:
             return True
         entry = self._entries.get(sequence)
@@ -432,16 +431,17 @@ class Publisher:
         """Which of the entries that a lane took are sealed, after trying."""
         unsealed = [s for s in taken if s in self._entries and self._entries[s].wire is None]
         effects = self._drop_expired(unsealed, now)
-        ready, waits = self._set_aside([s for s in unsealed if s in self._entries], now)
-        for sequence in ready:
-            entry = self._entries[sequence]
-            entry.previous = self._dropped.get(entry.previous, entry.previous)
-        unsealable, counted = self.sealer.seal([self._entries[s] for s in ready], now)
+        able, waits = self._set_aside([s for s in unsealed if s in self._entries], now)
+        ready = self._pacing.admitted([self._entries[s] for s in able], now)
+        for entry in ready:
+            entry.previous = self._predecessors[entry.previous]
+        unsealable, counted = self.sealer.seal(ready, now)
+        self._pacing.sealed(ready, now)
         effects += [*waits, *self._drop(unsealable), *counted]
-        for entry in (self._entries[s] for s in ready if s in self._entries):
+        for entry in (each for each in ready if each.sequence in self._entries):
             self._residents.move(entry, Standing.SEALED)
             if entry.publication.retain and entry.wire is not None:
-                effects += self._retained.sealed(entry)
+                effects += self.retained.sealed(entry, self.sealer.seal_of(entry))
         there = (self._entries[s] for s in taken if s in self._entries)
         return {entry.sequence for entry in there if entry.wire is not None}, effects
 

@@ -1,20 +1,33 @@
 """What a gateway's publications are sealed under, whether they may be sealed now, and the sealing itself.
 
-An entry is sealed under its scope's present data key, and its header is signed (docs/protocol.md §2.6). A
-*review* says what each scope seals under, and for which views, from now on: after every epoch, bump, newer overlay,
-change of views and arrival of keys. A scope that has no key, or whose right we lost, holds nothing up: `hindrance` says
-why an entry waits. Not here: which entries there are and who has them (`publisher`), data keys (`data_keys`).
+An entry is sealed under its scope's present data key, and its header is signed (docs/protocol.md §2.6). A *review*
+says what each scope seals under, for which views and tree, from now on: after every epoch, bump, newer overlay,
+change of views or trees and arrival of keys. A scope that has no key, or whose right we lost, holds nothing up:
+`hindrance` says why an entry waits. Not here: which entries there are and who has them (`publisher`), data keys
+(`data_keys`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import Protocol
 
 from bridge.base import matches, specificity
-from bridge.contract import Count, Effect, Publication, UserProperties, Wire, unpacked
-from bridge.document import Overlay, RecordRights, Scope, ScopeSecret, batch_topic
+from bridge.contract import (
+    Chain,
+    Count,
+    Effect,
+    Numbered,
+    Publication,
+    UserProperties,
+    Wire,
+    fits,
+    packed,
+    unpacked,
+)
+from bridge.document import Overlay, RecordRights, Scope, ScopeSecret, batch_topic, retained_topic
+from bridge.document.trees import NUMBERS
 from bridge.predicates import Attributes
 from bridge.publisher.data_keys import DataKeys, LiveKey
 from bridge.publisher.residents import Standing
@@ -25,7 +38,6 @@ from keys.envelope import (
     NO_KEY,
     PROPERTY_HEADER,
     TAG_BYTES,
-    Inner,
     KeyName,
     MessageHeader,
     Mode,
@@ -34,24 +46,23 @@ from keys.envelope import (
     to_property,
 )
 from keys.epochs import ScopeKeys
-from keys.errors import KeysError
+from keys.errors import KeysError, OurFault
 from keys.identity import Identity
 from keys.keyheader import frame_bytes
-from keys.message import SEALED_PROPERTIES
 from keys.records import Records
 from keys.sharetree import Hop
+from keys.topictokens import retained_id
 
-RIGHTS_MAX = 65_536  # topics whose right is remembered between two reviews
+TOPICS_MAX = 65_536  # topics whose scope is remembered
 PACKET_OVERHEAD_BYTES = 1024  # signed header, shares, seal and MQTT beside content, topic and key header
 CLOCK_STEP_S = 60.0
-
-Seal: TypeAlias = tuple[KeyName, tuple[Hop, ...]]
 
 
 @dataclass(slots=True)
 class Entry:
-    """An outbox entry; `wire` is None until it is sealed, under `name` and, if a key is used, for the views `hops`. The
-    wire has all of the content that travels as copies; of `pieces`, into which other content is cut, it has none."""
+    """An outbox entry; `wire` is None until it is sealed, under `name`, for a `tree` and, if a key is used, for the
+    views `hops`. The wire has all of the content that travels as copies; of `pieces`, into which other content is cut,
+    it has none."""
 
     sequence: int
     publication: Publication
@@ -65,11 +76,26 @@ class Entry:
     pieces: tuple[bytes, ...] = field(default=(), repr=False)
     name: KeyName | None = None
     hops: tuple[Hop, ...] = ()
+    tree: int = 0
     sealed_ms: int = 0
     key: LiveKey | None = None
     acked: set[str] = field(default_factory=set)
     standing: Standing = Standing.FRESH
     shown: bytes | None = None
+    is_void: bool = False
+    """It stands for what was dropped."""
+    is_snapshot: bool = False
+    """Of what is retained: it follows nothing, and nothing follows it."""
+
+    @property
+    def since_s(self) -> float:
+        """What its age counts from: when it was published; a snapshot's, when it was due."""
+        return self.born if self.is_snapshot else self.publication.time_ms / 1000
+
+    @property
+    def chain(self) -> str:
+        """Within it there is one order: that of numbers."""
+        return self.secret.clear_filter
 
     @property
     def size(self) -> int:
@@ -87,6 +113,15 @@ class Entry:
         """The publication with these of its pieces."""
         assert self.header is not None
         return content.wire(self.topic, self.header, self.signed, {index: self.pieces[index] for index in parts})
+
+
+class Protected(Protocol):
+    """What `Sealer.seal_for` needs of what is retained. `protected`: it never goes in clear."""
+
+    @property
+    def publication(self) -> Publication: ...
+    @property
+    def protected(self) -> bool: ...
 
 
 class Sealer:
@@ -111,10 +146,8 @@ class Sealer:
         # What each scope seals under, by wire filter, as of the last review; None asks for a review.
         self._names: dict[str, KeyName | None] = {}
         self._hops: dict[str, tuple[Hop, ...]] = {}  # and for which views
-        self._last_seals: dict[str, Seal] = {}  # both without gaps, to tell when what is retained must follow
         self.review_at: float | None = None
-        self._batches: dict[str, str | None] = {}  # by clear topic: where its batches go, as of the last review
-        self._rights: dict[str, bool] = {}  # by wire topic, in the epoch of the last review
+        self._rights: dict[str, bool] = {}  # by wire filter: to some topic, in the epoch of the last review
         self._record_rights: dict[str, RecordRights] = {}  # by wire filter, the same
 
     # ------------------------------------------------------------------------------------------ questions
@@ -127,7 +160,7 @@ class Sealer:
     def secret_for(self, topic: str) -> ScopeSecret | None:
         """The most specific scope that takes a clear topic across the overlay; None: it stays local."""
         if topic not in self._secret_for:
-            if len(self._secret_for) >= RIGHTS_MAX:
+            if len(self._secret_for) >= TOPICS_MAX:
                 self._secret_for.clear()
             self._secret_for[topic] = next((s for s in self._secrets if matches(s.clear_filter, topic)), None)
         return self._secret_for[topic]
@@ -139,11 +172,11 @@ class Sealer:
         return next((s for s in self._secrets if s.clear_filter == publication.topic), None)
 
     def wire_topic_of(self, secret: ScopeSecret, publication: Publication) -> str:
-        """Where a publication of the scope travels; a batch on the scope's own topic."""
-        if not publication.records:
-            return secret.wire_topic(publication.topic)
+        """Where a publication of the scope travels: on the topic of its batches, or of what is retained."""
         scope = self._overlay.scope_named(secret.scope.filter) or secret.scope
-        return batch_topic(scope.number)
+        if not publication.retain:
+            return batch_topic(scope.number)
+        return retained_topic(scope.number, retained_id(secret.token_key, publication.topic), self._identity.party_id)
 
     def packet_bytes(self, publication: Publication) -> int:
         """Bound of the MQTT packet that carries a publication to a replica, in bytes; 0 for what is never sealed."""
@@ -153,25 +186,17 @@ class Sealer:
         hops = self._data_keys.hops(secret.scope)
         key_chars = frame_bytes(secret.scope.filter, len(hops), hops[0].count) * 4 // 3
         try:
-            inner = len(clear_of(publication))
+            inner = len(clear_of(publication, 0))
         except KeysError:
             return 0
         shown_chars = LIST_BYTES * 4 // 3 if secret.scope.shown else 0
-        topic_bytes = len(secret.wire_topic(publication.topic).encode())
-        return inner + topic_bytes + key_chars + shown_chars + PACKET_OVERHEAD_BYTES
+        return inner + key_chars + shown_chars + PACKET_OVERHEAD_BYTES
 
-    def batch_of(self, topic: str, now: float) -> str | None:
-        """The clear filter of the scope whose batches publications on a clear topic are part of; None: they travel
-        alone, since they may not travel now."""
-        if topic not in self._batches:
-            if len(self._batches) >= RIGHTS_MAX:
-                self._batches.clear()
-            self._batches[topic] = self._batch_of(topic, now)
-        return self._batches[topic]
-
-    def _batch_of(self, topic: str, now: float) -> str | None:
+    def chain_of(self, topic: str) -> Chain:
+        """The chain that publications on a clear topic are part of: their scope's; one of its own where no scope takes
+        it."""
         secret = self.secret_for(topic)
-        return secret.clear_filter if secret is not None and self.may_publish(topic, now) else None
+        return Chain(topic if secret is None else secret.clear_filter)
 
     def may_publish(self, topic: str, now: float) -> bool:
         """Whether a clear topic that a scope takes may be published now. If not, its publications are refused: a
@@ -179,14 +204,34 @@ class Sealer:
         secret = self.secret_for(topic)
         return secret is not None and self._authorised(secret, secret.wire_topic(topic), now)
 
-    def is_current(self, entry: Entry) -> bool:
-        """Whether an entry would be sealed under the same name and for the same views now, as of the last review."""
-        wire_filter = entry.secret.scope.filter
-        return (entry.name, entry.hops) == (self._names[wire_filter], self._hops[wire_filter])
+    def seal_for(self, kept: Protected) -> str:
+        """What is retained would be sealed so now, as of the last review: names certificate, key, views and tree.
+        Empty: it cannot be, or what was protected would go in clear."""
+        secret = self.secret_for(kept.publication.topic)
+        name = None if secret is None else self._names.get(secret.scope.filter)
+        if secret is None or name is None or (kept.protected and secret.scope.mode is Mode.PLAIN):
+            return ""
+        return self._word(name, self._hops[secret.scope.filter], self._data_keys.tree)
 
-    def present(self, wire_filter: str) -> KeyName | None:
-        """What a scope seals under now, as of the last review."""
-        return self._names.get(wire_filter)
+    def oldest(self, now: float) -> int:
+        """The first epoch that is not dead."""
+        calendar = self._overlay.policy.calendar
+        return calendar.at(now - calendar.grace_s - calendar.skew_s)
+
+    def seal_of(self, entry: Entry) -> str:
+        """The same of what was sealed."""
+        assert entry.name is not None
+        return self._word(entry.name, entry.hops, entry.tree)
+
+    def _word(self, name: KeyName, hops: tuple[Hop, ...], tree: int) -> str:
+        views = [(hop.region, hop.view) for hop in hops]
+        return content_digest(repr((self._identity.party_id, tuple(name), views, tree)).encode()).hex()[:32]
+
+    def is_current(self, entry: Entry) -> bool:
+        """Whether an entry would be sealed under the same name, views and tree now, as of the last review."""
+        wire_filter = entry.secret.scope.filter
+        present = self._names[wire_filter], self._hops[wire_filter], self._data_keys.tree
+        return (entry.name, entry.hops, entry.tree) == present
 
     def keys_alone(self, now: float) -> Iterator[LiveKey]:
         """Data keys in use that stand alone."""
@@ -196,18 +241,16 @@ class Sealer:
         """Why an entry cannot be sealed now: a figure's name; None if it can."""
         if self._life.outlived_by:
             return "outlived_waits"
-        allowed = self._rights.get(entry.topic)
+        wire_filter = entry.secret.scope.filter
+        allowed = self._rights.get(wire_filter)
         if allowed is None:
-            if len(self._rights) >= RIGHTS_MAX:
-                self._rights.clear()
-            topic = None if entry.publication.records else entry.topic
-            allowed = self._rights[entry.topic] = self._authorised(entry.secret, topic, now)
-        if not allowed or (entry.publication.records and not self._may_all_go(entry, now)):
+            allowed = self._rights[wire_filter] = self._authorised(entry.secret, None, now)
+        if not (allowed and self._may_all_go(entry, now)):
             return "not_authorised"
-        return "key_waits" if self._names.get(entry.secret.scope.filter) is None else None
+        return "key_waits" if self._names.get(wire_filter) is None else None
 
     def _may_all_go(self, entry: Entry, now: float) -> bool:
-        """Whether we have the right to every record of a batch: readers would refuse the others, and suspect us. Rights
+        """Whether we have the right to every record: readers would refuse the others, and suspect us. Rights
         may have ended since it was committed, or a scope have come that takes some of its topics."""
         secret = entry.secret
         wire_filter = secret.scope.filter
@@ -218,8 +261,9 @@ class Sealer:
             self._record_rights[wire_filter] = rights
         if rights.is_all:
             return True
-        topics = Records.decode(entry.publication.payload).topics
-        return all(rights.allow(secret.wire_topic(topic.decode())) for topic in topics)
+        of = entry.publication
+        topics = [t.decode() for t in Records.decode(of.payload).topics] if of.records else [of.topic]
+        return all(rights.allow(secret.wire_topic(topic)) for topic in topics)
 
     def is_hindered(self, publication: Publication) -> bool:
         """Whether an entry with this publication is known to wait, as of the last review."""
@@ -229,7 +273,7 @@ class Sealer:
         if self._life.outlived_by:
             return True
         no_key = self._names.get(secret.scope.filter, self) is None
-        return no_key or self._rights.get(self.wire_topic_of(secret, publication)) is False
+        return no_key or self._rights.get(secret.scope.filter) is False
 
     # -------------------------------------------------------------------------------------------- changes
 
@@ -250,13 +294,13 @@ class Sealer:
         self._overlay = overlay
         self._data_keys.adopt(overlay)
         self._set_secrets(secrets)
-        self._batches.clear()
         self.review_at = None
 
     def rotate(self, identity: Identity) -> None:
         """Sign with another key of ours from now on."""
         self._identity = identity
         self._data_keys.rotate(identity)
+        self.review_at = None
 
     def _set_secrets(self, secrets: Sequence[ScopeSecret]) -> None:
         usable = [secret for secret in secrets if not secret.scope.retiring]
@@ -280,9 +324,8 @@ class Sealer:
             self._last_now, self.review_at = now, None
         return self.review_at is None or now >= self.review_at
 
-    def review(self, scopes: Mapping[str, Scope], now: float) -> set[str]:
-        """What each scope, ours and these by wire filter, seals under from now on; those that seal under another key
-        than before."""
+    def review(self, scopes: Mapping[str, Scope], now: float) -> None:
+        """What each scope, ours and these by wire filter, seals under from now on."""
         calendar = self._overlay.policy.calendar
         present = calendar.at(now)
         all_scopes = {**scopes, **{secret.scope.filter: secret.scope for secret in self._secrets}}
@@ -290,13 +333,8 @@ class Sealer:
         self._hops = {wire_filter: self._data_keys.hops(scope) for wire_filter, scope in all_scopes.items()}
         self._rights.clear()
         self._record_rights.clear()
-        self._batches.clear()
         grace = calendar.start_s(present) + calendar.grace_s if calendar.length_s else 0.0
         self.review_at = grace if grace > now else calendar.end_s(present)
-        seals = {f: (name, self._hops[f]) for f, name in self._names.items() if name}
-        changed = {f for f, seal in seals.items() if self._last_seals.get(f, seal) != seal}
-        self._last_seals |= seals
-        return changed
 
     # -------------------------------------------------------------------------------------------- sealing
 
@@ -335,15 +373,17 @@ class Sealer:
 
     def _seal_one(self, entry: Entry, now: float) -> tuple[MessageHeader, tuple[bytes, ...]]:
         publication, scope = entry.publication, entry.secret.scope
-        inner = clear_of(publication)
+        inner = clear_of(publication, entry.sequence)
+        entry.topic = self.wire_topic_of(entry.secret, publication)  # our certificate may be another one
         entry.name, entry.hops = self._names[scope.filter], self._hops[scope.filter]
         assert entry.name is not None
+        entry.tree = self._data_keys.tree
         home = self._overlay.views[self._overlay.certificate(self._name).region].members
         wanted = scope.mode
         if wanted is not Mode.PLAIN and not self._overlay.hosted.isdisjoint(home):
             wanted = Mode.COPIES  # stock brokers put nothing together and are asked for nothing
         mode = content.chosen(wanted, len(inner) + TAG_BYTES, publication.retain)
-        entry.shown = shown_of(publication, entry.sequence, entry.secret)
+        entry.shown = shown_of(publication, inner, entry.sequence, entry.secret)
         key = None if mode is Mode.PLAIN else self._data_keys.key(scope, entry.name, entry.sequence, now)
         deadline_s = publication.expiry_s
         entry.sealed_ms = self._later(entry.sealed_ms, int(now * 1000))
@@ -351,7 +391,7 @@ class Sealer:
             publisher=self._identity.party_id,
             key_id=key.header.key_id if key else NO_KEY,
             sequence=entry.sequence,
-            previous=entry.previous,
+            previous=0 if entry.is_snapshot else entry.previous,
             time_ms=entry.sealed_ms,
             deadline_ms=publication.time_ms + deadline_s * 1000 if deadline_s is not None else 0,
             qos=publication.qos,
@@ -360,6 +400,10 @@ class Sealer:
             mode=mode,
             digests=(),
             attributes=b"" if entry.shown is None else content_digest(entry.shown),
+            generation=self._life.generation,
+            counter=key.header.order.counter if key else 0,
+            snapshot=entry.is_snapshot,
+            tree=entry.tree % NUMBERS,
         )
         sealed = inner if key is None else key.seal(header.prefix(), entry.sequence, entry.topic, inner)
         entry.key = key
@@ -367,31 +411,22 @@ class Sealer:
         return replace(header, digests=tuple(map(content_digest, pieces))), pieces
 
 
-def shown_of(publication: Publication, sequence: int, secret: ScopeSecret) -> bytes | None:
+def shown_of(publication: Publication, clear: bytes, sequence: int, secret: ScopeSecret) -> bytes | None:
     """The list of attributes that replicas see of it; None: none, and it goes to everybody, as if retained."""
     if not secret.scope.shown or publication.retain:
         return None
-    if not publication.records:
-        return shown_list(secret, [Attributes(publication.properties, publication.payload)])
     records: list[Attributes] = []
-    for record in unpacked(publication.payload, sequence):
-        if isinstance(record, KeysError) or record.publication.retain:
+    for record in unpacked(clear, sequence):
+        if isinstance(record, KeysError):
             return None
         records.append(Attributes(record.publication.properties, record.publication.payload))
     return shown_list(secret, records)
 
 
-def clear_of(publication: Publication) -> bytes:
-    """What is sealed. Raises `OurFault` for what fits no frame."""
-    return publication.payload if publication.records else inner_of(publication).encode()
-
-
-def inner_of(publication: Publication) -> Inner:
-    """What is sealed: payload, clear topic, original time and application properties."""
-    return Inner(
-        topic=publication.topic,
-        time_ms=publication.time_ms,
-        payload=publication.payload,
-        properties=publication.properties,
-        **{name: getattr(publication, name) for name in SEALED_PROPERTIES},
-    )
+def clear_of(publication: Publication, number: int) -> bytes:
+    """What is sealed: a batch, or a single publication as a batch of one. Raises `OurFault` for what fits no record."""
+    if publication.records:
+        return publication.payload
+    if not fits(publication):
+        raise OurFault("a publication that fits no record")
+    return packed(publication.topic, [Numbered(number, publication)]).payload

@@ -4,8 +4,8 @@ Each replica has a lane of its own, so that one that is away or slow keeps nothi
 queues that go in turn: what is late (read from disk, or lacked by a replica that comes back) and what is new, so that a
 backlog delays new publications by one place each, and they do not stop it. What is late and in flight stands before
 what is new all the same, so it has a window of its own, which shrinks when acknowledgements take longer than they need:
-as long as the replica keeps up it is the whole one. On one topic there is one order: what is new
-on a topic that has something in the late queue waits behind it. Not here: what an entry is and when it is sealed
+as long as the replica keeps up it is the whole one. In one scope there is one order: what is new
+in a scope that has something in the late queue waits behind it. Not here: what an entry is and when it is sealed
 (`publisher`, `sealing`).
 """
 
@@ -56,7 +56,7 @@ class Lane:
     outdated: dict[int, int] = field(default_factory=dict)
     late_window: float = LATE_WINDOW_MIN
     _late_in_flight: set[int] = field(default_factory=set)
-    _late_topics: dict[str, int] = field(default_factory=dict)  # how many of each topic are in `late`
+    _late_chains: dict[str, int] = field(default_factory=dict)  # how many of each scope are in `late`
     _new_is_next: bool = True
     _ahead: RunAhead = field(default_factory=RunAhead)
     _quickest_s: float = float("inf")
@@ -68,12 +68,12 @@ class Lane:
         """How many wait."""
         return len(self.late) + len(self.new)
 
-    def append(self, sequence: int, topic: str, late: bool) -> None:
-        if late or topic in self._late_topics:
-            self.late.append((sequence, topic))
-            self._late_topics[topic] = self._late_topics.get(topic, 0) + 1
+    def append(self, sequence: int, chain: str, late: bool) -> None:
+        if late or chain in self._late_chains:
+            self.late.append((sequence, chain))
+            self._late_chains[chain] = self._late_chains.get(chain, 0) + 1
         else:
-            self.new.append((sequence, topic))
+            self.new.append((sequence, chain))
 
     def take(self, now: float, may: Callable[[int], bool], lacked: int = 0) -> list[int]:
         """What the windows have room for, one of each queue in turn; it is in flight from now on. A queue whose first
@@ -116,12 +116,12 @@ class Lane:
         return not self._ahead.may_go(self.new[0][0])
 
     def _pop_late(self) -> None:
-        sequence, topic = self.late.popleft()
-        left = self._late_topics[topic] - 1
+        sequence, chain = self.late.popleft()
+        left = self._late_chains[chain] - 1
         if left:
-            self._late_topics[topic] = left
+            self._late_chains[chain] = left
         else:
-            del self._late_topics[topic]
+            del self._late_chains[chain]
         self._late_in_flight.add(sequence)
 
     def _stands(self, may: Callable[[int], bool]) -> bool:
@@ -131,8 +131,8 @@ class Lane:
         return len(self) > 0 and not (late or new)
 
     def _bring_forward(self, may: Callable[[int], bool]) -> None:
-        """What may go stands first in its queue, in the order it had. On each topic that keeps the order: what is
-        sealed has nothing before it on its topic that is not."""
+        """What may go stands first in its queue, in the order it had. In each scope that keeps the order: what is
+        sealed has nothing before it there that is not."""
         late = deque(sorted(self.late, key=lambda waiting: not may(waiting[0])))
         self._replace(late, deque(sorted(self.new, key=lambda waiting: not may(waiting[0]))))
 
@@ -170,9 +170,9 @@ class Lane:
 
     def _replace(self, late: deque[tuple[int, str]], new: deque[tuple[int, str]]) -> None:
         self.late, self.new = late, new
-        self._late_topics = {}
-        for _, topic in late:
-            self._late_topics[topic] = self._late_topics.get(topic, 0) + 1
+        self._late_chains = {}
+        for _, chain in late:
+            self._late_chains[chain] = self._late_chains.get(chain, 0) + 1
 
 
 class Lanes:
@@ -188,15 +188,15 @@ class Lanes:
         return len(self._lanes)
 
     def up(self, peer: str, lacking: Iterable[tuple[int, str]]) -> None:
-        """`lacking`: sequence and topic of what the peer has not acknowledged, in any order."""
+        """`lacking`: sequence and chain of what the peer has not acknowledged, in any order."""
         self._lanes[peer] = Lane(deque(sorted(lacking)))
 
     def down(self, peer: str) -> None:
         self._lanes.pop(peer, None)
 
-    def append(self, sequence: int, topic: str, late: bool) -> None:
+    def append(self, sequence: int, chain: str, late: bool) -> None:
         for lane in self._lanes.values():
-            lane.append(sequence, topic, late)
+            lane.append(sequence, chain, late)
 
     def acknowledged(self, peer: str, sequence: int, now: float) -> bool:
         """Open the window; False if the peer means a former sealing."""
@@ -226,7 +226,7 @@ class Lanes:
                 lane.outdated[sequence] = lane.outdated.get(sequence, 0) + 1
 
     def requeue(self, entries: Iterable[tuple[int, str]], lacks: Callable[[str, int], bool]) -> None:
-        """Put entries, each a sequence and its topic, back into every lane whose replica lacks them."""
+        """Put entries, each a sequence and its chain, back into every lane whose replica lacks them."""
         back = set(entries)
         for peer, lane in self._lanes.items() if back else ():
             lane.requeue(entry for entry in back if entry[0] not in lane.in_flight and lacks(peer, entry[0]))

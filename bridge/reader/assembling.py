@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from bridge.contract import Count, Effect, FairBytes
-from bridge.wire import PULL_S, Name, Pulls
+from bridge.contract import Count, Effect, FairBudget, FairBytes
+from bridge.wire import PULL_S, REQUESTS_BURST, REQUESTS_PER_S, Name, Pulls
 from bridge.wire import pieces as content
 from keys.envelope import MessageHeader
 
@@ -38,6 +38,7 @@ class Assembling:
         self.replicas = tuple(replicas)
         self._parts: FairBytes[Name, _Parts] = FairBytes(ASSEMBLING_BYTES, ASSEMBLING_OVERHEAD_BYTES)
         self._pulls = Pulls()
+        self._holes = FairBudget(REQUESTS_PER_S, REQUESTS_BURST, 0.0)
 
     def __len__(self) -> int:
         """Pieces and requests that are held; 0: nothing is put together, and nothing asked for."""
@@ -109,6 +110,8 @@ class Assembling:
             if known is None and pull.time_ms:  # evicted, and not a hole
                 self._pulls.end(pull.name)
                 continue
+            if known is None and not self._holes.take(pull.name[0], now):
+                continue  # it comes up again
             sends = self._pulls.ask(pull, self._sources(known), () if known is None else _lacking(known))
             effects += [*sends, Count("pulls")] if sends else []
         return effects

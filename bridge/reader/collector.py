@@ -1,19 +1,17 @@
 """The subscriber side at a gateway: pieces from every replica of the home region in, publications in order out.
 
 A publication goes through three gates: it is *admitted* and its data key *opened* (`intake`, which ingest jobs share),
-and it is *in order*: its predecessor on the topic was delivered, or has been given up. State is kept per (publisher,
-topic), see `streams`. What must survive a restart is told as rows (`kept`). Not here: keys from a repository.
+and it is *in order*: its predecessor in the scope was delivered, or has been given up. State is kept per (publisher,
+scope), see `streams`. What must survive a restart is told as rows (`kept`). Not here: keys from a repository.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeAlias
 
-from bridge.base import TopicError
-from bridge.contract import Blame, Count, Deliver, Effect, FairTable, Received, is_packed
-from bridge.document import Overlay, ScopeSecret, batch_topic, is_batch_topic
+from bridge.contract import Blame, Count, Effect, FairTable, Received
+from bridge.document import Overlay, ScopeSecret, batch_topic
 from bridge.reader.awaiting_keys import Keyless
 from bridge.reader.freshness import Away
 from bridge.reader.intake import Intake, misfit
@@ -31,23 +29,21 @@ from bridge.reader.kept import (
     stream_of,
     wire_of,
 )
-from bridge.reader.newest_retained import Joining, order_of
+from bridge.reader.newest_retained import Joining, Rank
 from bridge.reader.opening import OpeningKeys
 from bridge.reader.replays import is_dated
 from bridge.reader.room import HeldRoom
 from bridge.reader.skipped import Skipped
-from bridge.reader.streams import Held, Stream
-from bridge.reader.unpacking import Unpacked, publication_of, read_inner
+from bridge.reader.streams import Held, Stream, StreamId, name_of, streams_of
+from bridge.reader.unpacking import Unpacked
 from bridge.wire import PROPERTY_PART, Admitted, read_skip, refused
 from keys.envelope import DataKey, Mode
 from keys.epochs import ScopeKeys
 from keys.errors import BadContent, KeysError
 
-STREAMS_MAX = 100_000  # (publisher, topic) pairs remembered; a flooder of topics forgets its own first
+STREAMS_MAX = 100_000  # (publisher, scope) pairs, and retained topics that wait; a flooder forgets its own first
 REPAIR_S = 10.0
 SWEEP_S = 1.0  # after so long it is looked whether what was kept because it waited still does
-
-StreamId: TypeAlias = tuple[bytes, str]
 
 
 class Collector:
@@ -62,9 +58,10 @@ class Collector:
         home = overlay.certificate(name).region
         self._intake: Intake[DataKey] = Intake(overlay, home, self._opening, self.kept)
         self._keys, self._assembling = self._intake.keys, self._intake.assembling
-        self._joining = Joining(self.kept)
+        self._joining = Joining(overlay, self.kept)
         self._streams: FairTable[StreamId, Stream] = FairTable(STREAMS_MAX)
         self._generations: dict[str, int] = {}  # by scope: how often it was subscribed
+        self._since: dict[str, float] = {}  # by scope: when it was subscribed last
         self._goes_on: set[str] = set()  # scopes that our former process had subscribed when it ended
         self._away = Away()
         self._sweep_at = 0.0
@@ -77,13 +74,14 @@ class Collector:
 
     # --------------------------------------------------------------------------------------------- events
 
-    def resumed(self, wire_filter: str) -> None:
+    def resumed(self, wire_filter: str, now: float) -> None:
         """A scope is subscribed (again): what was published meanwhile is not waited for. It goes on where our former
         process, for which replicas kept what came, had it too."""
         if wire_filter in self._goes_on:
             self._goes_on.discard(wire_filter)
             return
         self._generations[wire_filter] = self._generations.get(wire_filter, 0) + 1
+        self._since[wire_filter] = now
         self.kept.put(SCOPE + wire_filter.encode(), b"")
 
     def paused(self, wire_filter: str) -> None:
@@ -134,9 +132,9 @@ class Collector:
                 pieces = self._intake.pieces(admitted, event.wire.payload, properties.get(PROPERTY_PART))
                 low = read_skip(properties, admitted.header)
                 if low is not None:
-                    self._skipped.heard(_name(event.wire.topic, admitted), event.peer, low)
+                    self._skipped.heard(name_of(event.wire.topic, admitted), event.peer, low)
                 news = self._publication(event, admitted, pieces, now)
-                effects += news if low is None else news + self._bridged(_name(event.wire.topic, admitted), now)
+                effects += news if low is None else news + self._bridged(name_of(event.wire.topic, admitted), now)
                 if Count("duplicates_dropped") not in news:
                     self._keep_waiting(event, admitted, now)
         except KeysError as error:
@@ -146,24 +144,25 @@ class Collector:
 
     def _bridged(self, name: Name, now: float) -> list[Effect]:
         """Another replica said that something was left out before a publication: it may wait for that."""
-        stream = self._streams.get(name[:2])
-        if stream is not None and name[2] in stream.held:
-            return self._advance(name[:2], now)
+        for stream_id in streams_of(name):
+            stream = self._streams.get(stream_id)
+            if stream is not None and name[2] in stream.held:
+                return self._advance(stream_id, now)
         if not self._waits(name):
             self._skipped.done(name)
         return []
 
     def _keep_waiting(self, event: Received, admitted: Admitted, now: float) -> None:
-        name = _name(event.wire.topic, admitted)
+        name = name_of(event.wire.topic, admitted)
         if self._waits(name):
             self.kept.waits(name, event.peer, event.wire, now)
             self._sweep_at = self._sweep_at or now + SWEEP_S
 
     def _waits(self, name: Name) -> bool:
         publisher, topic, sequence = name
-        stream = self._streams.get((publisher, topic))
+        streams = [self._streams.get(stream_id) for stream_id in streams_of(name)]
         return (
-            (stream is not None and sequence in stream.held)
+            any(stream is not None and sequence in stream.held for stream in streams)
             or self._keyless.holds(name)
             or self._joining.holds(topic, publisher, sequence)
             or self._assembling.holds_any((publisher, sequence))
@@ -179,6 +178,7 @@ class Collector:
         self._overlay = overlay
         self._secrets = {secret.scope.filter: secret for secret in secrets}
         self._opening.adopt(secrets)
+        self._joining.adopt(overlay)
         effects, opened = self._intake.adopt(overlay, now)
         return effects + [effect for key_id in opened for effect in self._wake(key_id, now)]
 
@@ -217,48 +217,49 @@ class Collector:
             return misfit(event.peer)
         if admitted.publisher.name == self._name:
             return []
-        if header.deadline_ms and header.deadline_ms < now * 1000:
-            return [Count("expired")]
+        is_over = 0 < header.deadline_ms < now * 1000
         if not self._away.let_in and not self._intake.vouched(event.peer, admitted, event.wire.topic):
             return [Count("vouchers_awaited")]
-        stream = self._streams.get((header.publisher, event.wire.topic)) or Stream()
+        stream = self._streams.get((header.publisher, batch_topic(admitted.scope.number))) or Stream()
         waiting = stream.held.get(header.sequence)
         if stream.delivered(header.sequence) or (waiting is not None and not waiting.gains(admitted)):
             return [Count("duplicates_dropped")]
-        new = not stream.knows(header.sequence)
-        if new and is_dated(header, now, self._away):
-            return [Count("replays_dropped")]
+        new = header.snapshot or not stream.knows(header.sequence, self._generations.get(admitted.scope.filter, 0))
+        if new and (is_over or is_dated(header, now, self._away)):
+            return [Count("expired" if is_over else "replays_dropped")]
         repaired = [Count("repairs")] if self._assembling.asked_for((header.publisher, header.sequence)) else []
         try:
-            content = self._intake.content(event.peer, admitted, pieces, now)
+            content = b"" if is_over else self._intake.content(event.peer, admitted, pieces, now)
         except BadContent as error:
             return [Count("unopened"), Blame(admitted.publisher.name, False, str(error))]
-        held = Held(admitted, content, event.wire.topic, now)
+        held = Held(admitted, content, event.wire.topic, now, is_over=is_over)
         if content is None:
             # Those behind it wait, too; not for what may be an old header that is replayed.
             young = abs(now * 1000 - header.time_ms) < REPAIR_S * 1000 or self._away.let_in
             return self._hold(held, now) if waiting is None and young and header.sequence > stream.highest else []
-        if waiting is not None and waiting.content is None and waiting.admitted.header.time_ms == header.time_ms:
+        if waiting is not None and waiting.content is None and waiting.admitted.header == header:
             self._room.remove(header.publisher, waiting.size)
-            waiting.content = content
+            waiting.content, waiting.is_over = content, is_over
             self._room.add(header.publisher, waiting.size)
-            return [*repaired, *self._advance((header.publisher, held.topic), now)]
+            return [*repaired, *self._advance(held.stream_id, now)]
         # The signed flag counts, not that of the packet, which any broker may set.
         late = self._away.covers(header.time_ms, now)  # and no newer one makes up for it: it was published for us, too
-        if new and header.retain and not late and self._joining.may_be_old(held):
+        if header.snapshot or (new and header.retain and not late and self._joining.may_be_old(held)):
             held.replayed = True
             return [*repaired, *([] if self._joining.offer(held) else [Count("replays_dropped")])]
+        # What came before it on other topics is nowhere any more, and not missed before what follows it.
+        held.replayed = header.retain and header.time_ms / 1000 < self._since.get(admitted.scope.filter, 0.0)
         return [*repaired, *self._hold(held, now)]
 
     def _hold(self, held: Held, now: float) -> list[Effect]:
         """Put a publication into its stream unless it was there before, and see what can go on."""
         effects = self._enter(held)
-        return effects or self._advance((held.admitted.header.publisher, held.topic), now)
+        return effects or self._advance(held.stream_id, now)
 
     def _enter(self, held: Held, bounded: bool = True) -> list[Effect]:
         """Put a publication into its stream. Returns what is counted if it does not go there."""
         header = held.admitted.header
-        stream_id = (header.publisher, held.topic)
+        stream_id = held.stream_id
         stream = self._stream(stream_id)
         if stream.delivered(header.sequence):
             return [Count("duplicates_dropped")]
@@ -297,7 +298,7 @@ class Collector:
         self._room.remove(header.publisher, held.size)
         waiting = self._waiting.get(header.key_id)
         if waiting is not None:
-            waiting.discard((header.publisher, held.topic, sequence))
+            waiting.discard((*held.stream_id, sequence))
             if not waiting:
                 del self._waiting[header.key_id]
 
@@ -311,14 +312,19 @@ class Collector:
         return effects + [effect for stream_id in streams for effect in self._advance(stream_id, now)]
 
     def _advance(self, stream_id: StreamId, now: float) -> list[Effect]:
-        """Deliver what can be delivered, lowest sequence first; set the deadline of what cannot."""
+        """Deliver what can be delivered, lowest sequence first; set the deadline of what cannot. What lacks its key
+        stops only what follows it in its chain: of QoS 0 the key may be lost with a publisher that is killed."""
         stream = self._streams.get(stream_id)
         effects: list[Effect] = []
-        wake_at, went_on = None, False
-        while stream is not None and stream.held:
-            sequence = min(stream.held)
+        wake_at = None
+        keyless: dict[int, float] = {}  # when each is given up
+        stop = 0  # the first of them that is not of QoS 0
+        while stream is not None and len(stream.held) > len(keyless):
+            sequence = min(stream.held.keys() - keyless.keys()) if keyless else min(stream.held)
             held = stream.held[sequence]
             wake_at = held.arrived + REPAIR_S
+            if stop and held.may_follow(stop):
+                break
             if held.content is None:
                 # Nothing that is whole waits for longer than that for what is not.
                 whole = (other.arrived + REPAIR_S for other in stream.held.values() if other.content is not None)
@@ -330,30 +336,25 @@ class Collector:
                 continue
             if self._lacks_key(held):
                 if now < wake_at:
-                    break
+                    keyless[sequence] = wake_at
+                    stop = stop or (sequence if held.admitted.header.qos else 0)
+                    continue
                 self._drop(stream, sequence)
                 effects += [Count("unopened"), *self._set_aside(held)]
                 continue
-            # Of the first one that a subscription brings only the batches before it count: what was published before
-            # is not missing.
-            before = self._batches_before(held) if stream.first is None else stream
-            bridged = self._is_bridged(before, held)
-            if not bridged and self._misses_predecessor(before, held):
+            bridged = self._is_bridged(stream, held)
+            if not bridged and self._misses_predecessor(stream, held):
                 if now < wake_at:
                     if self._assembling.miss((stream_id[0], held.admitted.header.previous), now):
                         effects.append(Count("reorder_waits"))
                     break
                 effects.append(Count("holes"))
             self._drop(stream, sequence)
-            late = stream.deliver(sequence, 0 if bridged else held.admitted.header.previous)
-            self.kept.stream(stream_id, stream)
-            self.kept.done((*stream_id, sequence))
-            if not held.replayed:
-                stream.generation = self._generations.get(held.admitted.scope.filter, 0)
-            effects += self._open(held, late)
-            went_on = True
-        if went_on:
-            effects += self._after_batches(stream_id, now)
+            self.kept.done((stream_id[0], held.topic, sequence))
+            effects += self._deliver(held, stream, bridged)
+        else:
+            wake_at = None
+        wake_at = min((at for at in (wake_at, *keyless.values()) if at is not None), default=None)
         if stream is None or not stream.held:
             self._deadlines.pop(stream_id, None)
         elif wake_at is not None and self._deadlines.get(stream_id) != wake_at:
@@ -362,68 +363,80 @@ class Collector:
         return effects
 
     def _lacks_key(self, held: Held) -> bool:
-        return held.admitted.header.mode is not Mode.PLAIN and self._keys.waits_for(held.admitted)
+        is_sealed = held.admitted.header.mode is not Mode.PLAIN and not held.is_over
+        return is_sealed and self._keys.waits_for(held.admitted)
 
     def _set_aside(self, held: Held) -> list[Effect]:
         return [] if self._keyless.put(held) else [Count("keyless_overflow")]
 
-    def _misses_predecessor(self, before: Stream | None, held: Held) -> bool:
-        """Whether something before it on its topic is still to come."""
+    def _misses_predecessor(self, stream: Stream, held: Held) -> bool:
+        """Whether something before it in its scope is still to come. Not asked of the first one that a subscription
+        brings: what was published before is not missing."""
         generation = self._generations.get(held.admitted.scope.filter, 0)
-        if held.replayed or before is None or before.first is None or before.generation != generation:
+        if held.replayed or stream.first is None or stream.generation != generation:
             return False
-        return held.admitted.header.previous > before.highest
+        return held.admitted.header.previous > stream.highest
 
-    def _is_bridged(self, before: Stream | None, held: Held) -> bool:
+    def _is_bridged(self, stream: Stream, held: Held) -> bool:
         """Whether enough replicas say that what lacks before it was left out, since nobody here wants it."""
         header = held.admitted.header
-        if not self._skipped or before is None or header.previous <= before.highest:
+        if not self._skipped or held.replayed or stream.first is None or header.previous <= stream.highest:
             return False
         view = self._overlay.views[self._intake.home]
-        if not self._skipped.bridges(_name(held.topic, held.admitted), before.highest, view):
+        if not self._skipped.bridges(name_of(held.topic, held.admitted), stream.highest, view):
             return False
         self._assembling.forget((header.publisher, header.previous))
         return True
 
-    def _batches_before(self, held: Held) -> Stream | None:
-        """The publisher's batches of the scope: what is first to travel alone on its topic may follow one of them."""
-        topic = batch_topic(held.admitted.scope.number)
-        if topic == held.topic:
-            return None
-        return self._streams.get((held.admitted.header.publisher, topic))
-
-    def _after_batches(self, stream_id: StreamId, now: float) -> list[Effect]:
-        """Batches went on: what follows one of them and travels alone may, too."""
-        is_batches = is_batch_topic(stream_id[1])
-        waiting = [w for w in self._deadlines if w[0] == stream_id[0] and w != stream_id] if is_batches else []
-        return [effect for other in waiting for effect in self._advance(other, now)]
+    def _deliver(self, held: Held, stream: Stream, bridged: bool) -> list[Effect]:
+        """It has left its stream, in its turn."""
+        header = held.admitted.header
+        if not held.replayed:
+            previous = 0 if bridged else header.previous
+            late = stream.deliver(header.sequence, previous, self._generations.get(held.admitted.scope.filter, 0))
+            self.kept.stream(held.stream_id, stream)
+            return self._open(held, late)
+        if not stream.held:
+            self._streams.pop(held.stream_id)
+        scope = (header.publisher, batch_topic(held.admitted.scope.number))
+        stream = self._stream(scope)
+        if stream.delivered(header.sequence):
+            return [Count("duplicates_dropped")]
+        late = header.sequence < stream.highest
+        stream.head.mark(header.sequence)  # live, it comes no more; without room for that `_joining` knows it
+        self.kept.stream(scope, stream)
+        return self._open(held, late)
 
     # -------------------------------------------------------------------------------------------- opening
 
     def _open(self, held: Held, late: bool) -> list[Effect]:
         """Decrypt and hand out; a publisher's own mistakes are charged to the publisher."""
-        header = held.admitted.header
+        admitted = held.admitted
+        if held.is_over:
+            return [Count("expired")]
+        secret = self._secrets.get(admitted.scope.filter)
         try:
             clear = self._clear(held)
-            if is_packed(clear):
-                return self._unpack(held, clear, late)
-            inner = read_inner(clear, self._secrets.get(held.admitted.scope.filter), held.topic)
-        except (KeysError, TopicError) as error:
-            return [Count("unopened"), Blame(held.admitted.publisher.name, False, str(error))]
-        retain = header.retain and not self._joining.is_to_come(held)
-        if retain:
-            order = order_of(held)
-            author = held.admitted.publisher.name
-            if self._joining.sealed_anew(held.topic, author, inner.encode(), self._keys.seal_of(held.admitted)):
-                self._joining.delivered(held.topic, order)
-                return [Count("reseals_dropped")]
-            if self._joining.superseded(held.topic, order):
-                retain = False  # it was overtaken: to retain it now would bring back an old value
-            else:
-                self._joining.delivered(held.topic, order)
-        publication = publication_of(header, inner, retain)
-        name, scope = held.admitted.publisher.name, held.admitted.scope.filter
-        return [Deliver(name, header.sequence, publication, late, scope, header.time_ms), Count("delivered")]
+            if secret is None:
+                raise BadContent("a scope that we do not read any more")
+            found = Unpacked(secret, admitted, clear, held.arrived)
+            if admitted.header.retain:
+                found.check_retained(admitted, held.topic)
+        except KeysError as error:
+            return [Count("unopened"), Blame(admitted.publisher.name, False, str(error))]
+        if admitted.header.retain and found.records:
+            told = self._retained(held, found.records[0].publication.time_ms)
+            if told is Rank.KNOWN:
+                return [Count("duplicates_dropped")]
+            if told is Rank.OVERTAKEN and held.replayed and self._joining.may_be_old(held):
+                return [Count("replays_dropped")]
+            if told is Rank.OVERTAKEN:  # to retain it now would bring back an old value
+                found.as_live()
+                late = late or self._joining.is_behind(held)
+        return found.delivered(admitted.publisher.name, admitted.header.time_ms, late)
+
+    def _retained(self, held: Held, time_ms: int) -> Rank:
+        return Rank.OVERTAKEN if self._joining.is_to_come(held) else self._joining.opened(held, time_ms)
 
     def _clear(self, held: Held) -> bytes:
         """Raises BadContent."""
@@ -435,16 +448,3 @@ class Collector:
         if key is None:
             raise BadContent("publication names a key that is not here any more")
         return key.open(header.prefix(), header.sequence, held.topic, held.content)
-
-    def _unpack(self, held: Held, clear: bytes, late: bool) -> list[Effect]:
-        """The records of a batch, in order. Raises BadFrame, BadContent."""
-        header, scope = held.admitted.header, held.admitted.scope
-        secret = self._secrets.get(scope.filter)
-        if secret is None or header.retain or batch_topic(scope.number) != held.topic:
-            raise BadContent("a batch where the scope has none")
-        found = Unpacked(secret, held.admitted.rights, clear, header.sequence, held.arrived)
-        return found.delivered(held.admitted.publisher.name, header.time_ms, late)
-
-
-def _name(topic: str, admitted: Admitted) -> Name:
-    return admitted.header.publisher, topic, admitted.header.sequence

@@ -15,7 +15,7 @@ from bridge.base import Intervals
 
 GAPS_MAX = 4096
 OPEN_MAX = 64  # of them open: nobody waits for what nobody named
-MARKS_MAX = 4096  # numbers delivered as retained before their turn; a full table delivers no more of them
+MARKS_MAX = 4096  # numbers delivered as retained before their turn; a full table marks no more
 _LENGTHS = struct.Struct(">BQIII")
 _VERSION = 1
 

@@ -16,7 +16,7 @@ from math import inf
 from bridge.base import overlaps
 from bridge.contract import Acked, Count, Effect, NotTaken, Send, Watch, Wire
 from bridge.contract.refusing import Reason
-from bridge.document import Overlay, ScopeSecret, batch_topic
+from bridge.document import Overlay, ScopeSecret, batch_topic, retained_filter
 from bridge.predicates import Predicate, implies, widen
 from bridge.reader.kept import VERSION, KeptReader, Rows, of_kind
 from bridge.wire import RENEW_AFTER_S, STATEMENT_LEASE_S, SUBSCRIBE_TOPIC, Statement, cover_of
@@ -278,7 +278,9 @@ class ScopeInterest:
         self._tickets[peer, wire_filter] = self._last_ticket
         scope, on = self._overlay.scope_named(wire_filter), want.statement.on
         if peer in self._overlay.hosted:
-            batches = [] if scope is None else [Watch(peer, batch_topic(scope.number), on)]
-            return [*batches, Watch(peer, wire_filter, on, self._last_ticket)]
+            if scope is None:  # gone with another version
+                return []
+            retained = Watch(peer, retained_filter(scope.number), on)
+            return [retained, Watch(peer, batch_topic(scope.number), on, self._last_ticket)]
         statement = Send(peer, Wire(SUBSCRIBE_TOPIC, want.statement.encode()), self._last_ticket)
         return [Watch(peer, wire_filter, on), statement]

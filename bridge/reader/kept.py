@@ -1,12 +1,13 @@
 """What of a reader's state outlives its process, as rows that the shell keeps in the same transaction as deliveries.
 
-    s publisher topic            first delivered, head (`heads`): what is a repetition, and what may still come late
+    s publisher scope            first delivered, head (`heads`): what is a repetition, and what may still come late
     k key id                     a key header, and the shares that came for it or, once recombined, its secret
     h publisher sequence peer    a publication that waits for content, key or predecessor, as it came
-    r topic                      the newest retained publication, and what its author sealed last
+    r topic/member               the newest that the member retained there: time, key and which sealing it is
     w scope                      a scope that was subscribed when we ended: its streams go on
     a                            when we were last alive: what was sealed since is no replay
     v                            the version that we stated last: replicas hear nothing older
+    o topic                      what we published retained ourselves (`publisher.own_retained`)
 
 Without it a restart would deliver again what replicas repeat, lose what they were told we have, and take every retained
 publication for a live one. Rows change as the machines do; `changes` gives those that did. The shell acknowledges a
@@ -16,18 +17,21 @@ wire to its replica only when the rows of all that it changed are on disk. Not h
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 from bridge.contract import Effect, Keep, Wire
 from bridge.reader.heads import Head
-from bridge.reader.streams import Stream
+from bridge.reader.streams import Stream, StreamId
+from bridge.wire import PROPERTY_PART, PROPERTY_SKIP
+from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES
 from keys.errors import BadFrame
 from keys.frames import Reader, number, sized, text
 
 STREAM, KEY, WAITING, RETAINED, SCOPE, ALIVE, VERSION = b"s", b"k", b"h", b"r", b"w", b"a", b"v"
 ALIVE_EVERY_S = 10.0
+_READ = frozenset({PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES, PROPERTY_PART, PROPERTY_SKIP})
 
-StreamId: TypeAlias = tuple[bytes, str]
 Name: TypeAlias = tuple[bytes, str, int]  # publisher, wire topic, sequence
 Rows: TypeAlias = Sequence[tuple[bytes, bytes]]
 
@@ -59,7 +63,8 @@ class KeptReader:
         """What a wire brought is needed until the publication is delivered or given up."""
         key = WAITING + name[0] + number(name[2], 8) + peer.encode()
         self._waiting.setdefault(name, {})[key] = None
-        self.put(key, wire_row(peer, wire, arrived))
+        told = {property: value for property, value in wire.properties if property in _READ}  # nothing else fills disks
+        self.put(key, wire_row(peer, replace(wire, properties=tuple(told.items())), arrived))
 
     def done(self, name: Name) -> None:
         """It waits no more."""

@@ -18,6 +18,7 @@ from typing import Generic
 
 from bridge.contract import Blame, Count, Doubted, Effect, FairTable, Wanted
 from bridge.document import Overlay
+from bridge.document.trees import NUMBERS
 from bridge.reader.blame import Evidence
 from bridge.reader.kept import KEY, KeptReader, key_of, key_row
 from bridge.reader.opening import Opened, Opening
@@ -29,14 +30,13 @@ from keys.envelope import (
     PROPERTY_KEY,
     PROPERTY_SHARES,
     KeyHeader,
-    Mode,
     check_share,
     to_property,
 )
 from keys.epochs import KeyName
 from keys.errors import BadContent, BadShare, KeysError, UnknownView, WrongEpochKey
 from keys.identity import Certificate
-from keys.sharetree import Combination, Hop, Label, Share
+from keys.sharetree import Combination, Hop, Label, Share, encode_shares
 
 KEYS_HELD_MAX = 4096  # a flood evicts the oldest of its publisher or, if not opened, of who brought it
 AUDIT_AFTER_S = 1.0  # by then slow replicas have sent their shares of a key: judge them all at once
@@ -60,7 +60,7 @@ class _Key(Generic[Opened]):
     opened: Opened | None = field(default=None, repr=False)
     combination: Combination | None = None
     secret: bytes = field(default=b"", repr=False)  # recombined by a former process, or by us; only where it is kept
-    brought: list[tuple[str, str]] = field(default_factory=list, repr=False)  # who brought which shares, as they came
+    brought: list[tuple[str, str]] = field(default_factory=list, repr=False)  # who brought which shares, each once
     served: set[int] = field(default_factory=set)  # sequences; at most the header's message limit
     search: ColumnSearch | None = field(default=None, repr=False)  # until it opened
     unusable: bool = False
@@ -178,8 +178,9 @@ class KeyRing(Generic[Opened]):
         if key.opened is not None:
             self._audits.setdefault(header.key_id, now + AUDIT_AFTER_S)
             return effects, None
-        if self._kept is not None and told is not None:
-            key.brought.append((peer, told))
+        if self._kept is not None:
+            # Not as it was told: each further share may come with all that came before.
+            key.brought.append((peer, to_property(encode_shares(fresh))))
         if key.search is not None:
             key.search.add(fresh)
         effects += self._recombine(key, now)
@@ -229,7 +230,9 @@ class KeyRing(Generic[Opened]):
         if key is None:
             return None
         if not _belongs(key, admitted):
-            raise BadContent("it belongs to another publisher or scope")
+            raise BadContent("it belongs to another publisher, scope or tree of regions")
+        if key.header.order != (header.generation, header.counter):
+            raise BadContent("it says another generation, or another key of it, than its key does")
         if not key.seals_ms[0] <= header.time_ms < key.seals_ms[1]:
             raise BadContent(f"it is of epoch {key.header.epoch}, in which this was not sealed")
         if key.opened is not None and header.sequence not in key.served:
@@ -238,11 +241,6 @@ class KeyRing(Generic[Opened]):
                 raise BadContent(f"more was sealed under it than the {most} messages that it is for")
             key.served.add(header.sequence)
         return key.opened
-
-    def seal_of(self, admitted: Admitted) -> tuple[int, int]:
-        """Epoch and bump under which an opened publication was sealed."""
-        key = self._keys.get(admitted.header.key_id) if admitted.header.mode is not Mode.PLAIN else None
-        return (admitted.epoch, 0) if key is None else (key.header.epoch, key.header.bump)
 
     def held(self, key_id: bytes) -> tuple[KeyHeader, Opened | None, list[Share]] | None:
         """What there is of a key: its header, what it was opened to, and the shares that came."""
@@ -411,4 +409,6 @@ class KeyRing(Generic[Opened]):
 
 
 def _belongs(key: _Key[Opened], admitted: Admitted) -> bool:
-    return key.header.publisher == admitted.header.publisher and key.header.scope == admitted.scope.filter
+    header = key.header
+    same = header.publisher == admitted.header.publisher and header.scope == admitted.scope.filter
+    return same and header.tree % NUMBERS == admitted.header.tree

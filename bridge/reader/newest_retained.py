@@ -1,53 +1,80 @@
 """Which retained publication of a topic is the newest, at a subscriber that has just joined (docs/protocol.md §5.3).
 
 A liar may replay any retained publication that its author ever signed; honest replicas pass it on, so counting
-replicas shows nothing. Hence what may be old waits `RETAINED_WAIT_S` for its betters, and of all that came the
-greatest (time, publisher, sequence) is the topic's. Live publications do not wait. Publishers seal what is retained
-anew at every epoch and bump; whoever has it already is not told again. Not here: replicas' own store.
+replicas shows nothing. Hence what may be old waits `RETAINED_WAIT_S` for its betters, and of all that came of a member
+on a topic that with the greatest (number, generation, key counter, sealing time) goes on. Opened, it meets what other
+members published there: of their last ones that of the greatest time is the topic's. Live publications do not wait.
+Nothing here depends on what came first. What is sealed anew keeps its number, so that whoever has it already is not
+told again. A member is one author whatever key it signs with; but what its present key signed outranks what a former
+one did: who stole that could else name a number that no later one exceeds. Not here: replicas' own store.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections import OrderedDict
-from typing import TypeAlias
+from enum import Enum, auto
+from typing import NamedTuple, TypeAlias
 
 from bridge.contract import FairBytes, FairTable
+from bridge.document import Overlay, slot_of
 from bridge.reader.awaiting_keys import KEPT_OVERHEAD_BYTES
 from bridge.reader.kept import RETAINED, KeptReader
 from bridge.reader.streams import Held
 from bridge.wire import AHEAD_S
-from keys.frames import Reader, number, text
+from keys.frames import Reader, number
 
 RETAINED_WAIT_S = 0.5  # for replicas to send what they retain; docs/protocol.md §5.3
 RETAINED_LIVE_S = 2.0  # a retained publication that was sealed longer ago may be a replay
-NEWEST_MAX = 20_000  # topics whose newest retained publication is remembered; a flooder forgets its own first
+NEWEST_MAX = 20_000  # retained topics of members that are remembered; a flooder forgets its own first
 WAITING_BYTES = 64 << 20  # of retained publications that wait; a flooder loses its own first
 
-Order: TypeAlias = tuple[int, bytes, int]
+Order: TypeAlias = tuple[int, int, int, int]
 
 
-def order_of(held: Held) -> Order:
-    """What makes one retained publication newer than another."""
-    header = held.admitted.header
-    return header.time_ms, header.publisher, header.sequence
+class Rank(Enum):
+    """What an opened retained publication is to those who have its topic."""
+
+    NEWEST = auto()
+    OVERTAKEN = auto()
+    KNOWN = auto()  # they have it, in this sealing or another one
+
+
+class _Known(NamedTuple):
+    """The last of a member on a topic: when it was published, by whom, and which of its sealings it is, under which of
+    its keys."""
+
+    time_ms: int
+    member: str
+    order: Order
+    party: bytes
+
+
+def _place(held: Held) -> str:
+    """What is retained of one member on one topic."""
+    return f"{slot_of(held.topic)}/{held.admitted.publisher.name}"
 
 
 class Joining:
-    """Per topic, the newest retained publication so far, and candidates that wait."""
+    """Per topic, the newest retained publication so far; per topic and member, its *place*, the last one, and what
+    waits."""
 
-    def __init__(self, kept: KeptReader | None = None) -> None:
+    def __init__(self, overlay: Overlay, kept: KeptReader | None = None) -> None:
+        self._overlay = overlay
         self._kept = kept if kept is not None else KeptReader()
-        self._newest: FairTable[str, Order] = FairTable(NEWEST_MAX)
-        # By topic: author, SHA-256 of what it sealed, and the epoch and bump of the seal.
-        self._sealed: FairTable[str, tuple[str, bytes, tuple[int, int]]] = FairTable(NEWEST_MAX)
+        self._last: FairTable[str, _Known] = FairTable(NEWEST_MAX)  # by place
+        self._members: dict[str, set[str]] = {}  # places of it by what those of all members have in common
         self._waiting: FairBytes[str, Held] = FairBytes(WAITING_BYTES, KEPT_OVERHEAD_BYTES)
         self._until: OrderedDict[str, float] = OrderedDict()  # oldest first, all wait equally long
 
+    def adopt(self, overlay: Overlay) -> None:
+        """Another version, in which members may have other keys."""
+        self._overlay = overlay
+
     @staticmethod
     def may_be_old(held: Held) -> bool:
-        age_s = abs(held.arrived - held.admitted.header.time_ms / 1000)
-        return age_s > RETAINED_LIVE_S and not Joining.is_to_come(held)
+        header = held.admitted.header
+        age_s = abs(held.arrived - header.time_ms / 1000)
+        return (header.snapshot or age_s > RETAINED_LIVE_S) and not Joining.is_to_come(held)
 
     @staticmethod
     def is_to_come(held: Held) -> bool:
@@ -55,70 +82,106 @@ class Joining:
         others publish on its topic."""
         return held.admitted.header.time_ms / 1000 > held.arrived + AHEAD_S
 
+    def _rank(self, known: _Known) -> tuple[bool, Order]:
+        """What makes one sealing of a member newer than another."""
+        member = self._overlay.members.get(known.member)
+        return member is not None and member.certificate.party_id == known.party, known.order
+
+    def _is_news(self, held: Held, last: _Known | None) -> bool:
+        return last is None or self._rank(_known(held)) > self._rank(last)
+
     def offer(self, held: Held) -> bool:
-        """Let it wait with others of its topic; False if a newer one is known, so that it is a replay."""
-        order = order_of(held)
-        best = self._waiting.get(held.topic)
-        if self.superseded(held.topic, order) or (best is not None and order <= order_of(best)):
+        """Let it wait for others of its member; False if it, or a newer one, is known, so that it is a replay."""
+        place = _place(held)
+        best, last = self._waiting.get(place), self._last.get(place)
+        if not self._is_news(held, last) or not self._is_news(held, None if best is None else _known(best)):
             return False
-        self._until.setdefault(held.topic, held.arrived + RETAINED_WAIT_S)
-        for topic, _ in self._waiting.put(held.topic, held.admitted.header.publisher, held, held.size):
-            self._until.pop(topic, None)
+        if last is not None and last.party != held.admitted.header.publisher and self._had(place, last, _known(held)):
+            return False
+        self._until.setdefault(place, held.arrived + RETAINED_WAIT_S)
+        for gone, _ in self._waiting.put(place, held.admitted.publisher.name.encode(), held, held.size):
+            self._until.pop(gone, None)
         return True
 
     def due(self, now: float) -> list[Held]:
-        """Those that waited long enough and are still their topics' newest."""
+        """Those that waited long enough and are still their members' last, of several members the newest first."""
         ready = []
         while self._until and next(iter(self._until.values())) <= now:
-            topic, _ = self._until.popitem(last=False)
-            held = self._waiting.pop(topic)
-            if held is not None and not self.superseded(topic, order_of(held)):
+            place, _ = self._until.popitem(last=False)
+            held = self._waiting.pop(place)
+            if held is not None and self._is_news(held, self._last.get(place)):
                 ready.append(held)
-        return ready
+        return sorted(ready, key=lambda held: held.admitted.header.time_ms, reverse=True)
 
     @property
     def next_deadline(self) -> float | None:
         return next(iter(self._until.values()), None)
 
-    def superseded(self, topic: str, order: Order) -> bool:
-        newest = self._newest.get(topic)
-        return newest is not None and order < newest
+    def is_behind(self, held: Held) -> bool:
+        """Whether its author's next one was delivered before it."""
+        last = self._last.get(_place(held))
+        return last is not None and last.order[0] > held.admitted.header.sequence
 
-    def delivered(self, topic: str, order: Order) -> None:
-        """A retained publication is the topic's newest now."""
-        gone = self._newest.put(topic, order[1], order)
+    def opened(self, held: Held, time_ms: int) -> Rank:
+        """What was published at `time_ms`, as its author says, is open and goes on from here."""
+        known = _known(held, time_ms)
+        place = _place(held)
+        last = self._last.get(place)
+        if last is not None and self._had(place, last, known):
+            return Rank.KNOWN
+        if last is not None and self._rank(last) > self._rank(known):
+            return Rank.OVERTAKEN
+        self._learn(place, known)
+        others = (self._last.get(other) for other in self._members.get(slot_of(place), ()))
+        return Rank.NEWEST if all(each is None or each <= known for each in others) else Rank.OVERTAKEN
+
+    def _had(self, place: str, last: _Known, known: _Known) -> bool:
+        """Whether it has the number that we know, in whichever sealing and under whichever key of the member: its
+        stream had no room to mark it, or is another one. The newest sealing counts from now on."""
+        if last.order[0] != known.order[0]:
+            return False
+        if self._rank(known) > self._rank(last):
+            self._learn(place, known._replace(time_ms=last.time_ms))
+        return True
+
+    def _learn(self, place: str, known: _Known) -> None:
+        self._kept.put(RETAINED + place.encode(), _row(known))
+        self._put(place, known)
+
+    def _put(self, place: str, known: _Known) -> None:
+        gone = self._last.put(place, known.member.encode(), known)
+        self._members.setdefault(slot_of(place), set()).add(place)
         if gone is not None:
             self._kept.drop(RETAINED + gone[0].encode())
-        self._kept.put(RETAINED + topic.encode(), self._row(topic, order))
-
-    def sealed_anew(self, topic: str, author: str, clear: bytes, seal: tuple[int, int]) -> bool:
-        """Whether the author's last retained publication of the topic was just this, under another epoch key."""
-        digest = hashlib.sha256(clear).digest()
-        known = self._sealed.get(topic)
-        self._sealed.put(topic, author.encode(), (author, digest, seal))
-        return known is not None and known[:2] == (author, digest) and known[2] != seal
+            slot = slot_of(gone[0])
+            self._members[slot].discard(gone[0])
+            if not self._members[slot]:
+                del self._members[slot]
 
     # ------------------------------------------------------------------------------------------- over restarts
 
-    def _row(self, topic: str, order: Order) -> bytes:
-        author, digest, (epoch, bump) = self._sealed.get(topic) or ("", bytes(32), (0, 0))
-        parts = [number(order[0], 8), order[1], number(order[2], 8), text(author), digest]
-        return b"".join([*parts, number(epoch, 8), number(bump, 8)])
-
-    def restore(self, topic: str, row: bytes) -> None:
+    def restore(self, place: str, row: bytes) -> None:
         """What a former process kept. Raises BadFrame."""
         reader = Reader(row)
-        order = reader.number(8), reader.take(16), reader.number(8)
-        author, digest, seal = reader.text(), reader.take(32), (reader.number(8), reader.number(8))
+        time_ms, party = reader.number(8), reader.take(16)
+        order = reader.number(8), reader.number(8), reader.number(4), reader.number(8)
         reader.end()
-        self._newest.put(topic, order[1], order)
-        if author:
-            self._sealed.put(topic, author.encode(), (author, digest, seal))
+        self._put(place, _Known(time_ms, place.rpartition("/")[2], order, party))
 
     def holds(self, topic: str, publisher: bytes, sequence: int) -> bool:
         """Whether this publication waits for its betters."""
-        held = self._waiting.get(topic)
-        return held is not None and (held.admitted.header.publisher, held.admitted.header.sequence) == (
-            publisher,
-            sequence,
-        )
+        author = self._overlay.by_party.get(publisher)
+        held = None if author is None else self._waiting.get(f"{slot_of(topic)}/{author.name}")
+        return held is not None and (held.topic, held.admitted.header.sequence) == (topic, sequence)
+
+
+def _known(held: Held, time_ms: int = 0) -> _Known:
+    header = held.admitted.header
+    name = held.admitted.publisher.name
+    return _Known(min(time_ms, header.time_ms), name, header.order, header.publisher)
+
+
+def _row(known: _Known) -> bytes:
+    sequence, generation, counter, sealed_ms = known.order
+    parts = [number(known.time_ms, 8), known.party, number(sequence, 8), number(generation, 8)]
+    return b"".join([*parts, number(counter, 4), number(sealed_ms, 8)])

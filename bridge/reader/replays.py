@@ -11,13 +11,16 @@ or retained, as the signed header says: any broker may set the flag of a packet.
 
 from __future__ import annotations
 
-from bridge.contract import FairTable
+import hashlib
+from collections import OrderedDict, defaultdict
+
 from bridge.document import Overlay
 from bridge.reader.freshness import Away
 from bridge.wire import Admitted
 from keys.envelope import MessageHeader
+from keys.frames import number
 
-VOUCHED_MAX = 16_384  # publications of dead epochs whose bringers are known; who brought most first loses its own
+VOUCHED_MAX = 16_384  # publications of dead epochs, of each replica that brought them the last ones
 
 
 NEVER_AWAY = Away()
@@ -35,18 +38,22 @@ class Vouchers:
         self.overlay = overlay
         self._home = home
         self._hosted = overlay.hosted  # while we run
-        self._brought: FairTable[tuple[bytes, int, int, bytes, str], set[str]] = FairTable(VOUCHED_MAX)
+        # Of each replica for itself: whoever brings without end forgets what it vouched for, and nothing of others.
+        self._brought: defaultdict[str, OrderedDict[bytes, None]] = defaultdict(OrderedDict)
 
     def vouched(self, peer: str, admitted: Admitted, wire_topic: str) -> bool:
         """A replica brings it: whether it is believed now."""
         if admitted.live:
             return True
-        header = admitted.header
-        what = (header.publisher, header.sequence, header.time_ms, header.digests[0], wire_topic)
-        peers = self._brought.get(what)
-        if peers is None:
-            peers = set()
-            self._brought.put(what, peer.encode(), peers)
+        name = _name(admitted.header, wire_topic)
         if peer not in self._hosted:  # a stock broker lets in whatever it is given, however old
-            peers.add(peer)
-        return self.overlay.honest_among(self._home, peers)
+            brought = self._brought[peer]
+            brought[name] = None
+            if len(brought) > VOUCHED_MAX:
+                brought.popitem(last=False)
+        return self.overlay.honest_among(self._home, [peer for peer, what in self._brought.items() if name in what])
+
+
+def _name(header: MessageHeader, wire_topic: str) -> bytes:
+    numbers = number(header.sequence, 8) + number(header.time_ms, 8)
+    return hashlib.sha256(header.publisher + numbers + header.digests[0] + wire_topic.encode()).digest()

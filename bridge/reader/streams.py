@@ -1,15 +1,20 @@
-"""What a subscriber remembers of one publisher's publications on one topic: what came, and what waits.
+"""What a subscriber remembers of one publisher's publications in one scope: what came, and what waits.
 
-Numbers rise over all of a publisher's topics, so that one topic sees jumps (`heads`); out of each, what was overtaken
-can still come, late and once. Not here: keys, time, what is delivered how.
+Numbers rise over all scopes of a publisher, so that one scope sees jumps (`heads`); out of each, what was overtaken
+can still come, late and once. What is retained and may be old waits in a stream of its own, that it holds nothing up:
+of the scope's it only marks its number. Not here: keys, time, what is delivered how.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
+from bridge.document import batch_topic, is_retained_topic, read_wire_topic
 from bridge.reader.heads import Head
 from bridge.wire import Admitted
+
+StreamId: TypeAlias = tuple[bytes, str]  # publisher, wire topic
 
 
 @dataclass(slots=True)
@@ -21,12 +26,24 @@ class Held:
     topic: str
     arrived: float
     replayed: bool = False
-    """It was retained and may be old: whether its predecessor comes is no question."""
+    """It was retained before we asked for it, or may be old: whether its predecessor comes is no question."""
+    is_over: bool = False
+    """Its deadline passed before it came: it has no content any more, but its place in the chain of its scope."""
+
+    @property
+    def stream_id(self) -> StreamId:
+        """Where it waits for its turn."""
+        topic = self.topic if self.replayed else batch_topic(self.admitted.scope.number)
+        return self.admitted.header.publisher, topic
 
     @property
     def size(self) -> int:
         """Bytes of its content, as far as it is here."""
         return len(self.content or b"")
+
+    def may_follow(self, sequence: int) -> bool:
+        """Whether that number, a smaller one, may be of its chain."""
+        return not 0 < self.admitted.header.previous < sequence
 
     def gains(self, admitted: Admitted) -> bool:
         """Whether what came is a later sealing than what waits, or may bring pieces that it waits for."""
@@ -36,8 +53,8 @@ class Held:
 
 @dataclass(slots=True)
 class Stream:
-    """`first`: the first number that was delivered. `generation`: that of the subscription under which something was
-    delivered last."""
+    """`generation`: that of the subscription under which something was delivered last; `first`: the first number that
+    was delivered under it."""
 
     first: int | None = None
     head: Head = field(default_factory=Head)
@@ -49,20 +66,34 @@ class Stream:
         """The highest number that was delivered."""
         return self.head.number
 
-    def knows(self, sequence: int) -> bool:
-        """Whether there is state about this sequence: something at or before it was delivered."""
-        return self.first is not None and sequence >= self.first
+    def knows(self, sequence: int, generation: int) -> bool:
+        """Whether there is state about this sequence: something at or before it was delivered under this
+        subscription."""
+        return self.first is not None and sequence >= self.first and self.generation == generation
 
     def delivered(self, sequence: int) -> bool:
         """Whether it came, or came too long ago to tell."""
         return self.head.has_seen(sequence)
 
-    def deliver(self, sequence: int, previous: int = 0) -> bool:
+    def deliver(self, sequence: int, previous: int, generation: int) -> bool:
         """Mark one that was not delivered and follows `previous`, 0 for unknown; True if it is late: a later one came
         before."""
         late = sequence <= self.head.number
-        if self.first is None:
-            self.first, previous = sequence, 0  # what was before the first is not missed
+        if self.first is None or self.generation != generation:
+            self.first, self.generation = sequence, generation
+            previous = 0  # what was before the first is not missed
         self.head.make_room(previous)
         self.head.take(sequence, sequence, previous)
         return late
+
+
+def name_of(topic: str, admitted: Admitted) -> tuple[bytes, str, int]:
+    """Publisher, wire topic and number of a publication."""
+    return admitted.header.publisher, topic, admitted.header.sequence
+
+
+def streams_of(name: tuple[bytes, str, int]) -> list[StreamId]:
+    """Where a publication of this name waits for its turn, if it does."""
+    publisher, topic, _ = name
+    scope = [(publisher, batch_topic(read_wire_topic(topic).scope))] if is_retained_topic(topic) else []
+    return [*scope, (publisher, topic)]

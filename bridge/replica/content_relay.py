@@ -60,7 +60,7 @@ class Carrying:
     """The content that one replica carries.
 
     `give(peer, wire, admitted)`: sends with the key that the peer may lack; `keep(wire, admitted, now)`: retains;
-    `wanting(publisher, scope, now)`: peers that a publication goes on to.
+    `wanting(publisher, scope, tree, now)`: peers that a publication goes on to.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Carrying:
         routing: RoutingTable,
         give: Callable[[str, Wire, Admitted], list[Effect]],
         keep: Callable[[Wire, Admitted, float], None],
-        wanting: Callable[[Certificate, Scope, float], Iterable[str]],
+        wanting: Callable[[Certificate, Scope, int, float], Iterable[str]],
     ) -> None:
         self._routes, self._admission, self._routing = routes, admission, routing
         self._give, self._keep, self._wanting = give, keep, wanting
@@ -91,14 +91,16 @@ class Carrying:
         pieces: content.Pieces,
         peers: Iterable[str],
         now: float,
+        whole: bool = False,
     ) -> list[Effect]:
-        """A publication whose header is new: pass on header and what there is of its content."""
+        """A publication whose header is new: pass on header and what there is of its content. `whole`: nobody else
+        gives these peers the content."""
         passing = Passing(topic, signed, admitted, sender, now, dict(pieces), tuple(peers), [sender])
         self._expire(now)
         size = sum(map(len, passing.pieces.values()))
         self._recent.put(passing.name, passing.header.publisher, passing, size)
         effects: list[Effect] = []
-        if content.rides_along(passing.header, passing.pieces):  # the usual case
+        if content.rides_along(passing.header, passing.pieces) or (whole and passing.pieces):  # the usual case
             wire = content.wire(topic, passing.header, signed, passing.pieces)
             effects += [sent for peer in passing.peers for sent in self._give(peer, wire, admitted)]
         else:
@@ -111,6 +113,31 @@ class Carrying:
                     effects += self._pass_on(peer, passing, held)
         self._retain(passing, now)
         return effects + self._settle(passing, now)
+
+    def over(
+        self,
+        sender: str,
+        topic: str,
+        signed: UserProperties,
+        admitted: Admitted,
+        peers: Iterable[str],
+        now: float,
+    ) -> list[Effect]:
+        """A publication that expired on its way: its header alone goes on. It is recalled, so that whoever sends a
+        copy with other content is charged."""
+        passing = Passing(topic, signed, admitted, sender, now, {}, tuple(peers), [sender])
+        self._expire(now)
+        self._recent.put(passing.name, passing.header.publisher, passing, 0)
+        return [sent for peer in passing.peers for sent in self._pass_on(peer, passing, {})]
+
+    def recalls(self, name: Name) -> bool:
+        """Whether a copy of it may still bring something: it passed lately, or somebody asks for it."""
+        return self._recent.get(name) is not None or self._pulls.get(name) is not None
+
+    def passes(self, header: MessageHeader) -> bool:
+        """Whether this very sealing passed lately."""
+        passing = self._recent.get((header.publisher, header.sequence))
+        return passing is not None and passing.header == header
 
     def again(
         self,
@@ -152,6 +179,23 @@ class Carrying:
 
     def _pass_on(self, peer: str, passing: Passing, pieces: content.Pieces) -> list[Effect]:
         return self._give(peer, content.wire(passing.topic, passing.header, passing.signed, pieces), passing.admitted)
+
+    def lately(self, peer: str, now: float) -> list[Passing]:
+        """What went to a peer so shortly ago that it may not have arrived."""
+        self._expire(now)
+        late = now - IN_FLIGHT_S
+        return [passing for _, passing in self._recent.items() if passing.since >= late and peer in passing.peers]
+
+    def also(self, passing: Passing, peers: Iterable[str]) -> list[Effect]:
+        """A publication that was passed on goes to these, too."""
+        others = [peer for peer in peers if peer in self._routes.up] if passing.pieces else []
+        passing.peers = tuple(dict.fromkeys((*passing.peers, *others)))
+        return [sent for peer in others for sent in self._pass_on(peer, passing, passing.pieces)]
+
+    def more(self, name: Name, peers: Iterable[str]) -> list[Effect]:
+        """The same by its name; nothing, if it is forgotten."""
+        passing = self._recent.get(name)
+        return [] if passing is None else self.also(passing, peers)
 
     def tell(self, peer: str, name: Name) -> list[Effect]:
         """The header of what the peer got, once more, for what is said beside it now."""
@@ -219,7 +263,8 @@ class Carrying:
                 self._pulls.end(passing.name)
         elif pull is None:
             header = passing.header
-            regions = self._routes.topology.regions_between(passing.admitted.publisher.region, self._routes.region)
+            home, tree = passing.admitted.publisher.region, passing.admitted.tree
+            regions = self._routes.topology.regions_between(home, self._routes.region, tree)
             self._pulls.begin(passing.name, header.time_ms, header.publisher, now, PULL_S * regions)
         return effects
 
@@ -250,13 +295,14 @@ class Carrying:
                 passing.announced = True
                 effects += [sent for peer in passing.owed for sent in self._pass_on(peer, passing, {})]
             announcers = passing.announcers if passing is not None else ()
-            sends = self._pulls.ask(pull, self._sources(publisher, announcers), parts)
+            tree = passing.admitted.tree if passing is not None else self._routes.overlay.trees.newest.number
+            sends = self._pulls.ask(pull, self._sources(publisher, announcers, tree), parts)
             effects += [*sends, Count("pulls")] if sends else []
         return effects
 
-    def _sources(self, publisher: Certificate, announcers: Iterable[str]) -> list[str]:
+    def _sources(self, publisher: Certificate, announcers: Iterable[str], tree: int) -> list[str]:
         """Who can be asked for a publication: those that told us of it, then the others of the region before ours."""
-        region = self._routes.topology.last_before(publisher.region, self._routes.region)
+        region = self._routes.topology.last_before(publisher.region, self._routes.region, tree)
         before = [publisher.name] if region is None else self._routes.members_up(region)
         return [peer for peer in dict.fromkeys((*announcers, *before)) if peer in self._routes.up]
 
@@ -269,7 +315,7 @@ class Carrying:
     def asked(self, event: Received, now: float) -> list[Effect]:
         """A neighbour lacks something. Raises BadFrame, NotAuthorised."""
         peer, request = event.peer, PullRequest.decode(event.wire.payload)
-        if not self._answers.may_ask(peer, now):
+        if not self._answers.may_ask(peer, request.publisher, now):
             return [Count("pulls_refused")]
         self._check_way(peer, self._admission.publisher(request.publisher, now))
         passing = self._recent.get(request.name)
@@ -280,9 +326,10 @@ class Carrying:
             answer = self._answer(peer, passing, request.parts, now)
             if answer is not None:
                 return answer
-        elif not self._answers.may_ask_unknown(peer, now):
+        elif not self._answers.may_ask_unknown(peer, request.publisher, now):
             return [Count("pulls_refused")]
-        pull = self._pulls.begin(request.name, request.time_ms, peer.encode(), now, 0.0)
+        wants = request.publisher + peer.encode()  # who makes somebody miss much pushes out its own
+        pull = self._pulls.begin(request.name, request.time_ms, wants, now, 0.0)
         pull.askers[peer] = request.parts
         return [Count("pulls_passed_on")]
 
@@ -303,9 +350,9 @@ class Carrying:
 
     def _check_way(self, peer: str, publisher: Certificate) -> None:
         """Raise NotAuthorised for a replica that would not have the publisher's publications from us."""
-        if self._routes.is_replica(peer):
-            before = self._routes.topology.last_before(publisher.region, self._routes.region_of(peer))
-            if before != self._routes.region:
+        if self._routes.is_replica(peer) and self._routes.region_of(peer) != self._routes.region:
+            home, theirs = publisher.region, self._routes.region_of(peer)
+            if not self._routes.topology.is_before(self._routes.region, home, theirs):
                 raise NotAuthorised(f"{peer} is not behind us on the way from {publisher.name}")
 
     def _check_right(self, peer: str, passing: Passing, now: float) -> None:
@@ -336,16 +383,19 @@ class Carrying:
             admitted = passing.admitted
             if passing.since < since - IN_FLIGHT_S:
                 continue
-            if peer not in self._wanting(admitted.publisher, admitted.scope, now):
+            if peer not in self._wanting(admitted.publisher, admitted.scope, admitted.tree, now):
                 continue
             inline = content.rides_along(passing.header, passing.pieces)
             pieces = passing.pieces if inline else self._have(passing, self._parts(passing.header, peer))
             effects += self._pass_on(peer, passing, pieces or {})
         return effects
 
-    def adopt(self) -> None:
-        """Another version of the overlay, which the others know already."""
+    def adopt(self, added: Iterable[str], now: float) -> None:
+        """Another version of the overlay, which the others know already. Links of replicas that are `added` are still
+        to come: what passes until then is told when they do."""
         members = self._routes.overlay.members
+        for peer in added:
+            self.link_down(peer, now)
         self._answers.keep(members)
         for _, passing in self._recent.items():
             passing.peers = tuple(peer for peer in passing.peers if peer in members)

@@ -1,6 +1,6 @@
 """What one replica left out, so that whoever gets the next publication knows that nothing is missing (C10).
 
-It remembers, of each stream (publisher, wire topic) of a scope that shows attributes, which runs of numbers it left out
+It remembers, of each stream (publisher, scope) of a scope that shows attributes, which runs of numbers it left out
 for which neighbour, and which runs f + 1 replicas of the region before left out for us (*vouched*). From both follows
 what it says beside the next publication that a neighbour gets: from which number on all up to its predecessor was left
 out (`wire.skips`). Where the others' word comes after the publication was passed on, its header goes once more.
@@ -30,7 +30,7 @@ GIVEN_MAX = 8
 """Publications that a neighbour got last, of which more may have to be said."""
 
 StreamKey: TypeAlias = tuple[bytes, str]
-"""Publisher and wire topic."""
+"""Publisher and the scope's wire filter."""
 
 
 @dataclass(slots=True)
@@ -75,9 +75,9 @@ class Filtering:
         """Streams that are remembered."""
         return len(self._streams)
 
-    def passes(self, topic: str, header: MessageHeader, given: Iterable[str], left_out: Collection[str]) -> None:
+    def passes(self, scope: str, header: MessageHeader, given: Iterable[str], left_out: Collection[str]) -> None:
         """A publication of a scope that shows attributes is passed on to some, and not to others who want its scope."""
-        stream = self._stream((header.publisher, topic))
+        stream = self._stream((header.publisher, scope))
         for peer in left_out if header.qos else ():  # one of QoS 0 is nobody's predecessor
             _add(stream.left_out.setdefault(peer, Intervals()), header.previous + 1, header.sequence)
         for peer in given:
@@ -85,17 +85,17 @@ class Filtering:
             lately.append(_Given(header.sequence, header.previous, stream.low(peer, header.previous)))
             del lately[:-GIVEN_MAX]
 
-    def claim(self, peer: str, topic: str, header: MessageHeader) -> int | None:
+    def claim(self, peer: str, scope: str, header: MessageHeader) -> int | None:
         """What is said to the peer beside this publication; None: nothing."""
-        stream = self._streams.get((header.publisher, topic))
+        stream = self._streams.get((header.publisher, scope))
         lately = () if stream is None else stream.given.get(peer, ())
         given = next((each for each in lately if each.sequence == header.sequence), None)
         return None if given is None or given.low >= given.previous else given.low
 
-    def heard(self, topic: str, header: MessageHeader, peer: str, low: int, threshold: int) -> list[tuple[str, int]]:
+    def heard(self, scope: str, header: MessageHeader, peer: str, low: int, threshold: int) -> list[tuple[str, int]]:
         """A replica of the region before says that it left something out. To whom something more is to be said now,
         beside which number."""
-        stream = self._stream((header.publisher, topic))
+        stream = self._stream((header.publisher, scope))
         votes = stream.votes.setdefault(header.sequence, {})
         votes[peer] = min(low, votes.get(peer, low))
         while len(stream.votes) > VOTES_MAX:

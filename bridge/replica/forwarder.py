@@ -11,19 +11,34 @@ they may not read. Not here: shares (`resplitting`), what is retained (`retained
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from math import inf
 
-from bridge.contract import Allowance, Blame, Count, Effect, Received, Repeats, Send, UserProperties, Wire
+from bridge.contract import (
+    Allowance,
+    Blame,
+    Count,
+    Effect,
+    Loads,
+    Received,
+    Send,
+    UserProperties,
+    Wire,
+)
 from bridge.document import Overlay, Scope
+from bridge.replica.ahead_publications import AheadPublications
 from bridge.replica.content_relay import Carrying
 from bridge.replica.filtering import Filtering
+from bridge.replica.passed import Passed
+from bridge.replica.plane_routing import PlaneRouting
 from bridge.replica.resplitting import HeldKey, Resplitter
 from bridge.replica.retained import Owing, Retained, data_key_name
+from bridge.replica.statement_relay import COMPARE_TOPIC, StatementRelay
 from bridge.topology import Routes
 from bridge.wire import (
     PROPERTY_PART,
+    PROPERTY_ROUTE,
     PROPERTY_SHOWN,
     PROPERTY_SKIP,
     PULL_TOPIC,
@@ -38,10 +53,11 @@ from bridge.wire import (
     read,
     read_list,
     read_skip,
+    read_vector,
     refused,
 )
-from keys.envelope import PROPERTY_HEADER, from_property
-from keys.errors import BadFrame, KeysError, Superseded
+from keys.envelope import PROPERTY_HEADER, Mode, from_property
+from keys.errors import BadFrame, KeysError, Superseded, UnknownView
 from keys.identity import Certificate
 
 NEWCOMER_BURST = 8  # restarts of a subscriber that are served at once all that is retained ...
@@ -60,10 +76,13 @@ class Forwarder:
         self._content = Carrying(
             self._routes, self._admission, self._routing, self._publication_wires, self._keep, self._wanting
         )
-        self._repeats: dict[bytes, Repeats] = {}  # by publisher, all of whom are certified
         self._retained: Retained[HeldKey] = Retained()
+        self._passed = Passed(self._retained, self._content)
         self._owing = Owing()
         self._filtering = Filtering()
+        self._planes = PlaneRouting(self._routes, self._routing.wanting)
+        self._relay = StatementRelay(self._routes, self._routing)
+        self._ahead = AheadPublications()
         self._sweep_at: float | None = None
         self._newcomers: dict[tuple[str, str], Allowance] = {}  # by (member, scope) of accepted statements
 
@@ -84,6 +103,7 @@ class Forwarder:
         in what goes to it, and what it missed. What is retained comes with the next newcomer's statement, from the
         publisher's region on."""
         self._routes.up.add(peer)
+        self._relay.begin(now)
         self._keys.forget_peer(peer)
         if not self._routes.is_replica(peer):
             return self._keys_for(peer, now)
@@ -91,21 +111,21 @@ class Forwarder:
         statements: list[Effect] = [
             Send(peer, Wire(SUBSCRIBE_TOPIC, statement.encode()))
             for statement in self._routing.all()
-            if self._routes.towards(self._routes.region_of(statement.member)) != theirs
+            if not self._routes.leads_back(statement.member, theirs)
         ]
         return [*statements, *self._keys_for(peer, now), *self._content.link_up(peer, now)]
 
     def _keys_for(self, peer: str, now: float) -> list[Effect]:
         """Entries of the repository that a peer should have."""
-        wanting: dict[tuple[bytes, str], list[str]] = {}
+        wanting: dict[tuple[bytes, str, int], list[str]] = {}
         effects: list[Effect] = []
         for held in self._keys:
             scope = self._overlay.scope_named(held.header.scope)
             if scope is None or not scope.keys_on_topic or not held.shares or not self._needed(held, now):
                 continue
-            way = held.header.publisher, scope.filter
+            way = held.header.publisher, scope.filter, held.header.tree
             if way not in wanting:
-                wanting[way] = self._wanting(self._admission.publisher(held.header.publisher), scope, now)
+                wanting[way] = self._wanting(self._admission.publisher(way[0]), scope, way[2], now)
             if peer in wanting[way] and self._keys.concerns(peer, held):
                 effects.append(self._keys.wire(peer, held, held.shares))
         return effects
@@ -116,31 +136,37 @@ class Forwarder:
         return []
 
     def adopt(self, overlay: Overlay, now: float) -> list[Effect]:
-        """Another version of the overlay, or other views of it, of the same regions."""
+        """Another version of the overlay, or other views or trees of it."""
         self._overlay = overlay
         self._routes.adopt(overlay)
         self._admission.adopt(overlay, now)
         self._routing.adopt(overlay)
-        self._repeats = {party: seen for party, seen in self._repeats.items() if party in overlay.by_party}
+        self._passed.keep(overlay.by_party)
         for wanted in [wanted for wanted in self._newcomers if wanted[0] not in overlay.members]:
             del self._newcomers[wanted]
-        self._content.adopt()
+        self._content.adopt(self._routes.added, now)
+        self._planes.adopt()
+        self._relay.adopt(now)
         self._filtering.keep(overlay.members, overlay.by_party)
         self._sweep_at = None
-        return self._sweep(now) + self._keys.adopt(overlay, now)
+        effects = self._sweep(now) + self._keys.adopt(overlay, now)
+        for event in self._ahead.take():
+            effects += self._received(event, now) if event.peer in overlay.members else []
+        return effects
 
     def erase(self) -> None:
         """We are no replica any more: keys, shares and what is retained goes."""
         self._keys.erase_all()
-        self._retained = Retained()
+        self._retained.drop(lambda *_: True)
+        self._ahead.take()
 
     def tick(self, now: float) -> list[Effect]:
         """Pass on what waited for more, erase what ended, ask for content that does not come."""
-        return self._sweep(now) + self._content.tick(now)
+        return self._sweep(now) + self._content.tick(now) + self._relay.tick(now)
 
     def _sweep(self, now: float) -> list[Effect]:
         """Pass on what waited for more. Erase keys, shares and retained publications whose epoch is dead, whose bump is
-        outdated or whose view is closed."""
+        outdated or whose view or tree is closed."""
         gathered = self._keys.tick(now)
         if self._sweep_at is not None and now < self._sweep_at:
             return gathered
@@ -153,6 +179,7 @@ class Forwarder:
             lambda admitted, held: (
                 admitted.epoch < oldest
                 or admitted.header.publisher not in self._overlay.by_party
+                or not self._routes.topology.is_open(admitted.tree)
                 or (held is not None and self._keys.ended(held, now))
             )
         )
@@ -164,8 +191,18 @@ class Forwarder:
         busy = self._keys.holds_secrets or len(self._retained)
         sweep_at = self._sweep_at if busy and self._sweep_at is not None else inf
         asks_at = self._content.next_deadline
-        at = min(sweep_at, self._keys.next_deadline, inf if asks_at is None else asks_at)
+        at = min(sweep_at, self._keys.next_deadline, inf if asks_at is None else asks_at, self._relay.next_deadline)
         return at if at < inf else None
+
+    def loaded(self, event: Loads, now: float) -> list[Effect]:
+        """How loaded our links are: what went to a replica whose link stands still goes another way, too."""
+        effects: list[Effect] = []
+        for peer in self._planes.loaded(event.links, now):
+            effects.append(Count("links_still", 1, peer))
+            for passing in self._content.lately(peer, now):
+                others = self._planes.again(passing.name, passing.admitted, peer, now)
+                effects += self._content.also(passing, others)
+        return effects
 
     def received(self, event: Received, now: float) -> list[Effect]:
         """Anything from a peer. What does not hold is dropped, counted and charged to the link."""
@@ -176,6 +213,8 @@ class Forwarder:
         try:
             if event.wire.topic == SUBSCRIBE_TOPIC:
                 return self._statement(event, now)
+            if event.wire.topic == COMPARE_TOPIC:
+                return self._relay.compared(event, now)
             properties = dict(event.wire.properties)
             if event.wire.topic == PULL_TOPIC:
                 return self._content.asked(event, now)
@@ -193,16 +232,13 @@ class Forwarder:
     # --------------------------------------------------------------------------------------- subscriptions
 
     def _statement(self, event: Received, now: float) -> list[Effect]:
-        """Adopt a signed statement, pass it on along the tree, and serve the newcomer what is retained."""
+        """Adopt a signed statement, pass it on, and serve the newcomer what is retained."""
         statement = Statement.decode(event.wire.payload)
-        from_region = self._routes.region_of(event.peer)
         goes_on = self._routing.goes_on(statement, now)
         if not self._routing.accept(statement, now):
             return []
-        effects: list[Effect] = [Count("statements")]
-        for region in self._routes.topology.neighbours(self._routes.region):
-            if region != from_region or not self._routes.is_replica(event.peer):
-                effects += [Send(peer, event.wire) for peer in self._routes.replicas_up(region)]
+        peers = self._relay.onwards(statement, event.peer)
+        effects: list[Effect] = [Count("statements"), *(Send(peer, event.wire) for peer in peers)]
         if statement.on and not goes_on:
             effects += self._serve_newcomer(statement.member, statement.filter, now)
         return effects
@@ -210,96 +246,126 @@ class Forwarder:
     def _serve_newcomer(self, member: str, wire_filter: str, now: float) -> list[Effect]:
         """Live key headers with our shares, and retained publications, in the direction of a newcomer."""
         region = self._routes.region_of(member)
-        direction = self._routes.towards(region)
         scope = self._overlay.scope_named(wire_filter)
         assert scope is not None
-        if direction is None:
-            peers = [member] if member in self._routes.up else []
-        else:
-            peers = self._routes.members_up(direction) if self._routes.topology.carries(direction, scope) else []
+        ways = {tree.number: self._towards(member, scope, tree.number) for tree in self._overlay.trees.open}
         allowance = self._newcomers.setdefault((member, wire_filter), Allowance(NEWCOMER_BURST, NEWCOMER_EVERY_S, now))
-        if not peers or not allowance.take(now):
-            return [Count("newcomers_unserved")] if peers else []
+        if not any(ways.values()) or not allowance.take(now):
+            return [Count("newcomers_unserved")] if any(ways.values()) else []
         effects: list[Effect] = []
         for held in self._keys:
             publisher = self._admission.publisher(held.header.publisher)
             needed = self._needed(held, now) if scope.keys_on_topic else held.use.live(scope.refresh, now)
             same = needed and held.shares and held.header.scope == wire_filter
-            if same and self._routes.lie_between(publisher, member, region):
-                concerned = [peer for peer in peers if self._keys.concerns(peer, held)]
+            tree = held.header.tree
+            if same and self._routes.lie_between(publisher, member, region, tree):
+                concerned = [peer for peer in ways[tree] if self._keys.concerns(peer, held)]
                 effects += [self._keys.wire(peer, held, held.shares) for peer in concerned]
         for r in self._retained.values():
             same = r.admitted.scope.filter == scope.filter
-            if same and self._routes.lie_between(r.admitted.publisher, member, region):
-                effects += [send for peer in peers for send in self._publication_wires(peer, r.wire, r.admitted, r.key)]
+            tree = r.admitted.tree
+            if same and self._routes.lie_between(r.admitted.publisher, member, region, tree):
+                for peer in ways[tree]:
+                    effects += self._publication_wires(peer, r.wire, r.admitted, r.key)
         return effects
+
+    def _towards(self, member: str, scope: Scope, tree: int) -> list[str]:
+        """Who hears us on the way to a member that wants the scope; itself, if it is here."""
+        direction = self._routes.towards(self._routes.region_of(member), tree)
+        if direction is None:
+            return [member] if member in self._routes.up else []
+        return self._routes.members_up(direction) if self._routes.topology.carries(direction, scope) else []
 
     # ---------------------------------------------------------------------------------------- publications
 
     def _publication(self, event: Received, properties: dict[str, str], now: float) -> list[Effect]:
-        admitted = self._admission.publication(properties[PROPERTY_HEADER], event.wire.topic, now)
+        if self._passed.is_long_over(properties[PROPERTY_HEADER], event.wire.topic):
+            return [*self._keys.take(event.peer, properties, now), Count("duplicates_dropped")]
+        try:
+            admitted = self._admission.publication(properties[PROPERTY_HEADER], event.wire.topic, now)
+        except UnknownView as error:
+            return self._ahead.keep(event, error.author)
         header = admitted.header
         pieces = read(header, event.wire.payload, properties.get(PROPERTY_PART))
-        self._routes.topology.check_sender(event.peer, admitted.publisher, self._routes.region)
+        by_planes = admitted.scope.planes and not header.retain
+        check = self._routes.topology.check_plane_sender if by_planes else self._routes.topology.check_sender
+        check(event.peer, admitted.publisher, self._routes.region, admitted.tree)
         effects = self._keys.take(event.peer, properties, now)
         if pieces is None:
             why = "content does not match the signed header"
             return [*effects, Count("refused", 1, "content"), Blame(event.peer, False, why)]
         if header.deadline_ms and header.deadline_ms < now * 1000:
-            return [*effects, Count("expired")]
+            return [*effects, Count("expired"), *self._is_over(event, properties, admitted, now)]
         held = self._keys.get(data_key_name(admitted))
-        if held is not None:
-            self._check_generation(admitted, held)
-        repeats = self._repeats.get(header.publisher)
-        if repeats is None:
-            repeats = self._repeats[header.publisher] = Repeats()
+        self._check_life(admitted, event.wire.topic, held, now)
         signed: UserProperties = ((PROPERTY_HEADER, properties[PROPERTY_HEADER]),)
         shown: ShownList | None = None
         if header.attributes:
             told = properties.get(PROPERTY_SHOWN, "")
             shown = read_list(from_property(told), header.attributes)
             signed += ((PROPERTY_SHOWN, told),)
-        if repeats.seen(header.sequence, header.time_ms):
+        name, vector = (header.publisher, header.sequence), read_vector(properties) if by_planes else 0
+        routed = self._planes.peers(name, admitted, vector, now) if by_planes else None
+        if self._passed.seen(admitted, event.wire.topic):
+            if routed:
+                return [*effects, *self._content.more(name, routed), Count("duplicates_dropped")]
             news = self._content.again(event.peer, event.wire.topic, signed, admitted, pieces, now)
             effects += news if news is not None else [Count("duplicates_dropped")]
             return effects + self._left_out_before(event, properties, admitted)
         if held is not None:
             held.use.count(held.header.message_limit, now)
-        peers = self._choose(event.wire.topic, admitted, shown, now)
-        effects += self._content.first(event.peer, event.wire.topic, signed, admitted, pieces, peers, now)
+        peers = self._choose(admitted, shown, now) if routed is None else routed
+        whole = routed is not None
+        effects += self._content.first(event.peer, event.wire.topic, signed, admitted, pieces, peers, now, whole)
         return [*effects, *self._left_out_before(event, properties, admitted), Count("forwarded")]
 
-    def _choose(self, topic: str, admitted: Admitted, shown: ShownList | None, now: float) -> list[str]:
+    def _is_over(self, event: Received, properties: dict[str, str], admitted: Admitted, now: float) -> list[Effect]:
+        """Of what expired on its way the header goes on, without content, or readers would wait for it before they
+        deliver what follows it in its scope."""
+        header = admitted.header
+        if not header.qos or header.snapshot or self._passed.seen(admitted, event.wire.topic):
+            return []
+        signed = ((PROPERTY_HEADER, properties[PROPERTY_HEADER]),)
+        peers = self._wanting(admitted.publisher, admitted.scope, admitted.tree, now)
+        return self._content.over(event.peer, event.wire.topic, signed, admitted, peers, now)
+
+    def _choose(self, admitted: Admitted, shown: ShownList | None, now: float) -> list[str]:
         """Who gets a publication; those who want its scope, but not what it shows, are noted. What is retained goes to
         everybody, who would else keep a former value."""
-        everybody = self._wanting(admitted.publisher, admitted.scope, now)
-        if not admitted.scope.shown:
+        header, scope = admitted.header, admitted.scope
+        ways = self._ways(admitted.publisher, scope, admitted.tree, now)
+        everybody = peers = _peers_on(ways)
+        if not scope.shown:
             return everybody
-        header, peers = admitted.header, everybody
         if shown is not None and not header.retain:
-            peers = self._wanting(admitted.publisher, admitted.scope, now, shown)
-        left_out = everybody if not peers else [peer for peer in everybody if peer not in peers]
-        self._filtering.passes(topic, header, peers, left_out)
+            uninterested = self._routing.left_out(scope, shown)
+            peers = _peers_on([way for way in ways if way[0] not in uninterested])
+        self._filtering.passes(scope.filter, header, peers, [peer for peer in everybody if peer not in peers])
         return peers
 
     def _left_out_before(self, event: Received, properties: dict[str, str], admitted: Admitted) -> list[Effect]:
         """What a replica of the region before says about a gap, and what we may say of it then."""
         header, topology = admitted.header, self._routes.topology
         low = read_skip(properties, header)
-        before = topology.last_before(admitted.publisher.region, self._routes.region)
+        before = topology.last_before(admitted.publisher.region, self._routes.region, admitted.tree)
         if low is None or before is None or event.peer not in self._overlay.views[before].members:
             return []
         threshold = self._overlay.views[before].threshold
-        told = self._filtering.heard(event.wire.topic, header, event.peer, low, threshold)
+        told = self._filtering.heard(admitted.scope.filter, header, event.peer, low, threshold)
         return [effect for peer, number in told for effect in self._content.tell(peer, (header.publisher, number))]
 
-    def _check_generation(self, admitted: Admitted, held: HeldKey) -> None:
-        """Raise Superseded for what a life of its publisher sealed when a later one had begun."""
+    def _check_life(self, admitted: Admitted, wire_topic: str, held: HeldKey | None, now: float) -> None:
+        """Raise Superseded for what a life of its publisher sealed when a later one had begun; BadFrame for what says
+        another order than its key."""
+        header, name, generations = admitted.header, admitted.publisher.name, self._keys.generations
         try:
-            generation = held.header.order.generation
-            self._keys.generations.check(admitted.publisher.name, generation, admitted.header.time_ms)
-        except Superseded as error:
-            error.author = admitted.header.publisher
+            if held is not None and held.header.order != (header.generation, header.counter):
+                raise BadFrame("a publication of another generation, or of another key of it, than it names")
+            if header.mode is Mode.PLAIN:
+                generations.learn_plain(name, admitted, wire_topic, now)
+            generations.check(name, header.generation, header.time_ms)
+        except KeysError as error:
+            error.author = header.publisher
             raise
 
     def _keep(self, wire: Wire, admitted: Admitted, now: float) -> None:
@@ -308,27 +374,32 @@ class Forwarder:
         if self._retained.keep(wire, admitted, held, now) and held is None:
             self._owing.topic(wire.topic, admitted)
 
-    def _wanting(self, publisher: Certificate, scope: Scope, now: float, shown: ShownList | None = None) -> list[str]:
-        """Peers to send to: replicas of next regions, and gateways here, that somebody's statement leads to; all, or
-        those who want what a publication shows."""
-        arrival = self._routes.towards(publisher.region)
-        peers: dict[str, None] = {}
-        for member in self._routing.wanting(scope, now, shown):
-            direction = self._routes.towards(self._routes.region_of(member))
+    def _wanting(self, publisher: Certificate, scope: Scope, tree: int, now: float) -> list[str]:
+        """Peers to send to: replicas of next regions, and gateways here, that somebody's statement leads to."""
+        return _peers_on(self._ways(publisher, scope, tree, now))
+
+    def _ways(self, publisher: Certificate, scope: Scope, tree: int, now: float) -> list[tuple[str, Sequence[str]]]:
+        """Who wants a scope, each with the peers to send to for that."""
+        arrival = self._routes.towards(publisher.region, tree)
+        ways: list[tuple[str, Sequence[str]]] = []
+        for member in self._routing.wanting(scope, now):
+            direction = self._routes.towards(self._routes.region_of(member), tree)
             if direction is None:
                 if member != publisher.name and member in self._routes.up:
-                    peers[member] = None
+                    ways.append((member, (member,)))
             elif direction != arrival and self._routes.topology.carries(direction, scope):
-                peers.update(dict.fromkeys(self._routes.members_up(direction)))
-        return list(peers)
+                ways.append((member, self._routes.members_up(direction)))
+        return ways
 
     def _publication_wires(
         self, peer: str, wire: Wire, admitted: Admitted, held: HeldKey | None = None
     ) -> list[Effect]:
         """The publication for one peer; its first under a key, and every retained one, carries key and shares, unless
         the key stands alone: then it goes before the first."""
-        if (low := self._filtering.claim(peer, wire.topic, admitted.header)) is not None:
+        if (low := self._filtering.claim(peer, admitted.scope.filter, admitted.header)) is not None:
             wire = replace(wire, properties=(*wire.properties, (PROPERTY_SKIP, str(low))))
+        if vector := self._planes.vector((admitted.header.publisher, admitted.header.sequence), peer):
+            wire = replace(wire, properties=(*wire.properties, (PROPERTY_ROUTE, str(vector))))
         # Not whatever key rode along: its shares are for readers of its own scope only.
         held = held or self._keys.get(data_key_name(admitted))
         if held is None:
@@ -355,7 +426,7 @@ class Forwarder:
         scope = self._overlay.scope_named(held.header.scope)
         if scope is not None and scope.keys_on_topic:
             publisher = self._admission.publisher(held.header.publisher)
-            known += self._wanting(publisher, scope, held.use.since)
+            known += self._wanting(publisher, scope, held.header.tree, held.use.since)
         held.announced = {peer: 0 for peer in known if self._keys.concerns(peer, held)}
         for topic in owed.topics:
             self._retained.key_came(topic, held.name, held)
@@ -373,3 +444,7 @@ class Forwarder:
         """A replica passes shares on; a reader needs the right now, whatever it was given before."""
         scope = self._overlay.scope_named(wire_filter)
         return scope is not None and (self._routes.is_replica(peer) or self._routing.may_read(peer, scope, now))
+
+
+def _peers_on(ways: Iterable[tuple[str, Sequence[str]]]) -> list[str]:
+    return list(dict.fromkeys([peer for _, peers in ways for peer in peers]))

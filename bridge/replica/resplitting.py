@@ -13,7 +13,18 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from math import inf, prod
 
-from bridge.contract import Allowance, Blame, Count, Effect, FairTable, Send, UserProperties, Wire
+from bridge.contract import (
+    ARRIVAL_FACTOR,
+    BURST_S,
+    Allowance,
+    Blame,
+    Count,
+    Effect,
+    FairTable,
+    Send,
+    UserProperties,
+    Wire,
+)
 from bridge.document import Overlay
 from bridge.replica.retained import DataKeyName
 from bridge.topology import Routes
@@ -24,8 +35,6 @@ from keys.sharetree import Hop, Label, Place, Share, encode_shares, resplit
 
 KEYS_HELD_MAX = 4096  # a flood of keys evicts the oldest of its publisher, or of who replays it
 GATHER_S = 0.05  # an entry's further shares wait so long for those of the other replicas before us
-NEW_KEYS_BURST = 2_000  # data keys of one publisher at once, of one sender ...
-NEW_KEYS_EVERY_S = 0.001  # ... and then a thousand a second: each is verified, remembered and split for every region
 
 
 @dataclass(slots=True)
@@ -133,9 +142,14 @@ class Resplitter:
         self._known_seeds = {epoch: seed for epoch, seed in self._known_seeds.items() if epoch >= oldest}
 
     def ended(self, held: HeldKey, now: float) -> bool:
-        """Whether nothing under this key can be fresh any more."""
-        views = (self._routes.overlay.view(hop.region, hop.view) for hop in held.header.hops)
-        return self._admission.stale(held.header.epoch_key, now) or None in views
+        """Whether nothing under this key can be fresh any more. Of a former tree regions may be gone."""
+        overlay, header = self._routes.overlay, held.header
+        known = [hop for hop in header.hops if hop.region in overlay.latest]
+        publisher = overlay.by_party.get(header.publisher)
+        moved = publisher is not None and publisher.region != header.hops[0].region
+        views = (overlay.view(hop.region, hop.view) for hop in known)
+        closed = not self._routes.topology.is_open(header.tree) or None in views
+        return moved or closed or self._admission.stale(header.epoch_key, now)
 
     @property
     def holds_secrets(self) -> bool:
@@ -156,17 +170,17 @@ class Resplitter:
             return []
         check_key_topic(topic, header)
         publisher = self._admission.publisher(header.publisher)
-        self._routes.topology.check_sender(sender, publisher, self._routes.region)
+        self._routes.topology.check_sender(sender, publisher, self._routes.region, header.tree)
         try:
             self.generations.learn(publisher.name, header, now)
             own = self._routes.topology.place_in(header.hops, self._routes.name)
             if own is None:
                 raise Expired("a key of a view in which we have no place")
-            held = self._hold(header, sender, now)
+            held, is_new = self._hold(header, sender, now, of_itself=sender == publisher.name)
         except KeysError as error:
             error.author = header.publisher
             raise
-        effects: list[Effect] = []
+        effects: list[Effect] = [Count("data_keys")] if is_new else []
         fresh: dict[Label, Share] = {}
         for share in self._admission.shares(properties, self._expected(header, sender, publisher.region, own)):
             known = held.shares.get(share.label)
@@ -230,22 +244,29 @@ class Resplitter:
         """Infinite if nothing waits."""
         return next(iter(self._gathering.values()), inf)
 
-    def _hold(self, header: KeyHeader, sender: str, now: float) -> HeldKey:
-        """Our entry for a verified key, made if it is new. Raises TooOften for a publisher of keys without end, or for
-        a sender that replays its old ones: those count to both until others bring them too."""
+    def _hold(self, header: KeyHeader, sender: str, now: float, *, of_itself: bool) -> tuple[HeldKey, bool]:
+        """Our entry for a verified key, made if it is new, and whether it is. Raises TooOften for a publisher of keys
+        without end, or for a sender that replays its old ones: those count to both until others bring them too. What
+        the publisher brings `of_itself` is only acknowledged later."""
         name = (header.publisher, header.scope, header.key_id)
         held = self._held.get(name)
-        if held is None or self._over(held, now):
-            brought = header.publisher, sender
-            allowance = self._new_keys.setdefault(brought, Allowance(NEW_KEYS_BURST, NEW_KEYS_EVERY_S, now))
-            if not allowance.take(now):
+        is_new = held is None or self._over(held, now)
+        if held is None or is_new:
+            if not of_itself and not self._allowance(header.publisher, sender, now).take(now):
                 raise TooOften("a publisher makes more data keys than its publications can need")
             held = HeldKey(header, Use(now))
             gone = self._held.put(name, header.publisher + sender.encode(), held)
             if gone is not None:
                 self._gathering.pop(gone[0], None)
             self._came(held)
-        return held
+        return held, is_new
+
+    def _allowance(self, publisher: bytes, sender: str, now: float) -> Allowance:
+        found = self._new_keys.get((publisher, sender))
+        if found is None:
+            per_s = ARRIVAL_FACTOR * self._routes.overlay.policy.budgets.keys
+            found = self._new_keys[publisher, sender] = Allowance(int(per_s * BURST_S), 1 / per_s, now)
+        return found
 
     def _expected(self, header: KeyHeader, sender: str, home: int, own: Place) -> list[Place | Hop]:
         """What labels from this sender must say: its own place last-but-one, ours last (docs/protocol.md §3.2)."""

@@ -1,7 +1,8 @@
 """What a replica keeps for others: retained publications, and what it owes to whom once a key comes
 (docs/protocol.md §5.3).
 
-The greatest (time, publisher, sequence) of a topic is kept; all of it goes when the replica says so (`drop`): with
+Of each member and topic the greatest (number, generation, key counter, sealing time) is kept, whichever came first;
+all of it goes when the replica says so (`drop`): with
 its epoch, since publishers seal what they retain anew in each. Not here: who may have it (`forwarder`).
 """
 
@@ -37,7 +38,7 @@ def data_key_name(admitted: Admitted) -> DataKeyName:
 class Kept(Generic[Key]):
     """A retained publication, and its key once that is here."""
 
-    order: tuple[int, bytes, int]
+    order: tuple[int, int, int, int]
     wire: Wire
     admitted: Admitted
     key: Key | None
@@ -57,11 +58,10 @@ class Retained(Generic[Key]):
         return (kept for _, kept in self._kept.items())
 
     def keep(self, wire: Wire, admitted: Admitted, key: Key | None, now: float) -> bool:
-        """Keep the greatest (time, publisher, sequence) of a topic; tombstones stay, or an old value returns."""
+        """Keep the greatest of a topic; tombstones stay, or an old value returns."""
         header = admitted.header
-        order = (header.time_ms, header.publisher, header.sequence)
-        known = self._kept.get(wire.topic)
-        if header.time_ms > (now + RETAINED_AHEAD_S) * 1000 or (known is not None and known.order >= order):
+        order = header.order
+        if header.time_ms > (now + RETAINED_AHEAD_S) * 1000 or self.outranks(wire.topic, order):
             return False
         self._pop(wire.topic)
         self._named[data_key_name(admitted)] += 1
@@ -69,6 +69,11 @@ class Retained(Generic[Key]):
         for _, gone in self._kept.put(wire.topic, header.publisher, Kept(order, wire, admitted, key), size):
             self._forget(gone)
         return True
+
+    def outranks(self, wire_topic: str, order: tuple[int, ...]) -> bool:
+        """Whether this sealing of a topic, or a newer one, is kept."""
+        known = self._kept.get(wire_topic)
+        return known is not None and known.order >= order
 
     def names(self, key: DataKeyName) -> bool:
         """Whether something that is retained is sealed under this key."""

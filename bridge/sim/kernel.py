@@ -20,6 +20,7 @@ from bridge.contract import (
     Blame,
     Committed,
     Count,
+    Delay,
     Deliver,
     DeliverShared,
     Doubted,
@@ -35,11 +36,9 @@ from bridge.contract import (
     NotAdopted,
     NotTaken,
     Outlived,
-    Publication,
     ReadPage,
     Received,
     Refuse,
-    Republish,
     Send,
     Tick,
     Wanted,
@@ -71,7 +70,6 @@ class Trace:
     blamed: list[tuple[str, Blame]] = field(default_factory=list)
     figures: dict[str, int] = field(default_factory=dict)
     forgotten: dict[str, set[int]] = field(default_factory=dict)
-    republished: dict[str, list[Publication]] = field(default_factory=dict)
     not_adopted: list[tuple[str, str]] = field(default_factory=list)
     sent: int = 0
     sent_bytes: int = 0  # payloads, topics and user properties
@@ -117,6 +115,7 @@ class Kernel:
         self._answers: dict[int, Acked] = {}  # what is on its way, by identity of its event -> its acknowledgement
         self._answer: Acked | None = None  # of the event at hand
         self._refused: dict[int, NotTaken] = {}  # by identity of the acknowledgement that comes in its place
+        self._delays: dict[int, float] = {}  # by identity of the acknowledgement that comes later
 
     # ------------------------------------------------------------------------------------------- the world
 
@@ -187,6 +186,9 @@ class Kernel:
             when, _, name, incarnation, event = heapq.heappop(self._queue)
             self.now = max(self.now, when)
             self._answer = self._answers.pop(id(event), None)
+            if delay_s := self._delays.pop(id(event), 0.0):
+                self.at(self.now + delay_s, name, event)
+                continue
             event = self._refused.pop(id(event), event)
             if isinstance(event, Tick):
                 self._ticks.pop(name, None)
@@ -228,6 +230,8 @@ class Kernel:
         for effect in effects if answer is not None else ():
             if isinstance(effect, Refuse) and answer is not None:
                 self._refused[id(answer)] = NotTaken(answer.peer, answer.ticket, effect.reason)
+            if isinstance(effect, Delay):
+                self._delays[id(answer)] = effect.delay_s
 
     def _effects(self, name: str, effects: Iterable[Effect]) -> None:
         for effect in effects:
@@ -266,8 +270,6 @@ class Kernel:
             case Count(figure, amount, label):
                 key = f"{figure}{{{label}}}" if label else figure
                 self.trace.figures[key] = self.trace.figures.get(key, 0) + amount
-            case Republish(publications):
-                self.trace.republished.setdefault(name, []).extend(publications)
             case Forget(sequences):
                 self.trace.forgotten.setdefault(name, set()).update(sequences)
                 if name in self._outboxes:
@@ -278,7 +280,7 @@ class Kernel:
                 self.at(self.now, name, self._outboxes[name].page(start))
             case NotAdopted(why):
                 self.trace.not_adopted.append((name, why))
-            case Watch() | KeysChanged() | KeepMaterial() | KeepArchive() | Keep() | Outlived() | Refuse():
+            case Watch() | KeysChanged() | KeepMaterial() | KeepArchive() | Keep() | Outlived() | Refuse() | Delay():
                 pass  # no stock brokers here, and no files
             case Wanted() | Doubted():
                 raise AssertionError("what a reader says to its own node")

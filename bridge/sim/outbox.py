@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from bridge.contract import OutboxEntry, OutboxPage
 
@@ -10,9 +10,11 @@ PAGE_ROWS = 256
 
 
 class SimulatedOutbox:
-    """Rows by sequence, as an intake's shelf and the effects `Forget`, `Leave` and `ReadPage` see them."""
+    """Rows by sequence, as an intake's shelf and the effects `Forget`, `Leave` and `ReadPage` see them. `chain_of`: the
+    chain that publications on a clear topic are part of; as it stands, one for each topic."""
 
-    def __init__(self) -> None:
+    def __init__(self, chain_of: Callable[[str], str] = str) -> None:
+        self._chain_of = chain_of
         self.rows: dict[int, OutboxEntry] = {}
         self._in_hand: set[int] = set()
         self._last: dict[str, int] = {}
@@ -24,7 +26,8 @@ class SimulatedOutbox:
             if publication.qos:
                 self.rows[sequence] = entry
                 self._in_hand.add(sequence)
-                self._last[publication.topic] = max(sequence, self._last.get(publication.topic, 0))
+                chain = publication.topic if publication.records else self._chain_of(publication.topic)
+                self._last[chain] = max(sequence, self._last.get(chain, 0))
 
     def crashed(self) -> None:
         """The process is gone; the disk stays."""
@@ -56,5 +59,5 @@ class SimulatedOutbox:
     def is_left(self, sequence: int) -> bool:
         return sequence in self.rows and sequence not in self._in_hand
 
-    def last_of(self, topic: str) -> int:
-        return self._last.get(topic, 0)
+    def last_of(self, chain: str) -> int:
+        return self._last.get(chain, 0)

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from bridge.topology.congestion import IDLE, LinkLoad, LinkStatus
 from bridge.topology.placement import SHARING_MIN, Path, Placement, place
+from bridge.topology.planes import Planes
 from bridge.topology.routes import Routes
 from bridge.topology.routing import RoutedCopy, detour, dynamic, planes_of, split_identifiers, static
-from bridge.topology.scot import PlanePlace, PlaneStep, RowTable, Scot, subscribe_all, unsubscribe_all
+from bridge.topology.scot import PlanePlace, PlaneStep, RowTable, Scot, spread, subscribe_all, unsubscribe_all
 from bridge.topology.topology import Topology, peers_of
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "Placement",
     "PlanePlace",
     "PlaneStep",
+    "Planes",
     "RoutedCopy",
     "Routes",
     "RowTable",
@@ -34,6 +36,7 @@ __all__ = [
     "place",
     "planes_of",
     "split_identifiers",
+    "spread",
     "static",
     "subscribe_all",
     "unsubscribe_all",

@@ -7,6 +7,7 @@ what (`statements`), what is sent (`forwarder`, `resplitting`).
 from __future__ import annotations
 
 from bridge.document import Overlay
+from bridge.topology.planes import Planes
 from bridge.topology.topology import Topology
 from keys.identity import Certificate, Role
 
@@ -18,13 +19,21 @@ class Routes:
         self.overlay = overlay
         self.name = name
         self.region = overlay.certificate(name).region
-        self.topology = Topology(overlay)
+        self.topology, self.planes = Topology(overlay), Planes(overlay)
         self.up: set[str] = set()
+        self.added: frozenset[str] = frozenset()
+        """Replicas that became neighbours with the last change: their links are still to come."""
 
     def adopt(self, overlay: Overlay) -> None:
-        """Another version of the overlay, or other views of it, of the same regions."""
-        self.overlay, self.topology = overlay, Topology(overlay)
+        """Another version of the overlay, or other views or trees of it."""
+        before = self._beside()
+        self.overlay, self.topology, self.planes = overlay, Topology(overlay), Planes(overlay)
+        self.added = self._beside() - before
         self.up.intersection_update(overlay.members)
+
+    def _beside(self) -> frozenset[str]:
+        regions = self.topology.neighbours(self.region)
+        return frozenset(name for region in regions for name in self.overlay.replicas(region))
 
     def is_replica(self, peer: str) -> bool:
         return self.overlay.certificate(peer).role is Role.REPLICA
@@ -32,9 +41,13 @@ class Routes:
     def region_of(self, peer: str) -> int:
         return self.overlay.certificate(peer).region
 
-    def towards(self, region: int) -> int | None:
-        """The neighbouring region on the way to `region`; None if that is ours."""
-        return self.topology.next_towards(self.region, region)
+    def towards(self, region: int, tree: int) -> int | None:
+        """The neighbouring region on the way to `region`; None if that is ours, or there is no way."""
+        return self.topology.next_towards(self.region, region, tree)
+
+    def leads_back(self, member: str, sender: int) -> bool:
+        """Whether what a member stated came to us from the region `sender`, along whatever tree."""
+        return self.topology.leads_back(self.region, self.region_of(member), sender)
 
     def replicas_up(self, region: int) -> list[str]:
         """Replicas of a region that can hear us, also those that are to come: what they must know before that."""
@@ -44,6 +57,6 @@ class Routes:
         """Replicas of a region's open views that can hear us."""
         return [member for member in self.overlay.forwarders(region) if member in self.up]
 
-    def lie_between(self, publisher: Certificate, member: str, region: int) -> bool:
+    def lie_between(self, publisher: Certificate, member: str, region: int, tree: int) -> bool:
         """Whether what `publisher` sends to `member` in `region` comes through here."""
-        return publisher.name != member and self.topology.is_on_the_way(self.region, publisher.region, region)
+        return publisher.name != member and self.topology.is_on_the_way(self.region, publisher.region, region, tree)

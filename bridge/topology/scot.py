@@ -84,6 +84,18 @@ class PlaneStep(Enum):
     SECONDARY = "secondary"
 
 
+def spread(
+    here: PlanePlace, step: PlaneStep, before: int | None, neighbours: Iterable[int], planes: int
+) -> list[tuple[PlanePlace, PlaneStep]]:
+    """To whom a subscription goes from `here`, and in which step: PRIMARY to the next regions but the one `before`,
+    SECONDARY to the other planes of our own, from which it goes no further."""
+    if step is PlaneStep.SECONDARY:
+        return []
+    region, plane = here
+    along = [((other, plane), PlaneStep.PRIMARY) for other in neighbours if other != before]
+    return along + [((region, other), PlaneStep.SECONDARY) for other in range(planes) if other != plane]
+
+
 @dataclass(frozen=True, slots=True)
 class PlaneRow:
     """A subscription in a routing table. `last_hop` None: its subscriber is here; `vector`: its host's plane."""
@@ -126,13 +138,8 @@ class RowTable:
         return self._onwards(last_hop, step) if self.rows.pop(subscription, None) is not None else []
 
     def _onwards(self, last_hop: PlanePlace | None, step: PlaneStep) -> list[tuple[PlanePlace, PlaneStep]]:
-        if step is PlaneStep.SECONDARY:
-            return []
-        region, plane = self.here
         before = None if last_hop is None else last_hop[0]
-        along = [((other, plane), PlaneStep.PRIMARY) for other in self._scot.neighbours(region) if other != before]
-        across = [((region, other), PlaneStep.SECONDARY) for other in range(self._scot.planes) if other != plane]
-        return along + across
+        return spread(self.here, step, before, self._scot.neighbours(self.here[0]), self._scot.planes)
 
     def targets(self, matching: Iterable[Hashable]) -> PlaneTargets:
         """Where those of the subscriptions lie that match a notification."""

@@ -261,10 +261,8 @@ class Availability:
         entity = self._admit(event.client_id, now, effects)
         if entity is None:
             return
-        self._offline.pop(event.client_id, None)
         entity.state = ONLINE
         entity.since_ms, entity.seen_ms = event.since_ms, event.last_seen_ms
-        entity.dirty = False
         entity.announced = now
         self._schedule(event.client_id, entity, now + self._rejoin_s)
 
@@ -274,7 +272,7 @@ class Availability:
         entity.last_seen, entity.seen_ms = now, self._wall.ms(now)
 
     def _admit(self, client_id: str, now: float, effects: list[AvailabilityEffect]) -> _Entity | None:
-        """A new entry; an old offline one makes room, its retained publication is cleared."""
+        """A new entry, to be turned online; an old offline one makes room, its retained publication is cleared."""
         if len(self._entities) >= self._max_entities:
             if not self._offline:
                 effects.append(Count("availability_refused"))
@@ -284,7 +282,6 @@ class Availability:
             topic = availability_topic(self._gateway, oldest, self._prefix)
             effects.append(Announce(Publication(topic, b"", qos=1, retain=True, time_ms=self._wall.ms(now))))
         entity = self._entities[client_id] = _Entity(OFFLINE, self._wall.ms(now), now, self._wall.ms(now), "")
-        self._offline[client_id] = None
         return entity
 
     def _turn(self, client_id: str, entity: _Entity, state: str, reason: str, now: float) -> None:
@@ -297,7 +294,6 @@ class Availability:
         entity.dirty = True
         if state == OFFLINE:
             self._offline[client_id] = None
-            self._offline.move_to_end(client_id)
         else:
             self._offline.pop(client_id, None)
 
@@ -312,7 +308,7 @@ class Availability:
 
     def _look(self, client_id: str, entity: _Entity, now: float, effects: list[AvailabilityEffect]) -> None:
         """Judge silence, publish what may be published, and say when to look again."""
-        if entity.state == ONLINE and now >= (silent := self._silent_at(entity)):
+        if now >= (silent := self._silent_at(entity)):
             if entity.connected:
                 self._turn(client_id, entity, OFFLINE, "keep alive exceeded", silent)
             else:

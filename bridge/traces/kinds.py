@@ -291,12 +291,14 @@ class WantedTraces:
 class Audience:
     """Who wants to hear of one entity, and until when."""
 
+    __slots__ = ("_pause_s", "_trackers", "gauge_at")
+
     def __init__(self, now: float) -> None:
         """Trackers are asked at once."""
         self.gauge_at = now
         self._pause_s = GAUGE_EVERY_S
         # The next to be forgotten first: what it wants, until when, when it said so by its own clock.
-        self._trackers: OrderedDict[str, tuple[Interest, float, int]] = OrderedDict()
+        self._trackers: OrderedDict[str, tuple[Interest, float, int]] | None = None
 
     def gauged(self, now: float) -> None:
         """Trackers are asked now; while nobody answers ever more rarely, for who comes says so by itself."""
@@ -306,20 +308,23 @@ class Audience:
 
     def answered(self, wanted: WantedTraces, now: float) -> None:
         """A tracker answered; one that wants nothing any more is forgotten."""
-        self._trackers.pop(wanted.tracker, None)
+        trackers = self._trackers = self._trackers or OrderedDict()
+        trackers.pop(wanted.tracker, None)
         if wanted.interest:
-            self._trackers[wanted.tracker] = (wanted.interest, now + INTEREST_LIVES_S, wanted.time_ms)
+            trackers[wanted.tracker] = (wanted.interest, now + INTEREST_LIVES_S, wanted.time_ms)
             self.gauge_at = min(self.gauge_at, now + GAUGE_EVERY_S)
-            if len(self._trackers) > TRACKERS_MAX:
-                self._trackers.popitem(last=False)
+            if len(trackers) > TRACKERS_MAX:
+                trackers.popitem(last=False)
 
     def asked_ms(self, tracker: str) -> int:
         """When a tracker whose interest is remembered said so last."""
-        known = self._trackers.get(tracker)
+        known = self._trackers.get(tracker) if self._trackers else None
         return -1 if known is None else known[2]
 
     def wants(self, now: float) -> Interest:
         """What somebody wants now."""
+        if not self._trackers:
+            return Interest(0)
         while self._trackers and next(iter(self._trackers.values()))[1] <= now:
             self._trackers.popitem(last=False)
         found = Interest(0)
@@ -329,4 +334,4 @@ class Audience:
 
     def __len__(self) -> int:
         """Trackers whose interest is remembered."""
-        return len(self._trackers)
+        return len(self._trackers or ())

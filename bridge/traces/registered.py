@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bridge.traces.kinds import to_entity
 from bridge.traces.pings import Pulse
 from bridge.traces.telling import Voice
 from keys.delegation import Advertisement
@@ -20,7 +21,6 @@ class Traced:
     pulse: Pulse | None
     """None: of before a restart of ours, and not back."""
     speaks_at: str
-    listens_at: str
     place: int
     """In the broker's sweep."""
     rejoin_by: float = 0.0
@@ -33,6 +33,12 @@ class Traced:
     @property
     def advertisement(self) -> Advertisement:
         return self.voice.advertisement
+
+    @property
+    def listens_at(self) -> str:
+        """Where we ask it; seldom, for it says by itself that it lives."""
+        known = self.advertisement
+        return to_entity(known.certificate.name, known.topic, self.session.session)
 
     @property
     def wants_attention_at(self) -> float:

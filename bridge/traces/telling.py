@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from itertools import chain
+from typing import Any, TypeAlias
 
 from bridge.base import Wall
 from bridge.contract import Count
@@ -31,7 +32,7 @@ from bridge.traces.kinds import (
     key_topic,
     trace_topic,
 )
-from bridge.traces.remembered import RememberedEntity
+from bridge.traces.remembered import Holding, RememberedEntity
 from bridge.traces.reporting import Reporter, TraceReport
 from keys.delegation import Advertisement, Token, Trace
 from keys.errors import BadFrame, NotAuthorised
@@ -57,10 +58,15 @@ Told: TypeAlias = Say | TraceReport | Stood | Count
 
 class Voice:
     """What is told on one trace topic. `random`: fresh secret bytes of a length; `reporter`: who else is told of an
-    entity that consents."""
+    entity that consents; `listens`: whether anybody may hear what is published on a topic. What nobody hears is not
+    signed: most entities of a large fleet are followed by nobody."""
 
+    # A broker has tens of thousands of these: what most of them never need is made when it is needed.
     __slots__ = (
+        "_held",
+        "_holder",
         "_keyed",
+        "_listens",
         "_number",
         "_random",
         "_reporter",
@@ -69,7 +75,6 @@ class Voice:
         "_wall",
         "_wishes",
         "advertisement",
-        "again",
         "audience",
         "former",
     )
@@ -81,26 +86,28 @@ class Voice:
         now: float,
         reporter: Reporter | None = None,
         wall: Wall | None = None,
+        listens: Callable[[str], bool] = lambda topic: True,
     ) -> None:
-        self._wall = wall or Wall()
+        self._wall, self._listens = wall or Wall(), listens
         self.advertisement = advertisement
         consents = reporter is not None and reporter.consents(advertisement.discoverers)
         self._reporter = reporter if consents else None
         self.audience = Audience(now)
-        self.again: dict[Interest, tuple[TraceKind, Mapping[str, object]]] = {}
-        """What holds now, by who wants such things; whoever comes later is told."""
-        self.former: tuple[Token, Identity] | None = None
+        # What holds now, of each interest: it, the kind, names and values in turn. A dict takes five times as much.
+        self._held: tuple[tuple[Any, ...], ...] = ()
+        self.former: tuple[Token, bytes] | None = None
         """A right to speak that was verified and given to us in a session of before."""
         self._random = random
-        self._right: tuple[Token, Identity] | None = None
+        self._right: tuple[Token, bytes] | None = None
+        self._holder: Identity | None = None  # whom the token names, while something is told
         self._trace_key = b""
-        self._keyed: OrderedDict[bytes, None] = OrderedDict()
+        self._keyed: OrderedDict[bytes, None] | None = None
         self._number = 0
-        self._wishes: OrderedDict[bytes, tuple[WantedTraces, Certificate]] = OrderedDict()  # that were verified
+        self._wishes: OrderedDict[bytes, tuple[WantedTraces, Certificate]] | None = None  # that were verified
 
     def knows(self, wish: bytes) -> bool:
         """Whether a tracker's wish costs no verification any more."""
-        return wish in self._wishes
+        return self._wishes is not None and wish in self._wishes
 
     @property
     def topic(self) -> bytes:
@@ -112,15 +119,13 @@ class Voice:
         return None if self._right is None else self._right[0]
 
     @property
-    def right(self) -> tuple[Token, Identity] | None:
-        """A verified token and its key, of this session or one before."""
+    def right(self) -> tuple[Token, bytes] | None:
+        """A verified token and the 32 secret bytes of its key, of this session or one before."""
         return self._right or self.former
 
-    def held(self, token: Token, secret: bytes, now_ms: int) -> Identity | None:
-        """The key of a token that is handed over once more, bit by bit, and counts now; None for any other."""
-        if self.former is None or self.former[0] != token or self.former[1].private_bytes() != secret:
-            return None
-        return self.former[1] if token.not_before_ms <= now_ms <= token.not_after_ms else None
+    def held(self, token: Token, secret: bytes, now_ms: int) -> bool:
+        """Whether token and key were verified, bit by bit, and handed over before; and count now."""
+        return self.former == (token, secret) and token.not_before_ms <= now_ms <= token.not_after_ms
 
     @property
     def is_heard(self) -> bool:
@@ -129,30 +134,48 @@ class Voice:
 
     def authorise(self, token: Token, holder: Identity) -> None:
         """From now on we may tell. `holder`: the key pair that the token names; both are verified."""
-        self._right = token, holder
+        self._right, self._holder = (token, holder.private_bytes()), holder
+
+    def authorise_again(self) -> None:
+        """From now on we may tell with what we were given before."""
+        self._right, self._holder = self.former, None
+
+    @property
+    def again(self) -> dict[Interest, tuple[TraceKind, dict[str, object]]]:
+        """What holds now, by who wants such things; whoever comes later is told."""
+        return {each[0]: (each[1], dict(zip(each[2::2], each[3::2], strict=True))) for each in self._held}
 
     def holds(self, interest: Interest, kind: TraceKind, fields: Mapping[str, object], now: float) -> None:
         """So it stands from now on; whoever comes later is told, and since when."""
-        self.again[interest] = kind, {**fields, "since_ms": self._wall.ms(now)}
+        self._hold({interest: (kind, {**fields, "since_ms": self._wall.ms(now)})})
+
+    def inherit(self, before: Voice) -> None:
+        """What held before holds until the entity says otherwise."""
+        self._hold(before.again)
+
+    def _hold(self, holding: Holding) -> None:
+        held = {each[0]: each for each in self._held}
+        for interest, (kind, fields) in holding.items():
+            held[interest] = (interest, kind, *chain.from_iterable(fields.items()))
+        self._held = tuple(held.values())
 
     def record(self) -> RememberedEntity | None:
         """What a restart must not lose; None while we may not tell anything."""
         if self._right is None:
             return None
-        token, holder = self._right
-        return RememberedEntity(self.advertisement, token, holder.private_bytes(), self._trace_key, dict(self.again))
+        return RememberedEntity(self.advertisement, *self._right, self._trace_key, self.again)
 
     def restore(self, record: RememberedEntity, now: float) -> None:
         """Inverse of `record`. Numbers go on behind those of before, for time went on, too."""
-        self._right = record.token, Identity.from_private_bytes(record.holder)
-        self._trace_key, self.again, self._number = record.trace_key, dict(record.holds), self._wall.ms(now)
+        self._right = record.token, record.holder
+        self._trace_key, self._number = record.trace_key, self._wall.ms(now)
+        self._hold(record.holds)
 
     def seal(self, trace_key: bytes, now: float) -> None:
         """From now on what is told is sealed. Raises BadFrame for what is no key."""
         if len(trace_key) != KEY_BYTES:
             raise BadFrame(f"a trace key has {KEY_BYTES} bytes")
-        self._trace_key = trace_key
-        self._keyed.clear()
+        self._trace_key, self._keyed = trace_key, None
         self.audience.gauge_at = now  # trackers need the new key
 
     # --------------------------------------------------------------------------------------------- telling
@@ -174,7 +197,7 @@ class Voice:
             return []
         if self._right is None:
             return [Count("traces_unauthorised")]
-        (token, holder), now_ms = self._right, self._wall.ms(now)
+        (token, secret), now_ms = self._right, self._wall.ms(now)
         if now_ms > token.not_after_ms:
             return [Count("traces_expired")]
         told, known = list[Told](), self.advertisement
@@ -182,41 +205,49 @@ class Voice:
             told.append(Stood(known.descriptor.removeprefix(DESCRIPTOR), kind, known.discoverers))
         if reporter is not None:
             told += reporter.told(known.descriptor.removeprefix(DESCRIPTOR), kind, fields, now, to)
+        where = gauge_topic(self.topic) if kind is TraceKind.GAUGE_INTEREST else trace_topic(self.topic, interest)
         if not wanted:
             return told
+        counted = Count("traces", 1, kind.name)  # a death is, whoever hears of it
+        if not self._listens(where):
+            return [*told, counted]
+        self._holder = self._holder or Identity.from_private_bytes(secret)
         self._number += 1
         bare = Trace(token, kind, self._number, now_ms, body_of(fields))
         if self._trace_key and kind is not TraceKind.GAUGE_INTEREST:
             bare = bare.sealed_under(self._trace_key, self._random(12))
-        where = gauge_topic(self.topic) if kind is TraceKind.GAUGE_INTEREST else trace_topic(self.topic, interest)
-        return [*told, Say(where, bare.signed(holder).encode()), Count("traces", 1, kind.name)]
+        return [*told, Say(where, bare.signed(self._holder).encode()), counted]
 
     def gauge(self, now: float) -> list[Told]:
         """Ask who is interested, if it is time."""
         if self._right is None or now < self.audience.gauge_at:
             return []
         self.audience.gauged(now)
-        return self.tell(TraceKind.GAUGE_INTEREST, {"sealed": bool(self._trace_key)}, now)
+        told = self.tell(TraceKind.GAUGE_INTEREST, {"sealed": bool(self._trace_key)}, now)
+        if not self.is_heard:
+            self._holder = None  # made again when something changes
+        return told
 
     # -------------------------------------------------------------------------------------------- trackers
 
     def answered(self, data: bytes, authority: bytes, now: float) -> list[Told]:
         """A tracker's answer; one that comes anew hears what holds. What comes once more, byte by byte, was verified:
         it keeps the interest alive and does nothing else. Raises keys errors."""
-        known = self._wishes.get(data)
+        wishes = self._wishes = self._wishes or OrderedDict()
+        known = wishes.get(data)
         if known is not None and abs(self._wall.ms(now) - known[0].time_ms) > WANTED_FRESH_MS:
             known = None
         wanted, tracker = self._verified(data, authority, now) if known is None else known
         if wanted.time_ms < self.audience.asked_ms(wanted.tracker):
             return []  # of before: links overtake each other, and a replay changes nothing
         if known is None:
-            self._wishes[data] = wanted, tracker
-            if len(self._wishes) > TRACKERS_MAX:
-                self._wishes.popitem(last=False)
+            wishes[data] = wanted, tracker
+            if len(wishes) > TRACKERS_MAX:
+                wishes.popitem(last=False)
         is_anew = wanted.anew and known is None
         effects: list[Told] = []
         if self._trace_key:
-            if is_anew:
+            if is_anew and self._keyed is not None:
                 self._keyed.pop(tracker.party_id, None)
             effects = self._give_key(tracker)
         self.audience.answered(wanted, now)
@@ -236,13 +267,14 @@ class Voice:
 
     def _give_key(self, tracker: Certificate) -> list[Told]:
         """The trace key, sealed to a tracker that has not got it. Raises OurFault for a key that is none."""
-        if tracker.party_id in self._keyed:
+        keyed = self._keyed = self._keyed or OrderedDict()
+        if tracker.party_id in keyed:
             return []
         head = opening(Kind.TRACE_KEY) + self.topic
         box = seal_box(tracker.agreement_key, self._trace_key, head, self._random(32))
-        self._keyed[tracker.party_id] = None
-        if len(self._keyed) > KEYED_MAX:
-            self._keyed.popitem(last=False)
+        keyed[tracker.party_id] = None
+        if len(keyed) > KEYED_MAX:
+            keyed.popitem(last=False)
         return [Say(key_topic(tracker.name, self.topic), head + box), Count("trace_keys_given")]
 
 

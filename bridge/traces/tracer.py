@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from bridge.base import Wall
+from bridge.base import Belongings, Wall
 from bridge.contract import Count, FairTable, Tick
 from bridge.traces.elsewhere import Elsewhere
 from bridge.traces.events import (
@@ -26,7 +26,7 @@ from bridge.traces.events import (
     TracingEffect,
     TracingEvent,
 )
-from bridge.traces.kinds import Interest, TraceKind, answers_to, fields_of, state_of, to_broker, to_entity
+from bridge.traces.kinds import Interest, TraceKind, answers_to, fields_of, state_of, to_broker
 from bridge.traces.offenders import BOGUS_MAX, CLIENTS_MAX, Offenders, SendAway
 from bridge.traces.pings import Health, Preset, Pulse
 from bridge.traces.registered import Traced
@@ -36,7 +36,7 @@ from bridge.traces.self_health import SICK, SelfHealth
 from bridge.traces.signs import METRICS_EVERY_S, SPEAKS_S, metrics, ping_of, sign
 from bridge.traces.sweep import NEVER, Sweep
 from bridge.traces.telling import KEYED_MAX, Say, Voice, open_trace_key
-from keys.delegation import Advertisement, Delegated, Token
+from keys.delegation import Advertisement, Delegated, Token, topic_of
 from keys.errors import BadFrame, Expired, KeysError, NotAuthorised, TooOften
 from keys.frames import Reader
 from keys.identity import Identity
@@ -55,7 +55,8 @@ REJOIN_S = 60.0  # how long an entity of before a restart of ours may take to co
 
 class Tracer:
     """One broker. `nodes`: discovery nodes' public keys by name; `authority`: who certifies entities; `random`: fresh
-    secret bytes of a length; `reporter`: who is told beside trackers."""
+    secret bytes of a length; `reporter`: who is told beside trackers; `verified`: what the discovery node beside us
+    verified of a trace topic, or made."""
 
     def __init__(
         self,
@@ -66,7 +67,11 @@ class Tracer:
         reporter: Reporter | None = None,
         wall: Wall | None = None,
         offenders: Offenders | None = None,
+        verified: Callable[[bytes], Advertisement | None] = lambda topic: None,
     ) -> None:
+        self.listens: Callable[[str], bool] = lambda topic: True
+        """Whether anybody may hear what is published on a topic."""
+        self._verified = verified
         self._wall = wall or Wall()
         self._offenders = offenders or Offenders()
         self.self_health = SelfHealth()
@@ -83,9 +88,9 @@ class Tracer:
         self._sessions: dict[bytes, bytes] = {}  # by trace topic
         self._places: FairTable[bytes, bytes] = FairTable(ENTITIES_MAX)  # sessions, by entity; a value is its topic
         self._spoken: dict[str, bytes] = {}  # by where its entity speaks to us
-        self._clients: dict[str, set[bytes]] = {}
+        self._clients: Belongings[str, bytes] = Belongings()  # sessions, by client
         self._sweep = Sweep()
-        self._placed: dict[int, bytes] = {}  # sessions, by place in the sweep
+        self._placed: list[bytes] = []  # sessions, by place in the sweep; whose place was given back stays
 
     def __len__(self) -> int:
         return len(self._traced)
@@ -126,16 +131,18 @@ class Tracer:
 
     def _register(self, event: Registering, now: float) -> list[TracingEffect]:
         """Raises keys errors."""
-        registration = Registration.decode(event.data)
-        advertisement = Advertisement.decode(registration.advertisement)
-        node = self._nodes.get(advertisement.node)
-        if node is None:
-            raise NotAuthorised("the advertisement is of a discovery node that we do not know")
-        now_ms = self._wall.ms(now)
-        former = self._sessions.get(advertisement.topic)
-        if former is not None and self._traced[former].advertisement == advertisement:
-            advertisement.check_time(now_ms)  # it was verified when it came first
+        registration, now_ms = Registration.decode(event.data), self._wall.ms(now)
+        topic = topic_of(registration.advertisement)
+        former = self._sessions.get(topic)
+        known = self._verified(topic) if former is None else self._traced[former].advertisement
+        if known is not None and known.encode() == registration.advertisement:
+            advertisement = known
+            advertisement.check_time(now_ms)  # it was verified when it came first, byte by byte
         else:
+            advertisement = Advertisement.decode(registration.advertisement)
+            node = self._nodes.get(advertisement.node)
+            if node is None:
+                raise NotAuthorised("the advertisement is of a discovery node that we do not know")
             advertisement.verify(node, self._authority, now_ms)
         registration.verify(advertisement, now_ms)
         if former is None and len(self._traced) >= ENTITIES_MAX and self._places.is_even:
@@ -143,49 +150,46 @@ class Tracer:
         before = None if former is None else self._forget(former)
         session, key = self._random(SESSION_BYTES), self._random(KEY_BYTES)
         ours = TraceSession(session, key, 1, advertisement.certificate.public_key)
-        voice = Voice(advertisement, self._random, now, self._reporter, self._wall)
+        voice = Voice(advertisement, self._random, now, self._reporter, self._wall, self.listens)
         if before is not None:
-            voice.again |= before.voice.again  # until it says otherwise
+            voice.inherit(before.voice)
             voice.former = before.voice.right
         pulse = Pulse(self._preset, now + SPEAKS_S, self._random(1)[0] / 256, self.self_health)
         speaks_at = to_broker(advertisement.topic, session)
-        listens_at = to_entity(advertisement.certificate.name, advertisement.topic, session)
-        traced = Traced(voice, event.client, ours, pulse, speaks_at, listens_at, self._place(session))
+        traced = Traced(voice, event.client, ours, pulse, speaks_at, self._place(session))
         self._traced[session] = traced
         self._sessions[advertisement.topic] = self._spoken[speaks_at] = session
-        self._clients.setdefault(event.client, set()).add(session)
+        self._clients.add(event.client, session)
         self._schedule(traced)
         answer = registered(registration.request, session, key, advertisement, self._random(32))
         evicted = self._places.put(session, advertisement.certificate.name.encode(), advertisement.topic)
         if evicted is not None:
             self._forget(evicted[0])
         said = Say(answers_to(advertisement.certificate.name), answer)
-        known = Registered(registration, advertisement, event.client)
-        return [said, known, Count("entities_registered"), *([Count("entities_evicted")] if evicted else [])]
+        news = Registered(registration, advertisement, event.client)
+        return [said, news, Count("entities_registered"), *([Count("entities_evicted")] if evicted else [])]
 
     def _place(self, session: bytes) -> int:
         place = self._sweep.take()
+        if place == len(self._placed):
+            self._placed.append(session)
         self._placed[place] = session
         return place
 
     def _forget(self, session: bytes) -> Traced:
         traced = self._traced.pop(session)
         self._sweep.give_back(traced.place)
-        del self._placed[traced.place]
         self._overdue -= traced.pulse is not None and traced.pulse.is_overdue
         self._changed.add(traced.voice.topic)
         self._places.pop(session)
         del self._sessions[traced.voice.topic], self._spoken[traced.speaks_at]
-        of_client = self._clients[traced.client]
-        of_client.discard(session)
-        if not of_client:
-            del self._clients[traced.client]
+        self._clients.drop(traced.client, session)
         return traced
 
     def _gone(self, event: ClientGone, now: float) -> list[TracingEffect]:
         """The entity's connection ended: told at once. Pings go on, in case it comes back on another one."""
         effects: list[TracingEffect] = []
-        for session in sorted(self._clients.get(event.client, ())):
+        for session in sorted(self._clients.of(event.client)):
             traced = self._traced[session]
             effects += self._stands(traced, TraceKind.DISCONNECT, {"clean": event.clean}, now)
             if traced.pulse is not None:
@@ -199,7 +203,7 @@ class Tracer:
         """Tell how it stands from now on, and whoever comes later."""
         sick = {"sick": round(self.self_health.score, 2)} if self.self_health.score >= 0.05 else {}
         said = {**fields, **sick}
-        traced.voice.again[Interest.CHANGES] = kind, {**said, "since_ms": self._wall.ms(now)}
+        traced.voice.holds(Interest.CHANGES, kind, said, now)
         self._changed.add(traced.voice.topic)
         if self.self_health.score >= SICK:
             self._doubted.add(traced.voice.topic)
@@ -280,12 +284,9 @@ class Tracer:
         return [*effects, *(metrics(traced, now) if word is Word.ANSWER else ())]
 
     def _move(self, session: bytes, traced: Traced, client: str) -> None:
-        before = self._clients[traced.client]
-        before.discard(session)
-        if not before:
-            del self._clients[traced.client]
+        self._clients.drop(traced.client, session)
         traced.client = client
-        self._clients.setdefault(client, set()).add(session)
+        self._clients.add(client, session)
 
     def _relayed(self, event: Relayed, now: float) -> list[TracingEffect]:
         """Its answer came through another witness. Nobody but us can pay for what does not hold."""
@@ -309,8 +310,9 @@ class Tracer:
         reader = Reader(body)
         token, secret = Token.decode(reader.sized()), reader.take(KEY_BYTES)
         reader.end()
-        holder = traced.voice.held(token, secret, self._wall.ms(now))
-        if holder is None:
+        if traced.voice.held(token, secret, self._wall.ms(now)):
+            traced.voice.authorise_again()
+        else:
             try:
                 token.verify(traced.advertisement, Delegated.PUBLISH, self._wall.ms(now))
             except Expired:
@@ -320,7 +322,7 @@ class Tracer:
             holder = Identity.from_private_bytes(secret)
             if holder.public_bytes != token.public_key:
                 raise NotAuthorised("the secret key is not that of the token")
-        traced.voice.authorise(token, holder)
+            traced.voice.authorise(token, holder)
         self._changed.add(traced.voice.topic)
         if traced.joined:
             return []
@@ -406,15 +408,15 @@ class Tracer:
                 self._changed.add(known.topic)
                 continue
             session = self._random(SESSION_BYTES)
-            voice = Voice(known, self._random, now, self._reporter, self._wall)
+            voice = Voice(known, self._random, now, self._reporter, self._wall, self.listens)
             voice.restore(record, now)
             ours = TraceSession(session, self._random(KEY_BYTES), 1)
             is_over = held is not None and held[0] is TraceKind.FAILED
-            traced = Traced(voice, "", ours, None, to_broker(known.topic, session), "", self._place(session))
+            traced = Traced(voice, "", ours, None, to_broker(known.topic, session), self._place(session))
             traced.rejoin_by = float("inf") if is_over else now + REJOIN_S
             self._traced[session], self._sessions[known.topic] = traced, session
             self._spoken[traced.speaks_at] = session
-            self._clients.setdefault("", set()).add(session)
+            self._clients.add("", session)
             self._places.put(session, known.certificate.name.encode(), known.topic)
             self._schedule(traced)
             effects.append(Count("entities_restored"))

@@ -13,7 +13,18 @@ from bridge.wire.early_keys import Ahead
 from bridge.wire.generations import GENERATION_TOPIC, Generations, OwnLife
 from bridge.wire.key_repository import SWEEP_S, Use, carries_key_alone, check_key_topic, key_topic
 from bridge.wire.pieces import NO_PART, PROPERTY_PART, check_mode, read
-from bridge.wire.pulling import PULL_S, PULL_TOPIC, Answers, Name, PullRequest, Pulls
+from bridge.wire.plane_vectors import PROPERTY_ROUTE, read_vector
+from bridge.wire.pulling import (
+    PULL_S,
+    PULL_TOPIC,
+    REQUESTS_BURST,
+    REQUESTS_PER_S,
+    Answers,
+    Name,
+    PullRequest,
+    Pulls,
+)
+from bridge.wire.record_rules import NUL, has_expired, is_of_a_time, is_topic
 from bridge.wire.shown_lists import PROPERTY_SHOWN, ShownList, read_list, shown_list
 from bridge.wire.skips import PROPERTY_SKIP, agreed, read_skip
 from bridge.wire.statements import (
@@ -35,12 +46,16 @@ __all__ = [
     "GENERATION_TOPIC",
     "KEYS_TOPIC",
     "NO_PART",
+    "NUL",
     "PROPERTY_PART",
+    "PROPERTY_ROUTE",
     "PROPERTY_SHOWN",
     "PROPERTY_SKIP",
     "PULL_S",
     "PULL_TOPIC",
     "RENEW_AFTER_S",
+    "REQUESTS_BURST",
+    "REQUESTS_PER_S",
     "STATEMENT_LEASE_S",
     "SUBSCRIBE_TOPIC",
     "SWEEP_S",
@@ -63,10 +78,14 @@ __all__ = [
     "check_key_topic",
     "check_mode",
     "cover_of",
+    "has_expired",
+    "is_of_a_time",
+    "is_topic",
     "key_topic",
     "read",
     "read_list",
     "read_skip",
+    "read_vector",
     "refused",
     "shown_list",
     "verify_author",

@@ -1,13 +1,13 @@
 """What every honest party checks before it deduplicates, charges, waits or stores (docs/protocol.md §2).
 
-A publication is *admitted* when its header is signed by a certified publisher that may publish on this very topic in
-the epoch in which it says it was sealed; its key header likewise; its shares are well-formed and stamped for this link.
-Everything refused raises a keys error; the caller charges the link.
+A publication is *admitted* when its header is signed by a certified publisher that may publish on some topic of the
+scope in the epoch in which it says it was sealed; its key header likewise; its shares are well-formed and stamped for
+this link. Everything refused raises a keys error; the caller charges the link.
 
 Replicas and readers (gateways and ingest jobs) differ in one thing. A replica refuses what cannot be fresh: an epoch
-that is dead or has not begun, a key that a bump outdated. A reader may have been away, or its clock be slow, so it
-admits that and asks for vouchers (`Admitted.live`, `reader.replays`); a key needs none, since k of our replicas must
-have passed on its shares before it opens anything. Not here: content (`pieces`).
+that is dead or has not begun, a certificate that has ended, a key that a bump outdated. A reader may have been away, or
+its clock be off, so it admits that and asks for vouchers (`Admitted.live`, `reader.replays`); a key needs none, since k
+of our replicas must have passed on its shares before it opens anything. Not here: content (`pieces`).
 """
 
 from __future__ import annotations
@@ -16,10 +16,8 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from bridge.base import TopicError, check_name
 from bridge.contract import Blame, Count, Effect
-from bridge.document import REFRESH_MESSAGES_MAX, Overlay, RecordRights, Scope, batch_number, is_batch_topic
-from bridge.topology import Topology
+from bridge.document import REFRESH_MESSAGES_MAX, Overlay, RecordRights, Scope, is_retained_topic, read_wire_topic
 from bridge.wire.pieces import check_mode
 from keys.envelope import (
     PROPERTY_KEY,
@@ -47,8 +45,7 @@ from keys.keyheader import NO_KCV
 from keys.records import RECORDS_MAX
 from keys.sharetree import Hop, Label, Place, Share, decode_shares
 
-HEADERS_MAX = 4096  # signed headers that we remember to have verified, for the other replicas' copies of them ...
-HEADERS_TOPIC_MAX = 512  # ... unless their topic is longer: bounds what a publisher can make us hold
+HEADERS_MAX = 4096  # signed headers that we remember to have verified, for the other replicas' copies of them
 VERIFIED_KEYS_MAX = 4096  # key headers whose signature we remember; a flood of keys evicts only memory of work
 RIGHTS_MAX = 65_536  # (publisher, topic, epoch) whose right is remembered: no scan over grants for each publication
 # The largest signed number of 64 bits, as databases and Spark have them, is the last record's of the longest batch.
@@ -73,7 +70,8 @@ def refused(peer: str, error: KeysError) -> list[Effect]:
 
 class Admitted(NamedTuple):
     """A publication whose header holds. `frame`: header and signature as they came. `epoch`: in which it was sealed;
-    `live`: that can be now. `rights`: what its records may be about."""
+    `live`: that can be now, and its publisher's certificate counts. `rights`: what its records may be about.
+    `tree`: the number of the tree of regions that it goes along; at a replica that is open."""
 
     header: MessageHeader
     frame: bytes
@@ -82,6 +80,7 @@ class Admitted(NamedTuple):
     epoch: int
     live: bool
     rights: RecordRights
+    tree: int
 
 
 class Admission:
@@ -94,7 +93,7 @@ class Admission:
     """
 
     def __init__(self, overlay: Overlay, *, replica: bool) -> None:
-        self._overlay, self._topology = overlay, Topology(overlay)
+        self._overlay = overlay
         self._calendar = overlay.policy.calendar
         self._replica = replica
         self._admitted: OrderedDict[tuple[str, str], Admitted] = OrderedDict()  # by property and wire topic
@@ -112,7 +111,7 @@ class Admission:
         for scope in overlay.policy.scopes:
             if scope.bump > bumps.get(scope.filter, scope.bump):
                 self._bumped[scope.filter] = until
-        self._overlay, self._topology = overlay, Topology(overlay)
+        self._overlay = overlay
         self._calendar = overlay.policy.calendar
         self._admitted.clear()
         self._span, self._live = _NO_SPAN, (-1, -1.0)
@@ -120,21 +119,20 @@ class Admission:
         self._rights.clear()
 
     def publication(self, told: str, wire_topic: str, now: float) -> Admitted:
-        """`told`: property `vmq` as it came. Raises BadFrame, BadSignature, NotAuthorised, Expired."""
+        """`told`: property `vmq` as it came. Raises BadFrame, BadSignature, NotAuthorised, Expired, and at a
+        replica UnknownView for a tree of regions that is to come."""
         known = self._admitted.get((told, wire_topic))
         if known is not None:
             try:
-                _check_end(known.publisher, now)
-                live = self._check_time(known.header, known.epoch, now)
+                live = self._check_end(known.publisher, now) and self._check_time(known.header, known.epoch, now)
             except KeysError as error:
                 error.author = known.header.publisher
                 raise
             return known if live is known.live else known._replace(live=live)
         admitted = self.first(told, wire_topic, now)
-        if len(wire_topic) <= HEADERS_TOPIC_MAX:
-            self._admitted[told, wire_topic] = admitted
-            if len(self._admitted) > HEADERS_MAX:
-                self._admitted.popitem(last=False)
+        self._admitted[told, wire_topic] = admitted
+        if len(self._admitted) > HEADERS_MAX:
+            self._admitted.popitem(last=False)
         return admitted
 
     def first(self, told: str, wire_topic: str, now: float) -> Admitted:
@@ -142,13 +140,15 @@ class Admission:
         refused is never remembered, and costs its link the same each time."""
         frame = from_property(told)
         header = header_of(frame)
-        publisher = self.publisher(header.publisher, now)
+        publisher = self.publisher(header.publisher)
+        certified = self._check_end(publisher, now)
         verify_header(header, frame, wire_topic, publisher.public_key)
         try:
-            return self._verified(header, frame, publisher, wire_topic, now)
+            admitted = self._verified(header, frame, publisher, wire_topic, now)
         except KeysError as error:
             error.author = header.publisher
             raise
+        return admitted if certified else admitted._replace(live=False)
 
     def _verified(
         self, header: MessageHeader, frame: bytes, publisher: Certificate, wire_topic: str, now: float
@@ -158,15 +158,20 @@ class Admission:
             raise BadFrame(f"sequence {header.sequence} or time {header.time_ms} is beyond what anybody can show")
         if header.previous >= header.sequence:
             raise BadFrame(f"sequence {header.sequence} follows {header.previous}")
+        if header.retain is not is_retained_topic(wire_topic):
+            raise BadFrame("what is retained, and nothing else, has a topic of its own")
         epoch = self._span[0] if self._span[1] <= header.time_ms < self._span[2] else self._epoch_of(header.time_ms)
         live = self._check_time(header, epoch, now)
         asked = (header.publisher, wire_topic, epoch)
         found = self._rights[asked] if asked in self._rights else self._learn(publisher, asked)
         if found is None:
-            raise NotAuthorised(f"{publisher.name} may not publish on this topic in epoch {epoch}")
+            raise NotAuthorised(f"{publisher.name} may not publish in this scope in epoch {epoch}")
         scope, rights = found
         check_mode(header, scope.mode)
-        return Admitted(header, frame, publisher, scope, epoch, live, rights)
+        tree = self._overlay.trees.number_of(header.tree)
+        if self._replica:
+            self._overlay.trees.named(tree)
+        return Admitted(header, frame, publisher, scope, epoch, live, rights, tree)
 
     def _epoch_of(self, time_ms: int) -> int:
         """The epoch of a header's time; its milliseconds are kept for those that follow. Times count by the middle of
@@ -181,15 +186,16 @@ class Admission:
     def key(self, properties: Mapping[str, str], now: float) -> KeyHeader | None:
         """The key header that rides along, verified; None if there is none.
 
-        Raises as `publication` does; WrongEpochKey at a replica for a key that a bump outdated; Expired for views that
-        are closed, UnknownView for some that are not in force here yet, BadShare for other ones.
+        Raises as `publication` does; WrongEpochKey at a replica for a key that a bump outdated; Expired for views and
+        trees that are closed, UnknownView for some that are not in force here yet, BadShare for other ones.
         """
         text = properties.get(PROPERTY_KEY)
         if text is None:
             return None
         known = self._keys.get(text)
         key = known or KeyHeader.decode(from_property(text))
-        publisher = self.publisher(key.publisher, now)
+        publisher = self.publisher(key.publisher)
+        self._check_end(publisher, now)
         if known is None:
             key.verify(publisher.public_key)
         try:
@@ -214,7 +220,7 @@ class Admission:
         if not self._overlay.may_publish_in(publisher.name, scope, key.epoch):
             raise NotAuthorised(f"{publisher.name} may not publish in {scope.filter} in epoch {key.epoch}")
         self._check_rules(key, scope)
-        self._check_views(key.hops, scope, publisher.region)
+        self._check_views(key, scope, publisher.region)
 
     @staticmethod
     def _check_rules(key: KeyHeader, scope: Scope) -> None:
@@ -227,10 +233,19 @@ class Admission:
         if same and (key.kcv == NO_KCV) is scope.keyed:
             raise BadFrame("key without the scope's epoch key where there is one, or with one where there is none")
 
-    def _check_views(self, hops: Sequence[Hop], scope: Scope, home: int) -> None:
-        """A key names one open view of every region that it may enter."""
-        if [hop.region for hop in hops] != [hop.region for hop in self._topology.key_hops(scope, home)]:
-            raise BadShare("key was split for other regions than those of its scope")
+    def _check_views(self, key: KeyHeader, scope: Scope, home: int) -> None:
+        """A key names an open tree, and one open view of every region of that which it may enter. Under the former tree
+        regions may be gone, and the scope may have had others."""
+        trees, hops = self._overlay.trees, key.hops
+        tree = trees.named(key.tree)
+        if tree is trees.newest:
+            expected = [home, *sorted((self._overlay.regions_of(scope) & tree.regions) - {home})]
+            if [hop.region for hop in hops] != expected:
+                raise BadShare("key was split for other regions than those of its scope")
+        elif hops[0].region != home:
+            raise BadShare("key was split for another region than its publisher's first")
+        else:
+            hops = tuple([hop for hop in hops if hop.region in self._overlay.latest])
         for hop in hops:
             self._overlay.check_view(hop)
 
@@ -257,6 +272,14 @@ class Admission:
         self._check_epoch(name.epoch, now)
         if self._replica and self._outdated(name, now):
             raise WrongEpochKey(f"the key of {name.scope} was outdated by a bump")
+
+    def _check_end(self, publisher: Certificate, now: float) -> bool:
+        """Whether the publisher's certificate counts now. At a replica, raises Expired where it does not."""
+        if now * 1000 <= publisher.not_after_ms:
+            return True
+        if self._replica:
+            raise _ended(publisher)
+        return False
 
     def _check_epoch(self, epoch: int, now: float) -> bool:
         """Whether it can be now. At a replica, raises NotAuthorised for one to come, Expired for a dead one."""
@@ -300,29 +323,22 @@ class Admission:
         certificate = self._overlay.by_party.get(party_id)
         if certificate is None or certificate.role in CARRIERS:
             raise NotAuthorised("publisher is not a member that may publish")
-        _check_end(certificate, now)
+        if now * 1000 > certificate.not_after_ms:
+            raise _ended(certificate)
         return certificate
 
     def _learn(self, publisher: Certificate, asked: tuple[bytes, str, int]) -> tuple[Scope, RecordRights] | None:
-        """The topic's scope, if the publisher has the right to the topic in the epoch; to some topic of it, where its
-        batches travel. Verified publishers only ask. Raises BadFrame for what is no topic: the peer's codec may
-        let through what a next party's hangs up on."""
-        _, wire_topic, epoch = asked
-        name, overlay = publisher.name, self._overlay
-        try:
-            check_name(wire_topic)
-        except TopicError as error:
-            raise BadFrame(str(error)) from None
-        if is_batch_topic(wire_topic):
-            number = batch_number(wire_topic)
-            scope = None if number is None else overlay.scope_numbered(number)
-            allowed = scope is not None and overlay.may_publish_in(name, scope, epoch)
-        else:
-            scope = overlay.scope_of(wire_topic)
-            allowed = overlay.may_publish(name, wire_topic, epoch)
+        """The scope that a wire topic names, and on what of it the publisher may publish in the epoch; None for
+        nothing. Verified publishers only ask. Raises BadFrame for what is no such topic."""
+        party, wire_topic, epoch = asked
+        told, overlay = read_wire_topic(wire_topic), self._overlay
+        if told.publisher not in (b"", party):
+            raise BadFrame("a wire topic of another publisher")
         if len(self._rights) >= RIGHTS_MAX:
             self._rights.clear()
-        found = (scope, overlay.rights_in(name, scope, epoch)) if scope is not None and allowed else None
+        scope = overlay.scope_numbered(told.scope)
+        allowed = scope is not None and overlay.may_publish_in(publisher.name, scope, epoch)
+        found = (scope, overlay.rights_in(publisher.name, scope, epoch)) if scope is not None and allowed else None
         self._rights[asked] = found
         return found
 
@@ -341,6 +357,5 @@ def _check_label(label: Label, expected: Sequence[Place | Hop]) -> None:
 _NO_SPAN = (0, 0, 0)
 
 
-def _check_end(certificate: Certificate, now: float) -> None:
-    if now * 1000 > certificate.not_after_ms:
-        raise Expired(f"the certificate of {certificate.name} ended")
+def _ended(certificate: Certificate) -> Expired:
+    return Expired(f"the certificate of {certificate.name} ended")

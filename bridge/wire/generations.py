@@ -2,47 +2,81 @@
 
 Each start of a gateway is a *generation*: a number above that of every start before, and at least the milliseconds of
 the start. It stands in every signed key header. So a clone, a restored backup and a gateway whose data directory was
-lost have generations of their own, the later start the greater one. A replica that knows a later generation refuses
-what an earlier one sealed after the later one's start, and sends the signed key header that proves the later one. The
+lost have generations of their own, the later start the greater one. It stands in every signed header, too, for
+what is plain has no key. A replica that knows a later generation refuses what an earlier one sealed after the later
+one's start, and sends the signed header, of a key or of something plain, that proves the later one. The
 gateway stops sealing if, and only if, a key of its own signed that proof: nobody can mute it by saying so.
 Not here: the disk that keeps the number (`gateway.outbox`), what is refused otherwise (`admission`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
 
 from bridge.contract import Count, Effect, Outlived, Received, Wire
 from bridge.document import Overlay
-from bridge.wire.admission import AHEAD_S, refused
+from bridge.wire.admission import AHEAD_S, Admitted, refused
 from bridge.wire.statements import CONTROL_ROOT
-from keys.envelope import KeyHeader, Order
+from keys.envelope import (
+    PROPERTY_HEADER,
+    KeyHeader,
+    Order,
+    from_property,
+    header_of,
+    to_property,
+    verify_header,
+)
 from keys.errors import KeysError, NotAuthorised, NotFresh, Replayed, Superseded
+from keys.identity import Certificate
 
 GENERATION_TOPIC = f"{CONTROL_ROOT}/generation"
 PROOF_EVERY_S = 1.0
 """How often a replica proves it to one gateway: it refuses each publication, and one proof is enough."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Life:
+    """The latest of a member, the party whose key says so, and what shows it."""
+
+    generation: int
+    party: bytes
+    proof: Wire
+
+
 class Generations:
-    """What a replica knows: of each publisher the signed key header with the greatest generation."""
+    """What a replica knows: of each publisher the signed header with the greatest generation."""
 
     def __init__(self) -> None:
-        self._latest: dict[str, KeyHeader] = {}
+        self._latest: dict[str, _Life] = {}
         self._proved: dict[str, float] = {}
 
     def learn(self, member: str, key: KeyHeader, now: float) -> None:
         """A verified key header of the member's. Raises NotFresh for a start that is still to come: who could name
         one would shut out all lives that really begin before it."""
-        _check_start(member, key, now)
+        _check_start(member, key.order.generation, now)
+        if self._is_later(member, key.order.generation):
+            wire = Wire(GENERATION_TOPIC, key.encode())
+            self._latest[member] = _Life(key.order.generation, key.publisher, wire)
+
+    def learn_plain(self, member: str, admitted: Admitted, wire_topic: str, now: float) -> None:
+        """The same of a verified header of something plain, which names no key."""
+        header = admitted.header
+        _check_start(member, header.generation, now)
+        if self._is_later(member, header.generation):
+            told = (PROPERTY_HEADER, to_property(admitted.frame))
+            wire = Wire(GENERATION_TOPIC, wire_topic.encode(), properties=(told,))
+            self._latest[member] = _Life(header.generation, header.publisher, wire)
+
+    def _is_later(self, member: str, generation: int) -> bool:
         known = self._latest.get(member)
-        if known is None or known.order.generation < key.order.generation:
-            self._latest[member] = key
+        return known is None or known.generation < generation
 
     def check(self, member: str, generation: int, sealed_ms: int) -> None:
         """Raise Superseded for what an earlier life sealed when a later one had begun."""
         latest = self._latest.get(member)
-        if latest is not None and generation < latest.order.generation <= sealed_ms:
+        if latest is not None and generation < latest.generation <= sealed_ms:
             raise Superseded(f"a later start of {member} is known")
 
     def proof(self, member: str, now: float) -> Wire | None:
@@ -50,48 +84,72 @@ class Generations:
         if now - self._proved.get(member, -PROOF_EVERY_S) < PROOF_EVERY_S:
             return None
         self._proved[member] = now
-        return Wire(GENERATION_TOPIC, self._latest[member].encode())
+        return self._latest[member].proof
 
     def keep(self, parties: Container[bytes]) -> None:
         """Forget whose key is no member's any more."""
-        self._latest = {name: key for name, key in self._latest.items() if key.publisher in parties}
+        self._latest = {name: life for name, life in self._latest.items() if life.party in parties}
         self._proved = {name: at for name, at in self._proved.items() if name in self._latest}
 
 
 class OwnLife:
     """A gateway's own generation. `outlived_by`: the later one that was proven to run, 0 for none; nothing is sealed
-    from then on, until we are started again."""
+    from then on, until we are started again. `keys_made`: data keys of this life. `passed_over`: generations that a
+    wrong clock gave former starts, each with the one that is kept for us above it."""
 
-    def __init__(self, generation: int) -> None:
+    def __init__(self, generation: int, passed_over: Mapping[int, int] = MappingProxyType({})) -> None:
         self.generation = generation
+        self._passed_over = passed_over
         self.outlived_by = 0
-        self._keys = 0
+        self.keys_made = 0
 
     def next_key(self) -> Order:
         """Of the next data key."""
-        self._keys += 1
-        return Order(self.generation, self._keys)
+        self.keys_made += 1
+        return Order(self.generation, self.keys_made)
 
     def heard(self, event: Received, overlay: Overlay, name: str, now: float) -> list[Effect]:
         """Somebody says that a later life of ours runs. A start that is still to come proves none: we may have had a
-        clock that was wrong, and whoever kept a key of that time could mute us until then."""
+        clock that was wrong, and whoever kept a key of that time could mute us until then. Nor does it when that time
+        has come: then we go on above it, for replicas may believe it."""
         try:
-            key = KeyHeader.decode(event.wire.payload)
-            certificate = overlay.by_party.get(key.publisher)
-            if certificate is None or certificate.name != name:
-                raise NotAuthorised("a generation of somebody else")
-            key.verify(certificate.public_key)
-            _check_start(name, key, now)
-            if key.order.generation <= self.generation:
+            generation = _proven(event.wire, overlay, name)
+            _check_start(name, generation, now)
+            if generation <= self.generation:
                 raise Replayed("an earlier generation of ours, or the present one")
         except KeysError as error:
             return refused(event.peer, error)
-        if key.order.generation <= self.outlived_by:
+        if generation <= self.outlived_by:
             return []
-        self.outlived_by = key.order.generation
+        ends = [end for first, end in self._passed_over.items() if first <= generation < end]
+        if ends and not self.outlived_by:
+            self.generation, self.keys_made = max(ends), 0
+            return [Count("generations_passed")]
+        self.outlived_by = generation
         return [Count("outlived"), Outlived(self.outlived_by)]
 
 
-def _check_start(member: str, key: KeyHeader, now: float) -> None:
-    if key.order.generation > (now + AHEAD_S) * 1000:
+def _proven(wire: Wire, overlay: Overlay, name: str) -> int:
+    """The generation that a proof shows, signed by a key of ours. Raises keys errors."""
+    told = dict(wire.properties).get(PROPERTY_HEADER)
+    if told is None:
+        key = KeyHeader.decode(wire.payload)
+        key.verify(_ours(key.publisher, overlay, name).public_key)
+        return key.order.generation
+    frame = from_property(told)
+    header = header_of(frame)
+    topic = wire.payload.decode(errors="replace")
+    verify_header(header, frame, topic, _ours(header.publisher, overlay, name).public_key)
+    return header.generation
+
+
+def _ours(party: bytes, overlay: Overlay, name: str) -> Certificate:
+    certificate = overlay.by_party.get(party)
+    if certificate is None or certificate.name != name:
+        raise NotAuthorised("a generation of somebody else")
+    return certificate
+
+
+def _check_start(member: str, generation: int, now: float) -> None:
+    if generation > (now + AHEAD_S) * 1000:
         raise NotFresh(f"{member} names a start of its own that is to come; its clock or ours is wrong")

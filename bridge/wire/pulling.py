@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from bridge.contract import Budget, FairTable, Send, Wire
+from bridge.contract import Budget, FairBudget, FairTable, Send, Wire
 from bridge.wire.pieces import Pieces
 from bridge.wire.statements import CONTROL_ROOT
 from keys.errors import BadFrame
@@ -32,9 +32,10 @@ RETRY_S = 0.1  # for an answer, before the next is asked; doubled after each fou
 RETRY_MAX_S = 1.6
 GIVE_UP_S = 10.0
 PULLS_MAX = 8_192  # publications that are asked for at once; who wants most loses its own oldest
-REQUESTS_PER_S, REQUESTS_BURST = 2_000.0, 4_000.0  # of one neighbour; honest ones ask once or twice a publication
+# Of one neighbour, fair over the publishers it asks for: who signs holes that nothing fills leaves others theirs.
+REQUESTS_PER_S, REQUESTS_BURST = 2_000.0, 8_000.0  # honest ones ask once or twice a publication
 ANSWER_BYTES_PER_S, ANSWER_BYTES_BURST = 64e6, 256e6  # to one neighbour
-UNKNOWN_PER_S, UNKNOWN_BURST = 50.0, 500.0  # requests of one neighbour for what we never heard of: each makes us ask
+UNKNOWN_PER_S, UNKNOWN_BURST = 50.0, 1_000.0  # of them, for what we never heard of: each makes us ask
 ANSWERS_MAX = 3  # of one piece to one asker
 _HEADER, _HEADER_BYTES = -1, 512  # an announcement counts as a piece of its own
 ANSWERED_MAX = 16_384  # (asker, publication) whose answers are counted; who asks most is forgotten first
@@ -197,18 +198,20 @@ class Answers:
     """What neighbours may ask for: requests and bytes a second, each piece a few times."""
 
     def __init__(self) -> None:
-        self._requests: dict[str, Budget] = {}  # by neighbour
-        self._unknown: dict[str, Budget] = {}
+        self._requests: dict[str, FairBudget] = {}  # by neighbour
+        self._unknown: dict[str, FairBudget] = {}
         self._bytes: dict[str, Budget] = {}
         self._given: FairTable[tuple[str, Name, int], Counter[int]] = FairTable(ANSWERED_MAX)
 
-    def may_ask(self, peer: str, now: float) -> bool:
-        """Whether a request is looked at."""
-        return _pay(self._requests.setdefault(peer, Budget(REQUESTS_PER_S, REQUESTS_BURST, now)), 1, now)
+    def may_ask(self, peer: str, publisher: bytes, now: float) -> bool:
+        """Whether a request for something of this publisher is looked at."""
+        budget = self._requests.setdefault(peer, FairBudget(REQUESTS_PER_S, REQUESTS_BURST, now))
+        return budget.take(publisher, now)
 
-    def may_ask_unknown(self, peer: str, now: float) -> bool:
+    def may_ask_unknown(self, peer: str, publisher: bytes, now: float) -> bool:
         """Whether a request for what nobody told us of makes us ask others."""
-        return _pay(self._unknown.setdefault(peer, Budget(UNKNOWN_PER_S, UNKNOWN_BURST, now)), 1, now)
+        budget = self._unknown.setdefault(peer, FairBudget(UNKNOWN_PER_S, UNKNOWN_BURST, now))
+        return budget.take(publisher, now)
 
     def give(self, peer: str, name: Name, time_ms: int, pieces: Pieces, now: float) -> dict[int, bytes] | None:
         """What of these pieces the neighbour may have; None if it had all of them often enough, or too much."""
@@ -227,9 +230,9 @@ class Answers:
     def keep(self, peers: Iterable[str]) -> None:
         """Forget whoever is no neighbour any more."""
         kept = set(peers)
-        for budgets in (self._requests, self._unknown, self._bytes):
-            for peer in budgets.keys() - kept:
-                del budgets[peer]
+        self._requests = {peer: budget for peer, budget in self._requests.items() if peer in kept}
+        self._unknown = {peer: budget for peer, budget in self._unknown.items() if peer in kept}
+        self._bytes = {peer: budget for peer, budget in self._bytes.items() if peer in kept}
 
 
 def _pay(budget: Budget, cost: float, now: float) -> bool:

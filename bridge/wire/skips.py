@@ -1,6 +1,6 @@
 """Property `vmq-skip`: what a replica says of a gap before the publication that it rides on.
 
-Its value is a number, `low`: every reliable publication of this publisher on this topic after `low`, up to `previous`
+Its value is a number, `low`: every reliable publication of this publisher in this scope after `low`, up to `previous`
 of the header, came to that replica, or was left out by those before it, and fitted no statement that leads over this
 link. It is believed of f + 1 replicas of one view, one of whom is honest; else the gap is asked for like any other. Not
 here: who says it (`replica.filtering`), what follows (`reader.skipped`). Paper item C10.

@@ -186,18 +186,20 @@ class RoutingTable:
         lives = known is not None and known.statement.on and now * 1000 < known.statement.expires_ms
         return statement.goes_on and lives
 
-    def wanting(self, scope: Scope, now: float, shown: ShownList | None = None) -> list[str]:
+    def wanting(self, scope: Scope, now: float) -> list[str]:
         """Members that may read the scope now and whose live statement says that they want it. A lease ends with its
-        author's certificate. `shown`: of a publication that not all of them may want."""
-        left_out = frozenset() if shown is None else self._covers_of(scope).left_out(shown)
+        author's certificate."""
         return [
             s.member
             for s, _ in self._statements.get(scope.filter, {}).values()
             if s.on
-            and s.member not in left_out
             and now * 1000 < min(s.expires_ms, self._overlay.certificate(s.member).not_after_ms)
             and self.may_read(s.member, scope, now)
         ]
+
+    def left_out(self, scope: Scope, shown: ShownList) -> frozenset[str]:
+        """Of them, whose statements say that they do not want what shows this."""
+        return self._covers_of(scope).left_out(shown)
 
     def _covers_of(self, scope: Scope) -> ScopeCovers:
         covers = self._covers.get(scope.filter)

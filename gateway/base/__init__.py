@@ -24,14 +24,17 @@ from gateway.base.figures import FIGURES_TOPIC, Figures, LinkFigures, LinkState
 from gateway.base.garbage import collect_seldom
 from gateway.base.limits import Limits
 from gateway.base.sealed_file import SealedFile, SealedFileError
-from gateway.base.stamps import Stamps, stamp
+from gateway.base.stamps import Stamps
 from gateway.files import (
+    FileStamp,
     PrivateFileError,
     alone_in,
     erase,
     lock_exclusively,
     private_directory,
     read_private,
+    replace_public,
+    stamp,
     sync_directory,
     write_private,
     write_public,
@@ -47,6 +50,7 @@ __all__ = [
     "DeviceSettings",
     "Discovery",
     "Figures",
+    "FileStamp",
     "Hosted",
     "Limits",
     "LinkFigures",
@@ -71,6 +75,7 @@ __all__ = [
     "parse",
     "private_directory",
     "read_private",
+    "replace_public",
     "stamp",
     "sync_directory",
     "write_private",

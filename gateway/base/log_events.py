@@ -132,10 +132,12 @@ class LogEvent(Enum):
     OVERLAY_ADOPTED = INFO, "adopted version %d of overlay %s", "Members, rights and scopes are those of that version."
     OVERLAY_NOT_ADOPTED = (ERROR, "the new overlay file is not adopted: %s",
         "It does not hold; what was before still counts. Put the owner's file there.")
+    OVERLAY_LOOK_FAILED = (ERROR, "the look at the overlay file failed",
+        "A defect of ours, with its traceback. Report it; the file is looked at again.")
     OVERLAY_NOT_READ = WARNING, "the overlay file is not read: %s", "What was before still counts."
     OVERLAY_NOT_KEPT = ERROR, "version %d of the overlay is not kept: %s", "It counts until a restart. Free space."
     OVERLAY_NEEDS_RESTART = (
-        WARNING, "version %d of the overlay changes regions or the key service; it is kept, restart to adopt it",
+        WARNING, "version %d of the overlay changes our region or the key service; it is kept, restart to adopt it",
         "Restart this member when it suits.")
     OVERLAY_PASSED_ON = INFO, "version %d of the overlay from %s to %s", "`veilmq up` keeps the copies in step."
     OVERLAY_NOT_PASSED_ON = WARNING, "%s", "`veilmq up` could not write a member's copy, as the line says."

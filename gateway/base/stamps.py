@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from gateway.files import FileStamp, stamp
+
 
 class Stamps:
     """The files as they were at the last look. A file that is not there is one state more."""
@@ -18,14 +20,5 @@ class Stamps:
         before, self._seen = self._seen, self._look()
         return self._seen != before
 
-    def _look(self) -> tuple[tuple[int, int, int] | None, ...]:
+    def _look(self) -> tuple[FileStamp | None, ...]:
         return tuple(map(stamp, self._paths))
-
-
-def stamp(path: Path) -> tuple[int, int, int] | None:
-    """What a file's content cannot change without; None where there is none."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_ino, status.st_size

@@ -1,4 +1,4 @@
-"""The broker of local clients: connections, who may come in, subscriptions, the exchange of publications, wills.
+"""The broker of local clients: who may come in and stay, subscriptions, the exchange of publications, wills.
 
 It extends amqtt's `Broker` and replaces its data plane. Imports every room below it; never `overlay`, which it meets
 through `clients.overlay_port`.
@@ -6,7 +6,6 @@ through `clients.overlay_port`.
 
 from __future__ import annotations
 
-from gateway.broker.connection import MqttConnection
 from gateway.broker.edge_broker import EdgeBroker
 from gateway.broker.exchange import Exchange
 from gateway.broker.lifecycle import Lifecycle
@@ -18,7 +17,6 @@ __all__ = [
     "EdgeBroker",
     "Exchange",
     "Lifecycle",
-    "MqttConnection",
     "make_broker",
     "run_broker",
 ]

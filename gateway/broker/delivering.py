@@ -15,7 +15,6 @@ from amqtt.broker import RetainedApplicationMessage
 from amqtt.events import BrokerEvents
 
 from gateway.base import Limits
-from gateway.broker.flushing import Later
 from gateway.broker.holding import Holding
 from gateway.clients import Client, DeliveryPlan, Reached, Router, SharedName, Target, fits
 from gateway.mqtt5.encoding import encode_publish
@@ -23,6 +22,7 @@ from gateway.mqtt5.message import Message
 from gateway.mqtt5.packets import Publish, Version
 from gateway.operation import Traffic
 from gateway.plugins import Action, PluginHost
+from gateway.sockets.flushing import Later
 
 
 class Delivering:

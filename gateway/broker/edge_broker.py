@@ -27,9 +27,7 @@ from amqtt.events import MQTTEvents
 from gateway.base import Limits, Listener, Settings, StartError
 from gateway.base.descriptors import SPARE_FILES, open_files, raise_limit
 from gateway.base.log_events import LogEvent
-from gateway.broker.connection import MqttConnection
 from gateway.broker.exchange import Exchange
-from gateway.broker.flushing import Flusher, Later
 from gateway.broker.for_overlay import ForOverlay
 from gateway.broker.lifecycle import Lifecycle
 from gateway.broker.observing import observe
@@ -56,6 +54,8 @@ from gateway.operation import Operation
 from gateway.outbox.database import StoreError
 from gateway.plugins import EdgeSession, PacketView, PluginHost
 from gateway.sessions import SessionStore
+from gateway.sockets.connection import MqttConnection
+from gateway.sockets.flushing import Flusher, Later
 
 log = logging.getLogger("veilmq.broker")
 

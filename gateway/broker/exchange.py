@@ -18,9 +18,7 @@ from bridge.contract import Publication
 from bridge.document import OwnTopics
 from gateway.base import Limits
 from gateway.broker import member_sessions as members
-from gateway.broker.audit import Audit
 from gateway.broker.delivering import Delivering
-from gateway.broker.flushing import UNACKNOWLEDGED, Later, Waiting
 from gateway.broker.offering import offer_for
 from gateway.clients import (
     INTERNAL,
@@ -43,6 +41,8 @@ from gateway.mqtt5.session import Action as SessionAction
 from gateway.mqtt5.session import Close
 from gateway.mqtt5.types import ReasonCode
 from gateway.plugins import Action, PacketView, PluginHost, application_message
+from gateway.sockets.audit import Audit
+from gateway.sockets.flushing import UNACKNOWLEDGED, Later, Waiting
 
 if TYPE_CHECKING:
     from gateway.sessions import SessionStore
@@ -106,6 +106,8 @@ class Exchange(Delivering):
             members.hear_acks(client, packets)
         elif now - client.seen_at >= SEEN_INTERVAL_S:
             client.seen_at = now
+            client.session.outbound.rest()
+            client.session.inbound.rest()
             self.tell(EntitySeen(client.client_id))
         actions = client.session.received_all(packets, now)
         if client.is_behind:

@@ -23,9 +23,9 @@ from functools import partial
 from typing import TypeAlias
 
 from gateway.base import Limits
-from gateway.broker.flushing import Later
 from gateway.clients import Client, DeliveryPlan, Reached
 from gateway.operation import Traffic
+from gateway.sockets.flushing import Later
 
 RESPITE = 6
 """A receiver that was given up holds up nobody for so many times `hold_s`."""

@@ -19,36 +19,21 @@ from amqtt.events import BrokerEvents, MQTTEvents
 
 from gateway.auth import EnhancedAuth
 from gateway.base.peer_clock import stamp
-from gateway.broker.connection import MqttConnection
-from gateway.broker.door import Door, Failures, origin_of
 from gateway.broker.exchange import Exchange
-from gateway.broker.flushing import CLIENTS_FAULT, DRAINING, Later
+from gateway.broker.member_sessions import recognised
 from gateway.broker.subscribing import Subscribing
 from gateway.broker.terms import Terms
 from gateway.broker.wills import decided, publish_will
 from gateway.clients import INTERNAL, Client, ClientConnection, Deadlines, EntityConnected, EntityGone, Pace
 from gateway.mqtt5.endings import tellings
 from gateway.mqtt5.message import Message
-from gateway.mqtt5.packets import (
-    NO_PROPERTIES,
-    Auth,
-    Connect,
-    Properties,
-    Subscribe,
-    Unsubscribe,
-    Version,
-)
-from gateway.mqtt5.session import (
-    Action,
-    Close,
-    Connection,
-    PublishWill,
-    ServerSession,
-    SessionEnded,
-    check_connect,
-)
+from gateway.mqtt5.packets import NO_PROPERTIES, Auth, Connect, Properties, Subscribe, Unsubscribe, Version
+from gateway.mqtt5.session import Action, Close, Connection, PublishWill, ServerSession, SessionEnded, check_connect
 from gateway.mqtt5.types import MqttError, ReasonCode
 from gateway.plugins import EdgeSession, PacketView
+from gateway.sockets.connection import MqttConnection
+from gateway.sockets.door import Door, Failures, origin_of
+from gateway.sockets.flushing import CLIENTS_FAULT, DRAINING, Later
 
 PEER_PREFIX = "\0"
 """Members have a name space of their own: U+0000 cannot occur in a client id that came over the wire."""
@@ -57,6 +42,11 @@ HELD_GRACE_S = 1.0
 _FAILED_LOGIN = (ReasonCode.BAD_USER_NAME_OR_PASSWORD, ReasonCode.NOT_AUTHORIZED)
 DRAIN_LOOK_S = 0.005
 """How often `drain` looks whether everything is decided."""
+
+
+def _no_login(connect: Connect) -> MqttError:
+    code = ReasonCode.BAD_USER_NAME_OR_PASSWORD if connect.username else ReasonCode.NOT_AUTHORIZED
+    return MqttError("not authorised", code)
 
 
 class Lifecycle:
@@ -130,8 +120,9 @@ class Lifecycle:
         if not self.connections:
             self._none_left.set()
 
-    async def connecting(self, connection: MqttConnection, connect: Connect) -> None:
-        """Authenticate a CONNECT and begin or resume its session, or refuse it with the right code."""
+    def connecting(self, connection: MqttConnection, connect: Connect) -> Later | None:
+        """Authenticate a CONNECT and begin or resume its session, or refuse it with the right code. Where nobody has to
+        be asked that is done at once: a task for each of thousands that come together costs more than the rest."""
         try:
             peer = self._admit(connection, connect)
             client_id = connect.client_id or f"veilmq-{secrets.token_hex(10)}"
@@ -140,28 +131,51 @@ class Lifecycle:
             view = EdgeSession.of(connect, client_id, connection.peer, connection.tls)
             if connection.is_internal:
                 view.is_internal = True
-            proof = NO_PROPERTIES
-            if peer is None and not self.failures.may_try(view.remote_address):
+            if peer is not None:  # recognised by its certificate, which is more than a password
+                return self._let_in(connection, connect, view, peer, Properties(user=(stamp(time.time()),)))
+            if not self.failures.may_try(view.remote_address):
                 raise MqttError("too many failed logins from this address", ReasonCode.QUOTA_EXCEEDED)
+            known = None if connect.properties.authentication_method is not None else self._host.lets_in(view)
+            if known is None:
+                return self._authenticating(connection, connect, view)
+            if not known:
+                raise _no_login(connect)
+            return self._let_in(connection, connect, view, None, NO_PROPERTIES)
+        except MqttError as error:
+            self._not_accepted(connection, connect, error)
+            return None
+
+    async def _authenticating(self, connection: MqttConnection, connect: Connect, view: EdgeSession) -> None:
+        """Where plugins, or the client itself, have to be asked."""
+        proof = NO_PROPERTIES
+        try:
             if connect.properties.authentication_method is not None:
                 proof = await self.enhanced_auth.connect(connection, connect, view)
-            # A member was recognised by its certificate, which is more than a password.
-            elif peer is None and not await self._host.authenticate(view):
-                code = ReasonCode.BAD_USER_NAME_OR_PASSWORD if connect.username else ReasonCode.NOT_AUTHORIZED
-                raise MqttError("not authorised", code)
-            if peer is not None:
-                proof = Properties(user=(stamp(time.time()),))
-            if not connection.closed:
-                self._begin(connection, connect, view, peer, proof)
-                if peer is None and view.client_id in self.exchange.undecided:
-                    await decided(self.exchange, view.client_id)
+            elif not await self._host.authenticate(view):
+                raise _no_login(connect)
+            later = self._let_in(connection, connect, view, None, proof)
+            if later is not None:
+                await later
         except ConnectionError:
             connection.close()
         except MqttError as error:
-            if error.reason in _FAILED_LOGIN and not connection.is_overlay and connection.peer is not None:
-                self.failures.failed(connection.peer[0])
-            self._audit.not_accepted(connection, connect, error)
-            connection.refuse(error.reason, connect.version, connect.properties.maximum_packet_size)
+            self._not_accepted(connection, connect, error)
+
+    def _let_in(
+        self, connection: MqttConnection, connect: Connect, view: EdgeSession, peer: str | None, proof: Properties
+    ) -> Later | None:
+        """What is left to wait for, of one who may come in."""
+        if connection.closed:
+            return None
+        self._begin(connection, connect, view, peer, proof)
+        is_undecided = peer is None and view.client_id in self.exchange.undecided
+        return decided(self.exchange, view.client_id) if is_undecided else None
+
+    def _not_accepted(self, connection: MqttConnection, connect: Connect, error: MqttError) -> None:
+        if error.reason in _FAILED_LOGIN and not connection.is_overlay and connection.peer is not None:
+            self.failures.failed(connection.peer[0])
+        self._audit.not_accepted(connection, connect, error)
+        connection.refuse(error.reason, connect.version, connect.properties.maximum_packet_size)
 
     def perform(self, client: Client, action: Action) -> Later | None:
         """What a session wants done, other than writing and publishing."""
@@ -202,21 +216,8 @@ class Lifecycle:
             longest_s = self.terms.offered(connection.is_internal).session_expiry_max_s
             self.reached.check_connect(connect, self.limits, longest_s)
             return None
-        if connect.version != Version.V5:
-            raise MqttError(
-                "refused: a hop below MQTT 5 strips user properties; let the member speak MQTT 5",
-                ReasonCode.UNSUPPORTED_PROTOCOL_VERSION,
-            )
         assert self.exchange.overlay is not None
-        tls = connection.tls
-        certificate = tls.getpeercert(binary_form=True) if tls is not None else None
-        peer = self.exchange.overlay.recognise(certificate, connect.client_id) if certificate else None
-        if peer is None:
-            raise MqttError(
-                f"refused: the certificate of {connect.client_id!r} is none of the overlay's",
-                ReasonCode.NOT_AUTHORIZED,
-            )
-        return peer
+        return recognised(connection.tls, connect, self.exchange.overlay)
 
     def _begin(
         self, connection: MqttConnection, connect: Connect, view: EdgeSession, peer: str | None, proof: Properties

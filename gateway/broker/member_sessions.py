@@ -2,20 +2,21 @@
 
 A member's session is a client's with bounds of its own (`limits.member_queue_*`). What members publish goes to the
 overlay, which says when it is acknowledged (`backpressure.py`); what goes to them is never waited for. What they
-subscribe to is `subscribing.py`'s business; who is a member is decided in `lifecycle.py`.
+subscribe to is `subscribing.py`'s business.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 from bridge.publisher import WINDOW_MAX
-from gateway.broker.flushing import UNACKNOWLEDGED
 from gateway.clients import Client, OverlayPort, PeerMessage, PeerRefusal, Reached
 from gateway.mqtt5.actions import SessionLimits
-from gateway.mqtt5.packets import NO_PROPERTIES, Packet, Properties, PubAck, Publish
-from gateway.mqtt5.types import ReasonCode
+from gateway.mqtt5.packets import NO_PROPERTIES, Connect, Packet, Properties, PubAck, Publish, Version
+from gateway.mqtt5.types import MqttError, ReasonCode
+from gateway.sockets.flushing import UNACKNOWLEDGED
 
 CONTROL_WINDOW = 64
 """Of the window between two members, what only control wires may take: they do not wait behind a slow region."""
@@ -28,6 +29,21 @@ LINK_LIMITS = SessionLimits(
     queue_bytes=32 << 20,
 )
 """What may be in flight to a member that we dialled, and wait for it."""
+
+
+def recognised(tls: Any, connect: Connect, overlay: OverlayPort) -> str:
+    """The member that connects, by its certificate. Raises MqttError."""
+    if connect.version != Version.V5:
+        raise MqttError(
+            "refused: a hop below MQTT 5 strips user properties; let the member speak MQTT 5",
+            ReasonCode.UNSUPPORTED_PROTOCOL_VERSION,
+        )
+    certificate = tls.getpeercert(binary_form=True) if tls is not None else None
+    peer = overlay.recognise(certificate, connect.client_id) if certificate else None
+    if peer is None:
+        why = f"refused: the certificate of {connect.client_id!r} is none of the overlay's"
+        raise MqttError(why, ReasonCode.NOT_AUTHORIZED)
+    return peer
 
 
 def published(client: Client, publish: Publish, overlay: OverlayPort) -> None:

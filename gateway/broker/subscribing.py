@@ -19,7 +19,6 @@ from bridge.base import SHARE_PREFIX, TopicError, matches, split_share
 from bridge.document import constrained
 from bridge.predicates import Predicate
 from gateway.broker.exchange import Exchange
-from gateway.broker.flushing import Later
 from gateway.clients import (
     Client,
     ClientConnection,
@@ -40,6 +39,7 @@ from gateway.mqtt5.packets import Subscribe, Subscription, Unsubscribe
 from gateway.mqtt5.session import Granted, SessionSubscription
 from gateway.mqtt5.types import ReasonCode
 from gateway.plugins import Action
+from gateway.sockets.flushing import Later
 
 RETAINED_TURN_BYTES = 1 << 20
 """Retained messages of a new subscription are handed over in parts of so many bytes."""
@@ -77,7 +77,10 @@ class Subscribing:
         """Constrained filters in the spelling in which they are routed."""
         if self._exchange.tracing is None or client.peer is not None:
             return packet
-        asked = tuple(replace(each, filter=self._routed(each.filter)) for each in packet.subscriptions)
+        routed = [self._routed(each.filter) for each in packet.subscriptions]
+        if all(name == each.filter for name, each in zip(routed, packet.subscriptions, strict=True)):
+            return packet  # the usual case: programs write it out
+        asked = tuple(replace(each, filter=name) for each, name in zip(packet.subscriptions, routed, strict=True))
         return replace(packet, subscriptions=asked)
 
     def _routed(self, topic_filter: str) -> str:

@@ -56,7 +56,7 @@ class PeerMessage(Message):
 
 
 class ClientConnection(Protocol):
-    """The network connection of a client, as everybody but its own module sees it (`broker/connection.py`)."""
+    """The network connection of a client, as everybody but its own module sees it (`sockets/connection.py`)."""
 
     closed: bool
     is_overlay: bool

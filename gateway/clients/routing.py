@@ -244,6 +244,10 @@ class Router(Generic[C]):
                 else:
                     yield value
 
+    def reaches(self, topic: str) -> bool:
+        """Whether anybody subscribed to the topic; what is not asked again is not remembered."""
+        return self._index.reaches(topic)
+
     def plan(self, topic: str) -> DeliveryPlan[C]:
         """Who gets the topic."""
         found = self._index.match(topic)
@@ -268,7 +272,7 @@ class Router(Generic[C]):
         targets = tuple(Target.of(tuple(entries)) for entries in by_client.values())
         plan = DeliveryPlan(topic.encode(), found, targets, tuple(groups), self._refuses(topic), choices)
         plan.is_odd = plan.refused is not None or choices is not None
-        if len(topic) > MEMO_CHARS:
+        if len(topic) > MEMO_CHARS or topic[:1] == "$":  # as in the index
             return plan
         if len(self._plans) >= MEMO_TOPICS:
             self._plans.clear()
@@ -281,6 +285,6 @@ class Router(Generic[C]):
         return plan if plan.choices is None else plan.choices.plan(plan, message)
 
 
-def _key(client: object, options: Subscription) -> Hashable:
+def _key(client: Hashable, options: Subscription) -> Hashable:
     """A client holds a filter once, and once more for every expression that it wrote behind it."""
-    return (id(client), options.predicate) if options.predicate[:1] == "?" else id(client)
+    return (client, options.predicate) if options.predicate[:1] == "?" else client

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from bridge.traces import STATES, Observed, TraceKind, group_of
+from bridge.traces import STATES, TraceKind, group_of
+from bridge.tracking import Observed
 
 UNKNOWN = "unknown"
 PATIENCE_S = 4.0  # before something is wrong: discovery nodes answer in a second

@@ -19,7 +19,7 @@ from gateway.commands.trust import OPTIONS, Json
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from bridge.traces import Observed
+    from bridge.tracking import Observed
     from gateway.commands.trace_board import TraceBoard
 
 traces_app = typer.Typer(help="Which entities are alive.", **OPTIONS)
@@ -46,7 +46,7 @@ def watch(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object for each trace.")] = False,
 ) -> None:
     """Follow entities: a live table, or JSON lines; Ctrl-C ends it. What is wrong is said within 5 s; status 2 then."""
-    from bridge.traces import is_pattern
+    from bridge.tracking import is_pattern
     from gateway.commands.trace_board import TraceBoard, Troubles
     from gateway.tracing.addresses import addresses
     from gateway.tracing.client import Tracker, connection
@@ -90,8 +90,8 @@ def list_entities(
     as_json: Json = False,
 ) -> None:
     """The latest that was observed of each entity, and how often it went."""
-    from bridge.traces import matches
-    from bridge.traces.tracker import Observed
+    from bridge.tracking import matches
+    from bridge.tracking.tracker import Observed
     from gateway.commands.trace_board import AWAY, TraceBoard
 
     board = TraceBoard()

@@ -14,7 +14,14 @@ from typing import Literal
 
 from gateway.mqtt5 import parsing
 from gateway.mqtt5.copies import Copies
-from gateway.mqtt5.encoding import NAME_CACHE_BYTES, NAME_CACHE_ENTRIES, PublishTemplate, encode, encode_publish
+from gateway.mqtt5.encoding import (
+    EACH_ITS_OWN,
+    NAME_CACHE_BYTES,
+    NAME_CACHE_ENTRIES,
+    PublishTemplate,
+    encode,
+    encode_publish,
+)
 from gateway.mqtt5.packets import (
     NO_PROPERTIES,
     Auth,
@@ -54,7 +61,7 @@ _BARE: dict[int, type[PubAck | PubRec | PubRel | PubComp]] = {0x40: PubAck, 0x50
 def _topic(raw: bytes) -> str:
     """A topic name from its bytes; empty is left to the caller, who knows whether an alias stands for it."""
     topic = check_topic_name(decode_utf8(raw))
-    if len(raw) <= NAME_CACHE_BYTES:
+    if len(raw) <= NAME_CACHE_BYTES and not raw.startswith(EACH_ITS_OWN):
         if len(_topics) >= NAME_CACHE_ENTRIES:
             _topics.clear()
             _topics[b""] = ""

@@ -110,8 +110,11 @@ _BYTES = [bytes((value,)) for value in range(256)]
 
 # Encoded topic names with their length, bounded as the decoder's cache is and for the same reason. Keys are
 # str (checked on entry) or bytes (trusted).
-NAME_CACHE_ENTRIES = 32_768  # more than the 20,000 entities that one broker pings, each on a name of its own
+NAME_CACHE_ENTRIES = 32_768
 NAME_CACHE_BYTES = 256
+EACH_ITS_OWN = b"$Constrained/"
+"""What names begin with of which each of tens of thousands of traced entities has several: they would take the caches
+of names from everybody else, and each is seldom used."""
 _names: dict[str | bytes, bytes] = {}
 
 
@@ -122,7 +125,7 @@ def _name(topic: str | bytes) -> bytes:
         raise UnsendablePacket("topic name contains a wildcard")
     else:
         name = write_string(topic)
-    if len(name) <= NAME_CACHE_BYTES:
+    if len(name) <= NAME_CACHE_BYTES and not name.startswith(EACH_ITS_OWN, 2):
         if len(_names) >= NAME_CACHE_ENTRIES:
             _names.clear()
         _names[topic] = name

@@ -287,6 +287,10 @@ class OutboundFlows(Generic[Item]):
         self._give_back(True)
         return known[0]
 
+    def rest(self) -> None:
+        """Give back tables that nothing is in: most of tens of thousands of clients say nothing most of the time."""
+        self.unacknowledged, self.released = self.unacknowledged or NONE, self.released or NONE
+
     def _give_back(self, took_quota: bool) -> None:
         if took_quota and self.quota < self._most:
             self.quota += 1
@@ -389,6 +393,10 @@ class InboundFlows:
                 self.awaiting_pubrel = {}
             self.awaiting_pubrel[packet_id] = None
         return True
+
+    def rest(self) -> None:
+        """Give back tables that nothing is in."""
+        self.accepting, self.awaiting_pubrel = self.accepting or NONE, self.awaiting_pubrel or NONE
 
     def released(self, packet_id: int) -> Answer:
         """A PUBREL came. Raises ProtocolViolation."""

@@ -330,7 +330,8 @@ class ServerSession(SessionExchange):
             answered.append(code)
             if code >= 0x80:
                 continue
-            subscription = SessionSubscription(replace(asked, qos=code), identifier)
+            options = asked if asked.qos == code else replace(asked, qos=code)
+            subscription = SessionSubscription(options, identifier)
             if self.subscriptions is NONE:
                 self.subscriptions = {}
             self.subscriptions[asked.filter] = subscription

@@ -1,39 +1,41 @@
-"""Which publications of one commit share a row: those that go into one batch (`bridge.contract.packed`).
+"""Which publications of one commit share a row: those of one scope that follow each other, up to what a batch holds
+(`bridge.contract.packed`).
 
-One row is one batch for good: after a restart it is sealed and sent as the same one. Not here: who decides where a
-publication's batches go (`outgoing`), the disk (`database`).
+One row is one batch for good: after a restart it is sealed and sent as the same one. What is retained has a row of its
+own. Not here: who names the chains (`outgoing`), the disk (`database`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bridge.contract import BATCH_BYTES, RECORDS_MAX, Numbered, packed, size_of
+from bridge.contract import Numbered, packed, size_of
 from gateway.outbox.database import StoredRow, encode_publication
 
 
 def bundled(rows: Sequence[StoredRow]) -> list[StoredRow]:
-    """Rows that name a batch topic, put together; the others as they are. In order of the first number of each."""
+    """Rows without a frame, put together; the others as they are. In order of the first number of each."""
     done: list[StoredRow] = []
     open_: dict[str, tuple[list[StoredRow], int]] = {}
     for row in rows:
-        if row.batch is None:
+        if row.frame:
+            if row.chain.name in open_:  # what comes before it does not come behind it
+                done.append(_together(open_.pop(row.chain.name)[0]))
             done.append(row)
             continue
-        members, held = open_.get(row.batch, ([], 0))
+        members, held = open_.get(row.chain.name, ([], 0))
         size = size_of(row.publication)
-        if members and (len(members) >= RECORDS_MAX or held + size > BATCH_BYTES):
+        if members and (len(members) >= row.chain.records or held + size > row.chain.bytes):
             done.append(_together(members))
             members, held = [], 0
         members.append(row)
-        open_[row.batch] = members, held + size
+        open_[row.chain.name] = members, held + size
     done += [_together(members) for members, _ in open_.values()]
     return sorted(done, key=lambda row: row.sequence)
 
 
 def _together(members: Sequence[StoredRow]) -> StoredRow:
     first = members[0]
-    assert first.batch is not None
-    batch = packed(first.batch, [Numbered(row.sequence, row.publication) for row in members])
+    batch = packed(first.chain.name, [Numbered(row.sequence, row.publication) for row in members])
     sequences = tuple([row.sequence for row in members])
-    return StoredRow(first.sequence, first.batch, batch.qos, encode_publication(batch), batch, sequences=sequences)
+    return StoredRow(first.sequence, first.chain, batch.qos, encode_publication(batch), batch, sequences=sequences)

@@ -16,7 +16,7 @@ import secrets
 import sqlite3
 import struct
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from bridge.base import OperatorError
-from bridge.contract import Publication
+from bridge.contract import Chain, Publication
 from keys.message import SEALED_PROPERTIES
 
 SEQUENCE_BLOCK = 1 << 16
@@ -40,8 +40,10 @@ TOPIC_CACHE = 65_536
 PAGE_ROWS = 256
 PAGE_BYTES = 1 << 20
 """A page is read and opened on the event loop: it may take some milliseconds, whatever the size of its rows."""
-FAR_AHEAD_MS = 86_400_000
-"""A stored generation so far ahead of the clock was drawn by a clock that was wrong, and no replica took it."""
+FAR_AHEAD_MS = 300_000
+"""Of a stored generation so far ahead, its clock or the present one was wrong; replicas take none further ahead."""
+PASSED_OVER = 8
+"""So many generations that a start did not follow are remembered, the greatest."""
 STATEMENT_ROWS = 128
 """Rows that one statement writes, five values each: below SQLite's old bound of 999."""
 LAYOUT = 1
@@ -77,17 +79,15 @@ class OutboxFullError(StoreError):
 class StoredRow:
     """A publication on its way to the disk: `frame` is `encode_publication`, `commit` sets `previous`.
 
-    `batch`: it has no frame, and goes into a row with others that name the same topic (`bundling`). `sequences`: what
-    went into this row. `after`: the topic whose last row precedes it if its own has none.
+    `chain`: names what it is part of, in order: its scope. One without a frame goes into a row with others of its chain
+    (`bundling`). `sequences`: what went into this row.
     """
 
     sequence: int
-    topic: str
+    chain: Chain
     qos: int
     frame: bytes
     publication: Publication
-    batch: str | None = None
-    after: str | None = None
     sequences: tuple[int, ...] = ()
     previous: int = 0
 
@@ -137,9 +137,12 @@ class Outbox:
             db.execute("BEGIN IMMEDIATE")
             stored = _fact(db, "generation", 0)
             self._life = _fact(db, "life", stored) + 1
-            self.generation = following(stored, now_ms)
+            passed_over = {int(n[5:]): end for n, end in db.execute("SELECT * FROM facts WHERE name LIKE 'over %'")}
+            self.generation, self.passed_over = following(stored, passed_over, now_ms)
             self._first = now_ms * MS_NUMBERS
             facts = [("layout", LAYOUT), ("life", self._life), ("generation", self.generation)]
+            facts += [(f"over {first}", end) for first, end in self.passed_over.items()]
+            db.execute("DELETE FROM facts WHERE name LIKE 'over %'")
             db.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", facts)
             # Lives rise with sequences: one look at the oldest row, instead of a walk over all of them.
             db.execute(
@@ -189,10 +192,8 @@ class Outbox:
         values = []
         cipher = self._ciphers[self._life]
         for row in rows:
-            name = self._name_of(row.topic)
+            name = self._name_of(row.chain.name)
             row.previous = self._previous(db, name)
-            if not row.previous and row.after is not None:
-                row.previous = self._previous(db, self._name_of(row.after))
             if row.qos:
                 self._recent[name] = touched[name] = row.sequence
                 self._recent.move_to_end(name)
@@ -270,18 +271,10 @@ class Outbox:
     def holds(self, sequence: int) -> bool:
         return self._reader.execute("SELECT 1 FROM outbox WHERE sequence = ?", (sequence,)).fetchone() is not None
 
-    def last_of(self, topic: str) -> int:
-        """The sequence of the last QoS >= 1 publication on a topic, 0 for none."""
-        row = self._reader.execute("SELECT sequence FROM topics WHERE topic = ?", (self._name_of(topic),)).fetchone()
+    def last_of(self, chain: str) -> int:
+        """The sequence of the last QoS >= 1 publication of a chain, 0 for none."""
+        row = self._reader.execute("SELECT sequence FROM topics WHERE topic = ?", (self._name_of(chain),)).fetchone()
         return int(row[0]) if row else 0
-
-    def holds_last_of(self, topic: str) -> bool:
-        """Whether the last QoS >= 1 publication on a topic is still here. Raises StoreError."""
-        query = "SELECT 1 FROM topics JOIN outbox USING (sequence) WHERE topic = ?"
-        try:
-            return self._reader.execute(query, (self._name_of(topic),)).fetchone() is not None
-        except sqlite3.Error as error:
-            raise store_error(error, self.path.parent) from None
 
     def _open(self, sequence: int, previous: int, life: int, sealed: bytes) -> Publication:
         try:
@@ -391,9 +384,14 @@ def _reserve(db: sqlite3.Connection, at_least: int) -> tuple[int, int]:
     return first, first + SEQUENCE_BLOCK
 
 
-def following(stored: int, now_ms: int) -> int:
-    """The generation after `stored` at a start at `now_ms` (docs/protocol.md §2.11)."""
-    return now_ms if stored > now_ms + FAR_AHEAD_MS else max(stored + 1, now_ms)
+def following(stored: int, passed_over: Mapping[int, int], now_ms: int) -> tuple[int, dict[int, int]]:
+    """The generation after `stored` at a start at `now_ms`, and what is passed over: of each generation too far ahead
+    the one with which this start goes on if that one comes to count (docs/protocol.md §2.11)."""
+    over = {first: end + 1 for first, end in passed_over.items()}
+    if stored >= now_ms + FAR_AHEAD_MS:
+        over.setdefault(stored, stored + 1)
+    possible = [number for number in (stored + 1, *over.values()) if number <= now_ms + FAR_AHEAD_MS]
+    return max([now_ms, *possible]), dict(sorted(over.items())[-PASSED_OVER:])
 
 
 def _derive(key: bytes, salt: bytes, purpose: bytes) -> bytes:

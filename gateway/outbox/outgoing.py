@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
 from bridge.contract import (
-    BATCH_BYTES,
-    RECORDS_MAX,
     Appending,
+    Chain,
     Committed,
     Count,
     Event,
@@ -36,29 +34,26 @@ log = logging.getLogger("veilmq.links")
 LOG_EVERY_S = 10.0  # devices repeat what is refused, for hours if need be
 SUCCESS = 0x00
 FITS_NO_RECORD = 0x83  # Implementation specific error (MQTT 5.0 §2.4)
-TOPICS_MAX = 65_536  # topics that are remembered to travel alone, or in batches; the oldest are forgotten
 
 
 class Outgoing:
-    """See the module. `handle` gives the node an event; `batch_of` says on which topic publications on a clear topic
-    travel together, None for alone."""
+    """See the module. `handle` gives the node an event; `chain_of` names the chain that publications on a clear topic
+    are part of."""
 
     def __init__(
         self,
         store: Store,
         figures: Figures,
         handle: Callable[[Event], None],
-        batch_of: Callable[[str], str | None] = lambda topic: None,
+        chain_of: Callable[[str], Chain],
         *,
         full_is_local: bool = False,
     ) -> None:
         """`full_is_local`: what the full outbox does not take stays here, for local clients, and is no error to its
         client, who is not told that it is stored but that it is served."""
         self._full_is_local = full_is_local
-        self._store, self._figures, self._handle, self._batches = store, figures, handle, batch_of
-        self._alone: OrderedDict[str, None] = OrderedDict()  # topics on which something travelled alone
-        self._together: OrderedDict[str, str] = OrderedDict()  # topics that have nothing alone on disk -> their batches
-        self._gathered: dict[str, list[Numbered]] = {}  # QoS 0 of this turn of the loop, by the topic of their batches
+        self._store, self._figures, self._handle, self._chain_of = store, figures, handle, chain_of
+        self._gathered: dict[str, list[Numbered]] = {}  # QoS 0 of this turn of the loop, by chain
         self._gathered_bytes = 0
         self._appending: list[int] = []  # what the node does not know yet, and need not before the next event of ours
         self._said_at = -LOG_EVERY_S
@@ -72,79 +67,46 @@ class Outgoing:
             done(FITS_NO_RECORD)
             return
         try:
-            batch, after = self._batch_of(publication)
+            chain = self._chain_of(publication.topic)
+            if publication.qos or publication.retain:
+                self._leave_gathered(chain.name)  # what came before it does not come behind it
             if publication.qos:
-                if batch is not None:
-                    self._leave_gathered(batch)  # what came before it does not come behind it
                 sequence: int = self._store.append(
-                    publication, lambda result: self._stored(sequence, result, done), batch, after
+                    publication, lambda result: self._stored(sequence, result, done), chain
                 )
                 self._appending.append(sequence)
                 return
             number = self._store.next_sequence()
             done(SUCCESS)
-            if batch is None:
+            if publication.retain:
                 self._tell(Unstored(number, publication))
             else:
-                self._gather(batch, Numbered(number, publication))
+                self._gather(chain, Numbered(number, publication))
         except StoreError as error:
             self._refuse(error, done)
 
-    def _gather(self, batch: str, record: Numbered) -> None:
+    def _gather(self, chain: Chain, record: Numbered) -> None:
         """What is not stored waits for what else this turn of the loop brings: as a rule, of one read of a socket."""
         if not self._gathered:
             asyncio.get_running_loop().call_soon(self._leave_all_gathered)
         size = size_of(record.publication)
-        if self._gathered_bytes + size > BATCH_BYTES:
+        if self._gathered_bytes + size > chain.bytes:
             self._leave_all_gathered()
-        together = self._gathered.setdefault(batch, [])
+        together = self._gathered.setdefault(chain.name, [])
         together.append(record)
         self._gathered_bytes += size
-        if len(together) >= RECORDS_MAX:
-            self._leave_gathered(batch)
+        if len(together) >= chain.records:
+            self._leave_gathered(chain.name)
 
     def _leave_all_gathered(self) -> None:
-        for batch in list(self._gathered):
-            self._leave_gathered(batch)
+        for chain in list(self._gathered):
+            self._leave_gathered(chain)
         self._gathered_bytes = 0
 
-    def _leave_gathered(self, batch: str) -> None:
-        records = self._gathered.pop(batch, None)
+    def _leave_gathered(self, chain: str) -> None:
+        records = self._gathered.pop(chain, None)
         if records:
-            self._tell(Unstored(records[0].number, packed(batch, records)))
-
-    def _batch_of(self, publication: Publication) -> tuple[str | None, str | None]:
-        """The topic of the batches that it goes into, or which it follows.
-
-        A topic on which something travels alone does so from then on, and so does one of which a former process left
-        something alone on disk: what is retained travels alone, and each topic has one order.
-        """
-        topic = publication.topic
-        if topic in self._alone:
-            if publication.retain:
-                self._keep_alone(topic)
-            return None, None
-        batch = self._batches(topic)
-        if batch is None:  # for now, or for good
-            return None, self._together.pop(topic, None)
-        if publication.retain or self._lies_alone(topic):
-            self._together.pop(topic, None)
-            self._keep_alone(topic)
-            return None, batch
-        self._together[topic] = batch
-        if len(self._together) > TOPICS_MAX:
-            self._together.popitem(last=False)
-        return batch, None
-
-    def _lies_alone(self, topic: str) -> bool:
-        """Whether something on this topic is on disk that is in no batch; the disk is asked once a topic."""
-        return topic not in self._together and self._store.holds_last_of(topic)
-
-    def _keep_alone(self, topic: str) -> None:
-        self._alone[topic] = None
-        self._alone.move_to_end(topic)
-        if len(self._alone) > TOPICS_MAX:
-            self._alone.popitem(last=False)
+            self._tell(Unstored(records[0].number, packed(chain, records)))
 
     def _stored(self, sequence: int, result: StoredEntry | StoreError, done: Callable[[int], None]) -> None:
         """The disk's answer to one append; entries themselves come in `_committed`."""
@@ -180,9 +142,6 @@ class Outgoing:
         if page.damaged is not None:
             self._say(page.damaged)
             self._figures.count(Count("outbox_damaged"))
-        for row in page.rows:
-            if row.publication.retain:
-                self._keep_alone(row.publication.topic)
         self._tell(OutboxPage(tuple((r.sequence, r.previous, r.publication) for r in page.rows), page.following))
 
     def _refuse(self, error: StoreError, done: Callable[[int], None]) -> None:

@@ -24,7 +24,7 @@ import secrets
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -32,7 +32,7 @@ from typing import TypeAlias
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
-from bridge.contract import Publication, size_of
+from bridge.contract import Chain, Publication, size_of
 from gateway.base import PrivateFileError, erase, lock_exclusively, private_directory, read_private, write_private
 from gateway.outbox.bundling import bundled
 from gateway.outbox.database import (
@@ -44,9 +44,11 @@ from gateway.outbox.database import (
     StoreError,
     encode_publication,
 )
+from keys.envelope import TAG_BYTES
 
 __all__ = ["OutboxFullError", "Page", "Store", "StoreError", "StoredEntry"]
 
+ALONE_BYTES = 256  # what a row takes beside its records, at most: what it does take is known once it is written
 MAX_OUTBOX_BYTES = 1 << 30
 """Stops days without uplink from filling the disk."""
 GROUP_MAX = 4096
@@ -63,7 +65,7 @@ each time. At the 5 ms that Python begins with, commits beside a busy loop took 
 
 @dataclass(frozen=True, slots=True)
 class StoredEntry:
-    """A publication that is on disk. `previous`: the QoS >= 1 one before it on the same topic, or 0."""
+    """A publication that is on disk. `previous`: the QoS >= 1 one before it in the same chain, or 0."""
 
     sequence: int
     previous: int
@@ -146,6 +148,11 @@ class Store:
         """Rises with every opening, and is at least its milliseconds: tells one life of a gateway from another."""
         return self._outbox.generation
 
+    @property
+    def passed_over(self) -> Mapping[int, int]:
+        """Greater ones of wrong clocks, each with the one to go on with if it comes to count."""
+        return self._outbox.passed_over
+
     # ------------------------------------------------------------------------------------ numbers
 
     def next_sequence(self) -> int:
@@ -172,13 +179,11 @@ class Store:
 
     # ------------------------------------------------------------------------------------- outbox
 
-    def append(
-        self, publication: Publication, done: Done | None = None, batch: str | None = None, after: str | None = None
-    ) -> int:
+    def append(self, publication: Publication, done: Done | None = None, chain: Chain | None = None) -> int:
         """Hand a publication to the group commit; its sequence number.
 
-        `batch`: the topic of batches that it goes into; those of one commit are one entry, with the first's number.
-        `after`: the topic whose last entry comes before it if none on its own topic does.
+        `chain`: names the scope; what follows each other in it and in one commit is one entry, with the first's number,
+        but for what is retained. None: it is alone, in a chain of its topic.
 
         `done` gets the Entry once it is on disk, or the StoreError if it is not (the number is then burned).
         Must be called on the event loop; the order of calls is the order of numbers and of reports.
@@ -187,8 +192,8 @@ class Store:
         if self._closed:
             raise StoreError("the store is closed")
         self._loop = self._loop or asyncio.get_running_loop()
-        frame = encode_publication(publication) if batch is None else b""
-        size = (len(frame) if batch is None else size_of(publication)) + 16
+        frame = encode_publication(publication) if chain is None or publication.retain else b""
+        size = (len(frame) or ALONE_BYTES + size_of(publication)) + TAG_BYTES
         if self._bytes + size > self.max_bytes:
             raise OutboxFullError(
                 f"outbox in {self.directory} holds {self._bytes} of {self.max_bytes} bytes; "
@@ -198,7 +203,7 @@ class Store:
         self._in_hand[sequence] = size
         self._count += 1
         self._bytes += size
-        row = StoredRow(sequence, publication.topic, publication.qos, frame, publication, batch, after)
+        row = StoredRow(sequence, chain or Chain(publication.topic), publication.qos, frame, publication)
         if not self._appends:  # once a turn: to wake the writer for each would take the interpreter from the loop
             self._loop.call_soon(self._hand_over)
         self._appends.append(_Append(row, publication, done))
@@ -273,13 +278,9 @@ class Store:
         """Sequence and time of storage (ms since the UNIX epoch) of the first entry on disk from `start` on."""
         return self._outbox.first(start)
 
-    def last_of(self, topic: str) -> int:
-        """The sequence of the last QoS >= 1 publication on a topic that was stored, 0 for none."""
-        return self._outbox.last_of(topic)
-
-    def holds_last_of(self, topic: str) -> bool:
-        """Whether the last QoS >= 1 publication stored on a topic is still on disk. Raises StoreError."""
-        return self._outbox.holds_last_of(topic)
+    def last_of(self, chain: str) -> int:
+        """The sequence of the last QoS >= 1 publication of a chain that was stored, 0 for none."""
+        return self._outbox.last_of(chain)
 
     @property
     def depth(self) -> int:
@@ -411,10 +412,12 @@ class Store:
                 result = StoredEntry(item.row.sequence, item.row.previous, item.publication)
             if item.done is not None:
                 item.done(result)
-        for row in rows if error is None else ():
-            for sequence in row.sequences[1:]:  # the row's first number stands for all of them
-                self._in_hand[row.sequence] += self._in_hand.pop(sequence)
-                self._count -= 1
+        for row in rows if error is None else ():  # its first number stands for all of them
+            numbers = row.sequences or (row.sequence,)
+            held, taken = sum(map(self._in_hand.pop, numbers)), len(row.frame) + TAG_BYTES
+            self._in_hand[row.sequence] = taken
+            self._bytes += taken - held
+            self._count -= len(numbers) - 1
         if entries and self.on_committed is not None:
             self.on_committed(entries)
 

@@ -7,9 +7,11 @@ lanes fill, and lose beyond their own bound. A region of which more is slow fill
 it, and so on back to the gateways, whose outboxes keep on disk what is not sent. No memory grows beyond that.
 
 Nobody waits in a circle: a publication that came from a region never goes back there, so its acknowledgement waits
-for lanes that lead away from where it came from, along a tree, and the last region waits for nobody. Each direction
-between two replicas is a connection of its own, with its own window. What controls the overlay (`is_control`) is
-never held back: it has a part of each window to itself (`members.LINK_LIMITS`).
+for lanes that lead away from where it came from, along a tree, and the last region waits for nobody. Two trees
+together are no tree: while the former is open, what goes along it is never held back, whatever its lanes hold;
+publishers have left it, so what is left of it is what their windows held. For lanes within a region, which planes
+have, nobody waits. Each direction between two replicas is a connection of its own, with its own window. What controls
+the overlay (`is_control`) is never held back: it has a part of each window to itself (`members.LINK_LIMITS`).
 
 Acknowledgements of members may overtake each other: packet identifiers tell them apart, and MQTT asks only clients to
 keep their order (MQTT 5.0 §4.6). Not here: what goes where (`bridge.replica.forwarder`), subscribers' queues, which
@@ -22,8 +24,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from bridge.contract import Count
+from bridge.contract import Count, tree_of
 from bridge.document import Overlay
+from bridge.document.trees import NUMBERS
 from bridge.wire import CONTROL_ROOT
 from gateway.client import MqttClient
 from gateway.clients import Done
@@ -54,12 +57,16 @@ class _Held:
 
 
 class Backpressure:
-    """One replica's. `lanes`: the client towards each replica of a next region; `count` gets figures."""
+    """One replica's, of region `home`. `lanes`: the client towards each neighbouring replica; `count` gets figures."""
 
     def __init__(
-        self, overlay: Callable[[], Overlay], lanes: Mapping[str, MqttClient], count: Callable[[Count], None]
+        self,
+        overlay: Callable[[], Overlay],
+        lanes: Mapping[str, MqttClient],
+        count: Callable[[Count], None],
+        home: int | None = None,
     ) -> None:
-        self._overlay, self._lanes, self._count = overlay, lanes, count
+        self._overlay, self._lanes, self._count, self._home = overlay, lanes, count, home
         self._stalled: set[int] = set()  # regions without room
         self._towards: set[int] = set()  # those of them that the publication at hand goes to
         self._held: dict[str, _Held] = {}  # by signed header
@@ -85,6 +92,8 @@ class Backpressure:
 
     def _pass_on_full(self, peer: str) -> None:
         region = self._overlay().certificate(peer).region
+        if region == self._home:
+            return
         if region not in self._stalled and self._stalls(region):
             self._stalled.add(region)
             self._count(Count("stalls", 1, self._overlay().views[region].name))
@@ -100,7 +109,10 @@ class Backpressure:
 
     def _stalls(self, region: int) -> bool:
         """Whether fewer than n − f lanes have room, of those that are not gone for good."""
-        members = self._overlay().views[region].members
+        view = self._overlay().views.get(region)
+        if view is None:  # the owner took the region away
+            return False
+        members = view.members
         there = [member for member in members if member not in self._gone]
         enough = len(members) - (len(members) - 1) // 2
         return sum(not self.is_full(member) for member in there) < min(enough, len(there))
@@ -134,7 +146,7 @@ class Backpressure:
         if not self._towards and not self._held:
             return None
         header = next((value for name, value in reversed(publish.properties.user) if name == PROPERTY_HEADER), None)
-        if header is None or is_control(publish.topic):
+        if header is None or is_control(publish.topic) or self._is_former(header):
             return None
         held = self._held.get(header)
         if held is None:
@@ -144,6 +156,11 @@ class Backpressure:
             self._held_bytes += held.size
         held.regions |= self._towards
         return partial(self._wait, peer, held)
+
+    def _is_former(self, header: str) -> bool:
+        """Whether it goes along a tree that is no more the newest one."""
+        trees = self._overlay().trees
+        return len(trees.open) > 1 and tree_of(header) != trees.newest.number % NUMBERS
 
     def _wait(self, peer: str, held: _Held, done: Done) -> bool:
         held.waiting.append((peer, done))

@@ -18,6 +18,7 @@ from functools import partial
 from bridge.base import matches
 from bridge.contract import (
     Acked,
+    Chain,
     Count,
     Deliver,
     DeliverShared,
@@ -46,10 +47,12 @@ from gateway.mqtt5.packets import Publish
 from gateway.outbox import Outgoing, Store
 from gateway.overlay.accepting import Accepting
 from gateway.overlay.backpressure import Backpressure
+from gateway.overlay.delays import Delays
 from gateway.overlay.dials import Dials
 from gateway.overlay.driver import Driver
 from gateway.overlay.entities import LocalEntities
 from gateway.overlay.keeping import Keeping
+from gateway.overlay.loading import Loading
 from gateway.overlay.peer_refusals import refusal
 from gateway.overlay.reader_rows import ReaderRows
 from gateway.overlay.wires import PACKET_TOO_LARGE, Wires
@@ -92,7 +95,7 @@ class BrokerOverlay:
         self.figures = figures
         self._store, self._keeping, self._dials = store, keeping, dials
         self._driver = Driver(node, keeping.live, dials, figures, self, clock)
-        self._outgoing = Outgoing(store, figures, self._driver.handle, self._batch_of, full_is_local=full_is_local)
+        self._outgoing = Outgoing(store, figures, self._driver.handle, self._chain_of, full_is_local=full_is_local)
         self._entities = entities
         self.own_topics = OwnTopics()
         if entities is not None:
@@ -104,12 +107,17 @@ class BrokerOverlay:
         self._broker: LocalBroker | None = None
         self._drop: Callable[[str], None] = lambda peer: None
         self._refusal = ""  # why what is handled at this moment is refused
+        self._delay_s = 0.0  # by how much later it is acknowledged
+        self._delays = Delays()
         self._shown: dict[str, bytes] = {}  # members that dialled us, with the certificate that they showed
         self._accepting = Accepting(self._gateway.awaits if self._gateway is not None else lambda _: False)
         self._showing: asyncio.Task[None] | None = None
         self._flow: Backpressure | None = None
+        self._loading: asyncio.Task[None] | None = None
         if keeping.role is Role.REPLICA:
-            self._flow = Backpressure(lambda: self._keeping.overlay, dials, figures.count)
+            member = keeping.overlay.members.get(figures.name)
+            home = None if member is None else member.certificate.region
+            self._flow = Backpressure(lambda: self._keeping.overlay, dials, figures.count, home)
         self._wires = Wires(dials, figures, self._handle, self._flow, clock)
 
     # ------------------------------------------------------------------------------------------- lifetime
@@ -129,19 +137,27 @@ class BrokerOverlay:
         if self._entities is not None:
             self._entities.start(self._tell, broker.retained(self._entities.kept_at))
         self._showing = asyncio.get_running_loop().create_task(self._show_figures(), name="figures")
+        if self._flow is not None:
+            loading = Loading(self._dials, self._goes_by_planes)
+            self._loading = asyncio.get_running_loop().create_task(loading.run(self._handle), name="loads")
         self._driver.start()
 
     async def stop(self) -> None:
         """Close links and store; what the outbox holds is sent after the next start."""
         self._accepting.stop()
+        self._delays.stop()
         if self._entities is not None:
             self._entities.stop()
         await self._driver.stop()
-        if self._showing is not None:
-            self._showing.cancel()
-            await asyncio.gather(self._showing, return_exceptions=True)
+        for task in (self._showing, self._loading):
+            if task is not None:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
         await self._dials.close()
         self._store.close()
+
+    def _goes_by_planes(self) -> bool:
+        return any(scope.planes for scope in self._keeping.overlay.policy.scopes)
 
     @property
     def parts(self) -> tuple[OverlayNode, Store, Keeping, Dials]:
@@ -192,8 +208,8 @@ class BrokerOverlay:
             self._outgoing.take(publication, done)
         return True
 
-    def _batch_of(self, topic: str) -> str | None:
-        return None if self._gateway is None else self._gateway.batch_of(topic, self._clock())
+    def _chain_of(self, topic: str) -> Chain:
+        return Chain(topic) if self._gateway is None else self._gateway.chain_of(topic)
 
     def may_leave(self, topic: str) -> bool:
         """Whether a bridge may hand a local topic to an ordinary broker: it is in no scope, plain, or ours to read."""
@@ -281,6 +297,7 @@ class BrokerOverlay:
         """A member dialled us. A replica only sends on this connection: for ours to it, we dial."""
         if self._flow is not None:
             self._flow.reconnected(peer)
+        self._delays.reconnected(peer)
         if peer not in self._dials:
             self._handle(LinkUp(peer))
 
@@ -291,13 +308,14 @@ class BrokerOverlay:
 
     def peer_published(self, peer: str, publish: Publish) -> Callable[[Done], bool] | PeerRefusal | None:
         self.figures.received(peer, len(publish.payload))
-        flow, self._refusal = self._flow, ""
+        flow, self._refusal, self._delay_s = self._flow, "", 0.0
         if flow is not None:
             flow.begin()
         self._received(peer, publish)
         if self._refusal:
             return refusal(self._refusal, self._clock())
-        return None if flow is None else flow.hold(peer, publish)
+        hold = None if flow is None else flow.hold(peer, publish)
+        return self._delays.hold(peer, self._delay_s, hold) if self._delay_s else hold
 
     # ------------------------------------------------------------------------ members (called by dials)
 
@@ -328,6 +346,9 @@ class BrokerOverlay:
 
     def refuse(self, reason: str) -> None:
         self._refusal = reason
+
+    def delay(self, delay_s: float) -> None:
+        self._delay_s = delay_s
 
     def _handle(self, event: Event) -> None:
         self._driver.handle(event)
@@ -363,10 +384,6 @@ class BrokerOverlay:
 
     def read_page(self, start: int) -> None:
         self._outgoing.read_page(start)
-
-    def republish(self, publications: Sequence[Publication]) -> None:
-        for publication in publications:
-            self._outgoing.take(publication, lambda code: None)
 
     def keys_changed(self) -> None:
         self._keeping.keys_changed(self._clock())

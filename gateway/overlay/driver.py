@@ -18,6 +18,7 @@ from bridge.contract import (
     Adoption,
     Blame,
     Count,
+    Delay,
     Deliver,
     DeliverShared,
     Doubted,
@@ -31,10 +32,8 @@ from bridge.contract import (
     Offered,
     Outlived,
     OverlayNode,
-    Publication,
     ReadPage,
     Refuse,
-    Republish,
     Rotated,
     Send,
     Tick,
@@ -62,9 +61,9 @@ class Hands(Protocol):
     def forget(self, sequences: Sequence[int]) -> None: ...
     def leave(self, sequences: Sequence[int]) -> None: ...
     def read_page(self, start: int) -> None: ...
-    def republish(self, publications: Sequence[Publication]) -> None: ...
     def keep(self, rows: Sequence[tuple[bytes, bytes | None]]) -> None: ...
     def refuse(self, reason: str) -> None: ...
+    def delay(self, delay_s: float) -> None: ...
     def keys_changed(self) -> None: ...
     def keep_material(self, material: bytes) -> None: ...
     def keep_archive(self, epoch: int, content: bytes | None) -> None: ...
@@ -82,8 +81,8 @@ class NoHands:
     def _never(self, *_: object) -> None:
         raise AssertionError("an effect that this party's machine does not have")
 
-    deliver = deliver_shared = forget = leave = read_page = republish = _never
-    keep = refuse = keep_material = keep_archive = _never
+    deliver = deliver_shared = forget = leave = read_page = _never
+    keep = refuse = delay = keep_material = keep_archive = _never
 
 
 class Driver:
@@ -162,13 +161,13 @@ class Driver:
                 asyncio.get_running_loop().call_soon(hands.read_page, start)
             case Refuse(reason):
                 hands.refuse(reason)
+            case Delay(delay_s):
+                hands.delay(delay_s)
             case Watch():
                 self._dials.watch(effect)
             case Blame(member, named, why):
                 if self.figures.blame(effect):
                     (LogEvent.MEMBER_NAMED if named else LogEvent.MEMBER_SUSPECTED).say(log, member, why)
-            case Republish(publications):
-                hands.republish(publications)
             case Keep(rows):
                 hands.keep(rows)
             case KeysChanged():
@@ -195,6 +194,9 @@ class Driver:
         if effect.outcome is Adoption.RESTART:
             self._live.keep(effect.overlay)
             LogEvent.OVERLAY_NEEDS_RESTART.say(log, effect.overlay.policy.version)
+            self.figures.keep(self.node.overlay.members)
+            self._hands.adopted(self.node.overlay, False)
+            self._dials.adopt(self._hands.peers_to_dial())
             return
         rotated = self._live.adopt(effect.overlay)
         self.figures.keep(effect.overlay.members)
@@ -208,7 +210,10 @@ class Driver:
     async def _watch_file(self) -> None:
         while True:
             await asyncio.sleep(LOOK_EVERY_S)
-            document = self._live.changed()
-            if document is not None:
-                self.handle(Offered(document))
-                self._live.complete()
+            try:
+                document = self._live.changed()
+                if document is not None:
+                    self.handle(Offered(document))
+                    self._live.complete()
+            except Exception:  # noqa: BLE001  the log has its traceback
+                LogEvent.OVERLAY_LOOK_FAILED.say(log, exc_info=True)

@@ -26,7 +26,7 @@ from bridge.document import Overlay, OverlayError, ScopeSecret
 from bridge.membership import GRANT_TOPIC, OVERLAY_TOPIC, VIEWS_TOPIC
 from bridge.node import ReaderNode
 from bridge.wire import KEYS_TOPIC
-from gateway.base import ConfigError, Figures, LinkState, PrivateFileError, read_private
+from gateway.base import ConfigError, Figures, LinkState, PrivateFileError, read_private, stamp
 from gateway.base.log_events import LogEvent
 from gateway.client import Address, ClientError, LinkTls, MqttClient, TlsError, split_host_port
 from gateway.mqtt5.copies import Copies
@@ -162,13 +162,14 @@ class RegionClient(NoHands):
         self._on_arrivals = on_arrivals or partial(_one_by_one, on_arrival)
         self._on_keys, self._clock = on_keys, clock
         local = LocalIdentity.load(identity_dir)
+        seen = stamp(overlay_file)
         overlay = load_overlay(overlay_file, int(clock() * 1000), identity_dir / "overlay.pin")
         self.local = take_listed_key(local, overlay)
         if self.local.role not in (Role.GATEWAY, Role.INGEST):
             raise TrustError(f"{local.name} is a {local.role}, which cannot read; take the identity of an ingest job")
         self._tls = LinkTls(local.name, self.local.cert, self.local.key, overlay.members, clock)
         self._logins = hosted.logins(overlay, local.name, logins)
-        self._live = LiveOverlay(overlay_file, self.local, self._tls, overlay)
+        self._live = LiveOverlay(overlay_file, self.local, self._tls, overlay, seen)
         secrets, self.scope_keys = load_secrets(self.local, overlay)
         """The epoch keys that we hold now."""
         self.filters = tuple(filters)

@@ -9,7 +9,7 @@ endorsed the change, the region changes no further: a second change that those r
 behind. The owner sees endorsements in any member's copy of the overlay file, put in place of its own.
 
 What members do with a view that the owner signed stands in `bridge.document.succession`. Not here: whole regions,
-their trust and the tree, which change by `overlay sign` and a restart.
+their trust and the tree (`trees`), which change by `overlay sign`.
 """
 
 from __future__ import annotations

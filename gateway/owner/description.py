@@ -16,13 +16,16 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, Validatio
 from bridge.base import TopicError, check_filter
 from bridge.document import (
     BORDERS_MAX,
+    BUDGETS_MOST,
     KEY_SERVERS_MAX,
+    MEMBER_BUDGETS,
     REFRESH,
     REFRESH_BYTES_MAX,
     REFRESH_MESSAGES_MAX,
     REFRESH_SECONDS_MAX,
     SHOWN_MAX,
     Issuer,
+    MemberBudgets,
     ShownAttribute,
     are_borders,
 )
@@ -132,6 +135,10 @@ class ScopeEntry(_Model):
         default=[], max_length=SHOWN_MAX, description="what replicas see of the content, to leave out what nobody wants"
     )
 
+    route: Literal["region", "planes"] = Field(
+        default="region", description="planes: one copy through one replica of each region, of plain scopes only"
+    )
+
     @property
     def shown(self) -> tuple[ShownAttribute, ...]:
         return tuple(entry.attribute() for entry in self.attributes)
@@ -144,6 +151,12 @@ class ScopeEntry(_Model):
             raise ValueError(
                 f"scope {self.filter} shows tokens, which takes hidden names; set tokens: true, or show clear"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _route_fits(self) -> ScopeEntry:
+        if self.route == "planes" and (self.mode != "plain" or self.attributes):
+            raise ValueError(f"scope {self.filter}: planes are for plain scopes without attributes; leave route out")
         return self
 
     @model_validator(mode="after")
@@ -206,6 +219,21 @@ class EpochsEntry(_Model):
         return Calendar(zero_ms, self.length_s, ahead_s, grace_s, skew_s, self.history_epochs)
 
 
+class BudgetsEntry(_Model):
+    """What each member may publish, a second."""
+
+    batches: int = Field(
+        default=MEMBER_BUDGETS.batches, ge=1, le=BUDGETS_MOST[0], description="batches; a lone message is one, too"
+    )
+    bytes: int = Field(
+        default=MEMBER_BUDGETS.sealed_bytes, ge=1, le=BUDGETS_MOST[1], description="bytes of sealed content"
+    )
+    keys: int = Field(default=MEMBER_BUDGETS.keys, ge=1, le=BUDGETS_MOST[2], description="new data keys")
+
+    def budgets(self) -> MemberBudgets:
+        return MemberBudgets(self.batches, self.bytes, self.keys)
+
+
 class Description(_Model):
     """The whole file. `edges`: pairs of region names that are joined; one fewer than regions, no circle."""
 
@@ -222,6 +250,9 @@ class Description(_Model):
         default=None, description="absent: the owner issues keys, in one endless epoch"
     )
     epochs: EpochsEntry | None = Field(default=None, description="when keys change; only with a key service")
+    budgets: BudgetsEntry = Field(
+        default=BudgetsEntry(), description="what each member may publish a second, four seconds of it at once"
+    )
 
     @model_validator(mode="after")
     def _renewal_ends(self) -> Description:

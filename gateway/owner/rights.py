@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from bridge.base import TopicError, check_filter, covers, overlaps
-from bridge.document import Issuer, Policy, Scope
+from bridge.document import Issuer, Overlay, Policy, Scope
 from gateway.owner.record import GrantedRight, OwnerRecord
 from gateway.trust import TrustError
 from keys.epochs import Calendar
@@ -152,3 +152,10 @@ def _check_use(clear: str, right: Right, scopes: Sequence[str]) -> None:
         raise TrustError(f"no scope has topics of {clear}; known are {known}")
     if right is Right.READ and not any(covers(clear, scope) for scope in scopes):
         raise TrustError(f"reading is by whole scopes, and {clear} covers none; known are {known}")
+
+
+def refreshed(scopes: Sequence[Scope], previous: Overlay | None) -> list[Scope]:
+    """Scopes whose data keys serve another number of messages than before. Everybody refuses data keys for more than
+    that, so those that were made under the old number end with their bump."""
+    before = {scope.filter: scope.refresh.messages for scope in previous.policy.scopes} if previous else {}
+    return [scope for scope in scopes if before.get(scope.filter, scope.refresh.messages) != scope.refresh.messages]

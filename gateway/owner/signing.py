@@ -34,9 +34,11 @@ from gateway.owner.rights import (
     forget_ended,
     give,
     holds_key,
+    refreshed,
     scopes_lost,
     take,
 )
+from gateway.owner.trees import next_tree
 from gateway.owner.views import carried, described_views, leaving, without_strangers
 from gateway.trust import TrustDomain, TrustError, document_bytes
 from keys import material
@@ -89,16 +91,19 @@ def _sign(
     record.valid_days, record.renew_before_days = wanted.valid_days, wanted.renew_before_days
     after = record.grants(domain.root)
     lost = _gone(scopes, previous, members, before, after, present, options)
-    lost += [scope for scope in _refreshed(scopes, previous) if scope not in lost]
+    lost += [scope for scope in refreshed(scopes, previous) if scope not in lost]
     bumped = tuple(record.raise_bumps(lost))
+    edges, tree = next_tree(wanted, ids, scopes, previous, now)
     policy = Policy(
         overlay=wanted.name,
         version=previous.policy.version + 1 if previous else 1,
-        edges=tuple((region_id(ids, a, "edges"), region_id(ids, b, "edges")) for a, b in wanted.edges),
+        edges=edges,
+        tree=tree,
         scopes=tuple(scopes),
         calendar=calendar,
         issuer=wanted.issuer,
         key_servers=_server_names(members, previous, options.rekey),
+        budgets=wanted.budgets.budgets(),
     )
     views = described_views(description, wanted, ids, members, previous, now)
     if previous is not None:
@@ -310,16 +315,8 @@ def _scopes(
 def _scope(wire: str, entry: ScopeEntry, mode: Mode, regions: tuple[int, ...], retiring: bool) -> Scope:
     on_topic = entry.keys == "topic"
     refresh = Refresh(entry.refresh.messages, entry.refresh.bytes, entry.refresh.seconds)
-    return Scope(
-        wire, mode, regions, entry.tokens, entry.shares_only, 0, retiring, on_topic, refresh, shown=entry.shown
-    )
-
-
-def _refreshed(scopes: Sequence[Scope], previous: Overlay | None) -> list[Scope]:
-    """Scopes whose data keys serve another number of messages than before. Everybody refuses data keys for more than
-    that, so those that were made under the old number end with their bump."""
-    before = {scope.filter: scope.refresh.messages for scope in previous.policy.scopes} if previous else {}
-    return [scope for scope in scopes if before.get(scope.filter, scope.refresh.messages) != scope.refresh.messages]
+    scope = Scope(wire, mode, regions, entry.tokens, entry.shares_only, 0, retiring, on_topic, refresh)
+    return replace(scope, shown=entry.shown, planes=entry.route == "planes")
 
 
 def _rights(

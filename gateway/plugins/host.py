@@ -269,20 +269,27 @@ class PluginHost:
     def adopt(self, allow_anonymous: bool) -> None:
         self._allow_anonymous = allow_anonymous
 
-    async def authenticate(self, session: EdgeSession) -> bool:
-        """amqtt's rule: some plugin answers, and none says no. No plugins, or a client without user name:
-        as `allow_anonymous` says. A plugin that raises refuses. Raises MqttError (0x89) where one is too busy."""
+    def lets_in(self, session: EdgeSession) -> bool | None:
+        """What is known of a login without asking a plugin; None: ask them (`authenticate`)."""
         if session.is_internal:
             return True
         if self._allow_anonymous and session.username is None:
             session.is_anonymous = True
             return True
+        if self._manager._auth_plugins:
+            return None
+        if self.has_methods and session.username is not None:
+            return False  # a name that could be proven and is only claimed
+        session.is_anonymous = self._allow_anonymous
+        return self._allow_anonymous
+
+    async def authenticate(self, session: EdgeSession) -> bool:
+        """amqtt's rule: some plugin answers, and none says no. No plugins, or a client without user name:
+        as `allow_anonymous` says. A plugin that raises refuses. Raises MqttError (0x89) where one is too busy."""
+        known = self.lets_in(session)
+        if known is not None:
+            return known
         is_claim = self.has_methods and session.username is not None
-        if not self._manager._auth_plugins:
-            if is_claim:
-                return False  # a name that could be proven and is only claimed
-            session.is_anonymous = self._allow_anonymous
-            return self._allow_anonymous
         try:
             answers = await self._manager.map_plugin_auth(session=session)
         except BusyError as error:

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from bridge.document import Overlay, OverlayError
-from gateway.base import PrivateFileError, write_public
+from gateway.base import FileStamp, PrivateFileError, stamp, write_public
 from gateway.base.log_events import LogEvent
 from gateway.setup.folders import IDENTITY
 from gateway.trust import Card, TrustError, load_overlay
@@ -46,12 +46,12 @@ class CopiedFiles:
     """Looks at the copies again only where one of them changed since the last time."""
 
     def __init__(self) -> None:
-        self._seen: dict[Path, tuple[int, int]] = {}
+        self._seen: dict[Path, FileStamp | None] = {}
 
     def exchange(self, signed: Path, folders: Sequence[Path], now_ms: int) -> None:
         """`signed`: the owner's copy; `folders`: those of members, whether they have a copy yet or not."""
         copies = [signed, *folders]
-        stamps = {path: _stamp(path) for path in copies}
+        stamps = {path: stamp(path) for path in copies}
         if not signed.exists() or stamps == self._seen:
             return
         found = newest(copies, now_ms)
@@ -89,11 +89,3 @@ def _lacks(path: Path, overlay: Overlay, now_ms: int) -> bool:
     except (TrustError, OverlayError):
         return True
     return theirs.owner == overlay.owner and _rank(theirs) < _rank(overlay)
-
-
-def _stamp(path: Path) -> tuple[int, int]:
-    try:
-        status = path.stat()
-    except OSError:
-        return (0, 0)
-    return status.st_mtime_ns, status.st_size

@@ -30,7 +30,6 @@ from bridge.traces import (
     ADVERTISEMENTS_FILTER,
     ANSWERS_FILTER,
     PRESETS,
-    DiscoveryNode,
     Fleet,
     Offenders,
     Preset,
@@ -38,6 +37,7 @@ from bridge.traces import (
     Tracer,
     within,
 )
+from bridge.tracking import DiscoveryNode
 from gateway.base import Clock, DeviceSettings, TraceSettings
 from gateway.mqtt5.packets import Publish, Unsubscribe
 from gateway.mqtt5.types import ReasonCode
@@ -51,7 +51,7 @@ from keys.errors import KeysError
 from keys.identity import public_key_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from gateway.broker import EdgeBroker
@@ -90,6 +90,10 @@ class Spoken:
             publication = Publication(topic, payload, 1, retain=True, expiry_s=life_s, time_ms=int(time.time() * 1000))
             exchange.overlay.publish("", publication, _nothing)
 
+    def listens(self, topic: str) -> bool:
+        exchange = self._broker.exchange
+        return exchange.overlay is not None or exchange.router.reaches(topic)
+
     def probe_host(self, client_id: str, within_s: float) -> None:
         client = self._broker.lifecycle.clients.get(client_id)
         if client is not None and client.connection is not None:
@@ -112,8 +116,8 @@ def make_tracing(settings: TraceSettings, data: Path | None, count: Callable[[Co
     reporter = None
     if settings.report is not None:
         reporter = Reporter(local.name, local.card.domain, settings.report.prefix, wall)
-    tracer = Tracer(pace_of(settings), nodes, authority, os.urandom, reporter, wall, offenders)
     node = DiscoveryNode(local.name, local.identity, nodes, authority, os.urandom, wall, offenders)
+    tracer = Tracer(pace_of(settings), nodes, authority, os.urandom, reporter, wall, offenders, node.verified)
     devices = None
     if settings.devices is not None:
         owner = owner_of(settings.devices, authority, data)
@@ -122,10 +126,16 @@ def make_tracing(settings: TraceSettings, data: Path | None, count: Callable[[Co
         devices = DeviceTracer(
             machine, owner, node, authority, os.urandom, dashboards, reporter, wall, offenders
         )  # fmt: skip
-    store = None if data is None else TraceStore(data / "traces.sqlite3", local.identity.private_bytes())
+    store = None if data is None else TraceStore(data / "traces.sqlite3", secret_of(local, authority, nodes))
     fleet, call = fleet_of(settings, local, wall)
     others = None if settings.other_witnesses is None else OtherWitnesses(settings.other_witnesses, local.name)
     return Tracing(tracer, node, store, count, clock, devices, reporter, settings.detect_within_s, fleet, call, others)
+
+
+def secret_of(local: LocalIdentity, authority: bytes, nodes: Mapping[str, bytes]) -> bytes:
+    """What entities are sealed under at rest. With another authority or other nodes none of them opens: they were
+    verified under those of before, and are not verified again."""
+    return b"".join((local.identity.private_bytes(), authority, *sorted(nodes.values())))
 
 
 def pace_of(settings: TraceSettings) -> Preset:

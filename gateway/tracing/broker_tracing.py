@@ -4,7 +4,7 @@ The broker asks whether a client may publish or subscribe on a constrained topic
 hands over what was published there (`heard`, `arrived`). Unchanged devices are traced by what else clients do
 (`entity_event`, `willed`). Everything that the machines say leaves as the broker's own publication. Not here: rules
 of topics (`bridge.document.constrained`), tracing (`bridge.traces.tracer`, `bridge.devices.device_tracing`),
-discovery (`bridge.traces.discovery`), files (`store`).
+discovery (`bridge.tracking.discovery`), files (`store`).
 """
 
 from __future__ import annotations
@@ -25,25 +25,19 @@ from bridge.traces import (
     DISCOVERY_TOPIC,
     REGISTRATION_TOPIC,
     Alert,
-    Asked,
     AskThere,
     ClientGone,
     Complain,
-    DiscoveryEffect,
-    DiscoveryNode,
     EntityEvent,
     EntityGone,
     Fleet,
-    Heard,
     Interested,
     Registered,
     Registering,
-    RegistrationQueue,
     Relayed,
     ReportEffect,
     Reporter,
     SendAway,
-    ShareAdvertisement,
     Spoke,
     Stood,
     Summary,
@@ -54,6 +48,7 @@ from bridge.traces import (
     advertisement_topic,
 )
 from bridge.traces.tracer import Say
+from bridge.tracking import Asked, DiscoveryEffect, DiscoveryNode, Heard, RegistrationQueue, ShareAdvertisement
 from gateway.base import Clock, Figures
 from gateway.base.log_events import LogEvent
 from gateway.mqtt5.packets import Publish, Will
@@ -84,6 +79,10 @@ class Publishes(Protocol):
 
     def advertise(self, topic: str, payload: bytes, life_s: int) -> None:
         """Publish into the overlay only, retained there for so long."""
+        ...
+
+    def listens(self, topic: str) -> bool:
+        """Whether anybody may hear what we publish there, here or across the overlay."""
         ...
 
     def probe_host(self, client_id: str, within_s: float) -> None:
@@ -128,7 +127,6 @@ class Tracing:
         self.figures = Figures("", "tracing")
         self._admission = RegistrationQueue()
         self._is_admitting = False
-        self._last: tuple[str, Constrained | None] = "", None  # parsed last
 
     def guard(self, own: OwnTopics) -> None:
         """Say where nobody but us publishes."""
@@ -139,6 +137,7 @@ class Tracing:
     def start(self, broker: Publishes) -> None:
         """Take up what is kept; the broker serves already."""
         self._broker = broker
+        self._tracer.listens = lambda topic: broker.listens(topic)  # noqa: PLW0108  one that is never asked need not say
         if self._node is not None and self._store is not None:
             self._node.restore(self._store.advertisements(self._clock.wall.ms(self._clock())))
         if self._others is not None:
@@ -193,13 +192,11 @@ class Tracing:
         Every topic that is not constrained stays as it is, and is no business of ours.
         """
         try:
-            parsed = self._parsed(topic)
+            parsed, name = constrained.spelled(topic)
         except TopicError:
             return topic, False
         if parsed is None:
             return topic, True
-        name = str(parsed)
-        self._last = name, parsed
         if len(name.encode()) > TOPIC_MAX_BYTES:
             return topic, False
         may = parsed.may_publish if publishes else parsed.may_subscribe
@@ -237,24 +234,18 @@ class Tracing:
             self._watch(Published(client_id, publish.topic, publish.payload))
             return False
         self._watch(Knows(client_id))
-        topic = self._parsed(publish.topic)
+        topic, name = constrained.spelled(publish.topic)  # whether it may be was just asked
         if topic is None:
             return False
-        self._published(client_id, topic, publish.payload)
+        self._published(client_id, topic, name, publish.payload)
         return topic.stays_here and topic.constrainer == constrained.BROKER and topic.actions is Actions.SUBSCRIBE
-
-    def _parsed(self, topic: str) -> Constrained | None:
-        """Whoever hears a PUBLISH has just been asked whether it may be. Raises TopicError."""
-        name, parsed = self._last
-        return parsed if name == topic else constrained.parse(topic)
 
     def willed(self, client_id: str, will: Will) -> None:
         """A client's will that is published."""
         self._watch(Published(client_id, will.topic, will.payload, will=True))
 
-    def _published(self, client_id: str, topic: Constrained, payload: bytes) -> None:
-        """A publication on a constrained topic that `client_id` was allowed to make."""
-        name = str(topic)
+    def _published(self, client_id: str, topic: Constrained, name: str, payload: bytes) -> None:
+        """A publication on a constrained topic, canonically `name`, that `client_id` was allowed to make."""
         if name == REGISTRATION_TOPIC:
             if self._admission.arrives(client_id, payload):
                 self._trace(Registering(client_id, payload))
@@ -319,16 +310,14 @@ class Tracing:
             self._is_admitting = True
             asyncio.get_running_loop().call_soon(self._admit)
 
-    def _watch(self, event: DeviceEvent) -> None:
+    def _watch(self, event: DeviceEvent | Interested) -> None:
         if self._devices is not None:
             self._perform(self._devices.handle(event, self._clock()))
             self._schedule()
 
     def _interested(self, event: Interested) -> None:
         self._trace(event)
-        if self._devices is not None:
-            self._perform(self._devices.handle(event, self._clock()))
-            self._schedule()
+        self._watch(event)
 
     def _perform(self, effects: Iterable[TracingEffect | DiscoveryEffect | DeviceTracingEffect | ReportEffect]) -> None:
         assert self._broker is not None, "start first"

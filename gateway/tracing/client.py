@@ -14,7 +14,7 @@ each of these brokers a *witness* of the entity, an odd number of them: what a m
 connects to as many brokers as it likes, the witnesses or others that hear them. Threads of paho's read, one of ours
 keeps time; every method may be called from any thread, also from asyncio, where `async for` works in place of `for`.
 The client id is the credentials' name: constrained topics name it. Not here: what is said and believed
-(`bridge.traces.witnessed`, `bridge.traces.tracker`).
+(`bridge.tracking.witnessed`, `bridge.tracking.tracker`).
 """
 
 from __future__ import annotations
@@ -35,24 +35,22 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.reasoncodes import ReasonCode
 
 from bridge.contract import Tick
-from bridge.traces import (
-    EVERYTHING,
+from bridge.traces import EVERYTHING, Interest, TraceKind
+from bridge.traces.tracer import Say
+from bridge.tracking import (
     Follow,
-    Interest,
     KeepEntity,
     Leave,
     Listen,
     Observed,
     Opinion,
     Told,
-    TraceKind,
     Unfollow,
     Wishes,
     WitnessedEntity,
 )
-from bridge.traces import entity as traced
-from bridge.traces import tracker as tracking
-from bridge.traces.tracer import Say
+from bridge.tracking import entity as traced
+from bridge.tracking import tracker as tracking
 from gateway.base import Clock, read_private
 from gateway.tracing.addresses import Address, Hosts, home_of, processes_of
 from gateway.trust import Credentials, TrustError
@@ -114,17 +112,21 @@ class _Driven:
                 self._is_amiss(index, f"ended the connection: {code}")
             self._do(lambda now: self._is_down(index, now))
 
-        def refused(c: mqtt.Client, data: Any, mid: int, codes: list[ReasonCode], properties: Any) -> None:
+        def subscribed(c: mqtt.Client, data: Any, mid: int, codes: list[ReasonCode], properties: Any) -> None:
             for code in codes:
                 if code.is_failure:
                     self._is_amiss(index, f"does not let us subscribe: {code}")
+
+        def published(c: mqtt.Client, data: Any, mid: int, code: ReasonCode, properties: Any) -> None:
+            if code.is_failure:
+                self._is_amiss(index, f"does not let us publish: {code}")
 
         def came(c: mqtt.Client, data: Any, message: mqtt.MQTTMessage) -> None:
             self._do(lambda now: self._told(index, Told(message.topic, bytes(message.payload)), now))
 
         client.on_connect, client.on_disconnect, client.on_message = connected, gone, came
         client.on_connect_fail = lambda c, data: self._is_amiss(index, "cannot be reached")
-        client.on_subscribe = refused
+        client.on_subscribe, client.on_publish = subscribed, published
         return client
 
     def _is_amiss(self, index: int, why: str) -> None:

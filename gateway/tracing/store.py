@@ -22,7 +22,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from bridge.base import OperatorError
-from bridge.traces import Observed, RememberedEntity, TraceKind
+from bridge.traces import RememberedEntity, TraceKind
+from bridge.tracking import Observed
 from gateway.base import PrivateFileError, private_directory
 from keys.delegation import Advertisement
 from keys.errors import KeysError

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from bridge.traces import Told, Wishes
+from bridge.tracking import Told, Wishes
 from gateway.base import WatchedSettings
 from gateway.tracing.client import TracedEntity, connection
 

@@ -5,8 +5,8 @@
     topic.bin      the advertisement of its trace topic, once it has one (written by the entity itself)
 
 An entity is no member of an overlay: it connects to a gateway as any MQTT client does, and these files prove who it
-is inside the messages. Not here: what is said (`bridge.traces.entity`, `bridge.traces.tracker`), TLS and passwords of
-the connection.
+is inside the messages. Not here: what is said (`bridge.tracking.entity`, `bridge.tracking.tracker`), TLS and
+passwords of the connection.
 """
 
 from __future__ import annotations

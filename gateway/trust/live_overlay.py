@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from bridge.document import Overlay, OverlayError
-from gateway.base import PrivateFileError, Stamps, stamp
+from gateway.base import FileStamp, PrivateFileError, Stamps, stamp
 from gateway.base.log_events import LogEvent
 from gateway.client import LinkTls, TlsError
 from gateway.trust import rotation
@@ -28,13 +28,16 @@ LOOK_EVERY_S = 2.0
 
 
 class LiveOverlay:
-    """One process's overlay file. `pin`: what remembers owner and version; `local`: the identity that we run as."""
+    """One process's overlay file. `local`: the identity that we run as; `seen`: the file's stamp from before `overlay`
+    was read from it, so that what is put there meanwhile is not missed."""
 
-    def __init__(self, path: Path, local: LocalIdentity, tls: LinkTls, overlay: Overlay) -> None:
+    def __init__(
+        self, path: Path, local: LocalIdentity, tls: LinkTls, overlay: Overlay, seen: FileStamp | None
+    ) -> None:
         self._path, self._pin = path, local.directory / "overlay.pin"
         self.local, self.tls, self.overlay = local, tls, overlay
         self._newest = overlay  # which may count after a restart only
-        self._seen = stamp(path)
+        self._seen = seen
         self._shown = Stamps((local.cert,))
 
     def changed(self) -> bytes | None:
@@ -57,8 +60,7 @@ class LiveOverlay:
         if stamp(self._path) not in (None, self._seen):
             return  # somebody replaced it just now: `changed` comes first, then `complete`
         try:
-            if save_overlay(self._path, self._pin, overlay):
-                self._seen = stamp(self._path)
+            self._seen = save_overlay(self._path, self._pin, overlay, self._seen) or self._seen
         except (TrustError, OverlayError, PrivateFileError, OSError) as error:
             LogEvent.OVERLAY_NOT_KEPT.say(log, overlay.policy.version, error)
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from bridge.document import Issuer, Overlay, OverlayError, Scope, ScopeSecret
 from bridge.document.overlay import RegionView
-from gateway.base import PrivateFileError, read_private, write_private, write_public
+from gateway.base import FileStamp, PrivateFileError, read_private, replace_public, write_private
 from gateway.trust.domains import LocalIdentity, TrustError, read_public
 from keys.columnsearch import worst_steps
 from keys.envelope import Mode
@@ -44,26 +44,27 @@ def load_overlay(path: Path, now_ms: int, pin: Path | None = None) -> Overlay:
     return overlay
 
 
-def save_overlay(path: Path, pin: Path, overlay: Overlay) -> bool:
-    """Keep a newer overlay that was verified already; whether the file was replaced. Raises TrustError, OverlayError.
+def save_overlay(path: Path, pin: Path, overlay: Overlay, seen: FileStamp | None) -> FileStamp | None:
+    """Keep a newer overlay that was verified already. Raises TrustError, OverlayError.
 
     The file goes first: after a crash it is newer than the pin, which `load_overlay` raises; the other order could
-    leave a file that the pin refuses. A file that is as new, or newer, is left as it is, unless it lacks endorsements.
+    leave a file that the pin refuses. A file that is as new, or newer, is left as it is, unless it lacks endorsements;
+    so is one that somebody put there since it was `seen`. Returns the stamp of what was written, None if nothing was.
     """
     owner, version = _read_pin(pin)
     if owner not in (None, overlay.owner):
         raise OverlayError(f"{path}: the new overlay is of another owner; remove {pin} if you trust it")
     if overlay.policy.version < version:
         raise OverlayError(f"{path}: version {overlay.policy.version} would replace version {version}; keep the newer")
-    behind = _is_behind(path, overlay)
-    try:
-        if behind:
-            write_public(path, document_bytes(overlay))
-    except PrivateFileError as error:
-        raise TrustError(str(error)) from None
+    written = None
+    if _is_behind(path, overlay):
+        try:
+            written = replace_public(path, document_bytes(overlay), seen)
+        except PrivateFileError as error:
+            raise TrustError(str(error)) from None
     if owner is None or overlay.policy.version > version:
         _write_pin(pin, overlay)
-    return behind
+    return written
 
 
 def document_bytes(overlay: Overlay) -> bytes:
@@ -146,9 +147,11 @@ def describe_overlay(overlay: Overlay) -> dict[str, Any]:
         ],
         "changes": [_change(overlay, view) for _, view in sorted(overlay.latest.items()) if view.former is not None],
         "edges": [list(edge) for edge in policy.edges],
+        "tree": _tree(overlay),
         "scopes": [
             {
                 "filter": scope.filter, "mode": scope.mode.name.lower(), "tokens": scope.tokens,
+                "route": "planes" if scope.planes else "region",
                 "shares_only": scope.shares_only, "bump": scope.bump, "retiring": scope.retiring,
                 "regions": sorted(overlay.regions_of(scope)), "worst_search": worst_search(overlay, scope),
                 **describe_keys(scope),
@@ -175,6 +178,15 @@ def describe_keys(scope: Scope) -> dict[str, Any]:
         "keys": "topic" if scope.keys_on_topic else "riding",
         "refresh": {"messages": messages, "bytes": sealed_bytes, "seconds": seconds},
     }
+
+
+def _tree(overlay: Overlay) -> dict[str, Any]:
+    """Which tree the edges are; while the one before is open, what that was and when who heard in time closes it."""
+    change = overlay.policy.tree
+    shown: dict[str, Any] = {"number": change.number}
+    if change.former is not None:
+        shown |= {"former": [list(edge) for edge in change.former], "closes": date_of(change.closes_ms / 1000)}
+    return shown
 
 
 def _change(overlay: Overlay, view: RegionView) -> dict[str, Any]:

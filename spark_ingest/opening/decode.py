@@ -1,7 +1,7 @@
 """Executor side: rows of the spool in, content in clear out. Derives data keys, opens and reads content.
 
 START HERE for the executors' side. A row costs one AES-GCM opening; a key is opened once a process (`data_keys`), and
-whatever else can be is done for all rows of a batch at once, in columns (`inners`). What cannot be opened is never
+whatever else can be is done for all rows of a batch at once, in columns (`unpacking`). What cannot be opened is never
 dropped without a trace: it becomes a row of the quarantine stream with a reason, and the other streams log how many
 there were.
 
@@ -22,16 +22,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bridge.document import RecordRights
-from bridge.wire import TIME_MS_MAX
+from bridge.document import RecordRights, read_wire_topic
+from bridge.wire import is_topic
 from keys import frames
-from keys.envelope import NO_KEY, NONCE_BYTES, DataKey, Inner
+from keys.envelope import NO_KEY, NONCE_BYTES, DataKey
 from keys.errors import KeysError
 from keys.message import FLAGS_AT, KEY_ID_AT, PREFIX_BYTES, PUBLISHER_AT, QOS_FLAGS, RETAIN, SEQUENCE_AT
-from keys.topictokens import check_topic, matches, tokenise_topic
-from spark_ingest.opening.data_keys import TOPICS_REMEMBERED, KeyUse, OpenedKeys, reason_of
-from spark_ingest.opening.inners import Inners, read_inners
-from spark_ingest.opening.unpacking import is_packed, unpack
+from keys.topictokens import matches, retained_id, tokenise_topic
+from spark_ingest.opening.contents import Contents
+from spark_ingest.opening.data_keys import TOPICS_REMEMBERED, KeyUse, OpenedKeys
+from spark_ingest.opening.unpacking import unpack
 from spark_ingest.secrets import Grants, GrantsFile
 
 
@@ -39,15 +39,15 @@ from spark_ingest.secrets import Grants, GrantsFile
 class Opened:
     """What came of one record batch: row numbers (ascending) with their content, and row numbers with a reason.
 
-    A row that holds a batch of publications stands there once for each; then `numbers`, `qos` and `retain` are theirs.
+    A row stands there once for each of its records; `numbers`, `qos` and `retain` are theirs.
     """
 
     rows: Any
-    content: Inners
+    content: Contents
     closed: list[tuple[int, str]]
-    numbers: Any = None
-    qos: Any = None
-    retain: Any = None
+    numbers: Any
+    qos: Any
+    retain: Any
 
     def keep(self, kept: Any) -> None:
         """Forget the content that is not `kept`."""
@@ -55,19 +55,7 @@ class Opened:
             return
         chosen = np.flatnonzero(kept)
         self.rows, self.content = self.rows[chosen], self.content.take(chosen)
-        if self.numbers is not None:
-            self.numbers, self.qos, self.retain = self.numbers[chosen], self.qos[chosen], self.retain[chosen]
-
-    def own(self, name: str, taken: Any) -> Any:
-        """Column `sequence`, `qos` or `retain` of all content; `taken`: the columns of its rows."""
-        if self.numbers is None:
-            return taken.column(name)
-        return pa.array({"sequence": self.numbers, "qos": self.qos, "retain": self.retain}[name])
-
-    @property
-    def inners(self) -> list[Inner]:
-        """The content as objects."""
-        return self.content.rows()
+        self.numbers, self.qos, self.retain = self.numbers[chosen], self.qos[chosen], self.retain[chosen]
 
 
 class Opener:
@@ -78,25 +66,18 @@ class Opener:
         self._file = GrantsFile(grants, reader, more)
         self._grants = Grants({})
         self._keys = OpenedKeys()
-        self._tokens: dict[tuple[str, str], bool] = {}
-        self._names: dict[tuple[str, bytes], str | None] = {}
+        self._names: dict[tuple[tuple[str, str], bytes], str | None] = {}
 
     @property
     def grants(self) -> Grants:
         """What the file says, as it was read last."""
         return self._grants
 
-    @property
-    def hides_topics(self) -> bool:
-        """Whether wire topics may be tokens, so that only the sealed topic tells what a row is about."""
-        return bool(self._grants.token_keys)
-
     def refresh(self, *, anew: bool = False) -> bool:
         """Read the grants file again if it changed, or `anew` in any case; whether it did. Raises GrantsError."""
         self._grants, changed = self._file.load(anew=anew)
         if changed:
             self._keys.clear()
-            self._tokens.clear()
             self._names.clear()
         return changed
 
@@ -121,58 +102,40 @@ class Opener:
             rows.close(lambda _: next(reasons), closed)
             prefixes, codes = prefixes[~closed], codes[~closed]
         opened = self._opened(rows, prefixes, keys, codes)
-        singles, batches = rows.split(np.array([is_packed(each) for each in opened], bool))
-        content = self._contents(singles, [each for each in opened if not is_packed(each)])
-        verdicts = self._verdicts(content, singles.batch.column("wire_topic"))
-        if verdicts:
-            reasons = iter(verdicts.values())
-            bad = np.zeros(len(content.time_ms), bool)
-            bad[list(verdicts)] = True
-            singles.close(lambda _: next(reasons), bad)
-            content = content.take(np.flatnonzero(~bad))
-        if not batches.batch.num_rows:
-            return Opened(singles.numbers, content, singles.closed)
-        return self._merged(singles, content, batches, [each for each in opened if is_packed(each)])
+        return self._unpacked(rows, opened)
 
-    def _merged(self, singles: _Rows, content: Inners, batches: _Rows, opened: Sequence[bytes]) -> Opened:
-        """Rows of one publication each, and the records of rows that hold batches, in order of rows."""
-        rights = batches.batch.column("rights").fill_null("").dictionary_encode()
-        told = rights.dictionary.to_pylist()
+    def _unpacked(self, rows: _Rows, opened: Sequence[bytes]) -> Opened:
+        """The records of opened rows, in order of rows."""
+        batch, told = rows.batch, _Origins(rows.batch)
+        retained = batch.column("retain").to_numpy(zero_copy_only=False)
+        firsts = batch.column("sequence").to_numpy()
+        arrived_ms = batch.column("received_at").cast(pa.int64()).to_numpy() / 1000
         records, closed = unpack(
-            opened,
-            batches.batch.column("sequence").to_numpy(),
-            rights.indices.to_numpy().astype(np.int64),
-            lambda origin, topic: self._named(told[origin], topic),
+            opened, firsts, told.codes, retained, arrived_ms, lambda origin, topic: self._named(told[origin], topic)
         )
-        every = [*singles.closed, *batches.closed]
-        every += [(int(batches.numbers[number]), reason) for number, reason in sorted(closed.items())]
-        rows = np.concatenate((singles.numbers, batches.numbers[records.batches]))
-        own = [singles.batch.column(name).to_numpy(zero_copy_only=False) for name in ("sequence", "qos", "retain")]
-        columns = map(np.concatenate, zip(own, (records.numbers, records.qos, records.retain), strict=True))
-        if not len(singles.numbers):
-            return Opened(rows, records.content, every, *columns)
-        order = np.argsort(rows, kind="stable")
-        content = content.followed_by(records.content).take(order)
-        return Opened(rows[order], content, every, *(column[order] for column in columns))
+        every = [*rows.closed, *((int(rows.numbers[number]), reason) for number, reason in sorted(closed.items()))]
+        return Opened(rows.numbers[records.batches], records.content, every, *records[1:4])
 
-    def _named(self, rights: str, topic: bytes) -> str | None:
-        """The name of a record's topic; None for what is none, or that its publisher may not use."""
-        pair = (rights, topic)
+    def _named(self, origin: tuple[str, str], topic: bytes) -> str | None:
+        """The name of a record's topic; None for what is none, or that may not come from there."""
+        pair = (origin, topic)
         if pair not in self._names:
             if len(self._names) >= TOPICS_REMEMBERED:
                 self._names.clear()
             try:
                 name = topic.decode()
-                check_topic(name)
-                self._names[pair] = name if self._may(RecordRights.from_text(rights), name) else None
+                fits = is_topic(name) and self._may(RecordRights.from_text(origin[0]), origin[1], name)
+                self._names[pair] = name if fits else None
             except (UnicodeDecodeError, KeysError):  # no name, or a row without rights that can be read
                 self._names[pair] = None
         return self._names[pair]
 
-    def _may(self, rights: RecordRights, topic: str) -> bool:
-        """Whether a record may have a clear topic."""
+    def _may(self, rights: RecordRights, wire_topic: str, topic: str) -> bool:
+        """Whether a record may have a clear topic; a retained one has that for which its wire topic stands."""
         scope = self._grants.scopes.get(rights.scope)
         key = None if scope is None else scope.token_key
+        if wire_topic and read_wire_topic(wire_topic).id != retained_id(key, topic):
+            return False
         return rights.allow(topic if key is None else _hidden(topic, key))
 
     def _keys_of(
@@ -213,52 +176,6 @@ class Opener:
             opened = [each for each in opened if each is not None]
         return list[bytes](opened)
 
-    @staticmethod
-    def _contents(rows: _Rows, opened: Sequence[bytes]) -> Inners:
-        """What is well-formed; the other rows are closed."""
-        content, malformed = read_inners(opened)
-        if malformed:
-            closed = np.zeros(rows.batch.num_rows, bool)
-            closed[list(malformed)] = True
-            errors = iter(malformed.values())
-            rows.close(lambda _: reason_of(next(errors)), closed)
-        return content
-
-    def _verdicts(self, content: Inners, wire_topics: Any) -> dict[int, str]:
-        """Why content must stay closed, by its number: an odd time, or a topic that the publisher had no right to.
-
-        It had the right to the wire topic, so the sealed topic must be the same one.
-        """
-        bad = {
-            int(index): "content: a time beyond the year 9999"
-            for index in np.flatnonzero(content.time_ms > TIME_MS_MAX)
-        }
-        differ = np.flatnonzero(pc.not_equal(content.topic, wire_topics).to_numpy(zero_copy_only=False))
-        if len(differ):
-            clear, wire = (each.take(pa.array(differ)).dictionary_encode() for each in (content.topic, wire_topics))
-            count = len(wire.dictionary)
-            coded = clear.indices.to_numpy().astype(np.int64) * count + wire.indices.to_numpy()
-            pairs, places = np.unique(coded, return_inverse=True)
-            same = [
-                self._same(clear.dictionary[pair // count].as_py(), wire.dictionary[pair % count].as_py())
-                for pair in pairs.tolist()
-            ]
-            for index in differ[~np.array(same)[places]].tolist():
-                bad.setdefault(index, "content: sealed for another topic than the one on the wire")
-        return dict(sorted(bad.items()))
-
-    def _same(self, topic: str, wire_topic: str) -> bool:
-        """Whether a wire topic is the token form of a clear one."""
-        pair = (topic, wire_topic)
-        if pair not in self._tokens:
-            if len(self._tokens) >= TOPICS_REMEMBERED:
-                self._tokens.clear()
-            try:
-                self._tokens[pair] = any(tokenise_topic(topic, key) == wire_topic for key in self._grants.token_keys)
-            except KeysError:  # what was sealed is no name of a topic
-                self._tokens[pair] = False
-        return self._tokens[pair]
-
 
 class _Rows:
     """The rows of a batch that may still open, and why the others do not."""
@@ -274,20 +191,26 @@ class _Rows:
             chosen = np.flatnonzero(kept)
             self.batch, self.numbers = self.batch.take(pa.array(chosen)), self.numbers[chosen]
 
-    def split(self, apart: Any) -> tuple[_Rows, _Rows]:
-        """These rows without some, and those; what is closed stays with the first."""
-        if not apart.any():
-            return self, _Rows(self.batch.slice(0, 0))
-        other = _Rows(self.batch.filter(pa.array(apart)))
-        other.numbers = self.numbers[apart]
-        self.keep(~apart)
-        return self, other
-
     def close(self, reason: Callable[[int], str], closed: Any) -> None:
         """`reason`: by place among the rows that were left, called in their order."""
         for place in np.flatnonzero(closed).tolist():
             self.closed.append((int(self.numbers[place]), reason(place)))
         self.keep(~closed)
+
+
+class _Origins:
+    """Of each row by what its records are judged: rights, and the wire topic of what is retained. `codes`: numbers."""
+
+    def __init__(self, batch: Any) -> None:
+        rights = batch.column("rights").fill_null("").dictionary_encode()
+        topics = pc.if_else(batch.column("retain"), batch.column("wire_topic"), "").dictionary_encode()
+        self._rights, self._topics = rights.dictionary.to_pylist(), topics.dictionary.to_pylist()
+        count = max(1, len(self._topics))
+        self.codes = rights.indices.to_numpy().astype(np.int64) * count + topics.indices.to_numpy()
+
+    def __getitem__(self, code: int) -> tuple[str, str]:
+        rights, topic = divmod(code, max(1, len(self._topics)))
+        return self._rights[rights], self._topics[topic]
 
 
 class TopicSet:

@@ -1,6 +1,6 @@
 """The extras of many records as columns (the form: `keys.records.Extras`): properties, what else is sealed, numbers.
 
-Read field by field over all records, as `inners` reads frames. Where one is not well-formed, `Extras.decode` finds
+Read field by field over all records (`contents`). Where one is not well-formed, `Extras.decode` finds
 which and why, and the others are read again. Not here: where extras lie (`unpacking`).
 """
 
@@ -11,21 +11,38 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from bridge.wire import NUL, is_topic
 from keys.errors import BadFrame, KeysError
 from keys.message import PROPERTIES_LIMIT, SEALED
-from keys.records import EXPIRY, NUMBER, PROPERTIES, Extras
-from spark_ingest.opening.inners import Walk, property_lists, read_sealed
-
-_NUMBER_MAX = np.iinfo(np.int64).max
+from keys.records import EXPIRY, NUMBER, NUMBER_MAX, PROPERTIES, Extras
+from spark_ingest.opening.contents import Walk, property_lists, read_sealed
 
 
 class ExtrasColumns(NamedTuple):
-    """Of all records. `sealed`: by the names of `keys.message.SEALED`; `numbers`: int64, -1 for those without."""
+    """Of all records. `sealed`: by the names of `keys.message.SEALED`; `numbers`, `expiry_s`: int64, -1 for those
+    without."""
 
     sealed: Mapping[str, Any]
     properties: Any
     numbers: Any
+    expiry_s: Any
+
+    def unfit(self) -> Any:
+        """Which records have a text that would break the connection of whoever gets it, or answers to no topic."""
+        replies = self.sealed["response_topic"].dictionary_encode()
+        wrong = np.array([not is_topic(name) for name in replies.dictionary.to_pylist()], bool)
+        unfit = np.zeros(len(self.numbers), bool)
+        if wrong.any():
+            unfit |= wrong[replies.indices.fill_null(0).to_numpy()] & replies.is_valid().to_numpy(False)
+        unfit |= _have_nul(self.sealed["content_type"])
+        pairs = self.properties.flatten()
+        if len(pairs):
+            owners = np.repeat(np.arange(len(unfit)), np.diff(self.properties.offsets.to_numpy()))
+            for texts in pairs.flatten():
+                unfit[owners[_have_nul(texts)]] = True
+        return unfit
 
 
 def read_extras(
@@ -39,28 +56,32 @@ def read_extras(
     bad: dict[int, KeysError] = {}
     for at, begin, end in zip(chosen.tolist(), begins.tolist(), ends.tolist(), strict=True):
         try:
-            number = Extras.decode(data[begin:end]).number
-            if number is not None and number > _NUMBER_MAX:
-                raise BadFrame("a number that no publication has")
+            Extras.decode(data[begin:end])
         except KeysError as error:
             bad[at] = error
     good = ~np.isin(chosen, list(bad))
     return _columns(data, begins[good], ends[good], chosen[good], count), bad
 
 
+def _have_nul(texts: Any) -> Any:
+    return pc.match_substring(texts, NUL).fill_null(False).to_numpy(zero_copy_only=False)
+
+
 def _columns(data: bytes, begins: Any, ends: Any, chosen: Any, count: int) -> ExtrasColumns:
     """Raises BadFrame, or ArrowInvalid for what is not UTF-8."""
-    walk = Walk(data, begins, ends, "little")
+    walk = Walk(data, begins, ends)
     flags = walk.number(1).astype(np.uint8)
     if np.any((flags == 0) | (flags & 128 != 0)):
         raise BadFrame("extras of unknown flags")
-    walk.some(flags & EXPIRY).number(4)
-    sealed = read_sealed(walk, [flags & each.record_flag for each in SEALED], chosen, count)
+    expiry_s = np.full(count, -1, np.int64)
+    expiring = walk.some(flags & EXPIRY)
+    expiry_s[chosen[expiring.chosen]] = expiring.number(4).astype(np.int64)
+    sealed = read_sealed(walk, [flags & each.flag for each in SEALED], chosen, count)
     numbers = np.full(count, -1, np.int64)
     numbered = walk.some(flags & NUMBER)
     found = numbered.number(8)
-    if np.any(found > _NUMBER_MAX):
-        raise BadFrame("a number that no publication has")
+    if np.any(found > NUMBER_MAX):
+        raise BadFrame("a number that no record has")
     numbers[chosen[numbered.chosen]] = found.astype(np.int64)
     having = walk.some(flags & PROPERTIES)
     lengths = np.zeros(len(begins), np.int64)
@@ -68,5 +89,5 @@ def _columns(data: bytes, begins: Any, ends: Any, chosen: Any, count: int) -> Ex
     if np.any(lengths[having.chosen] < 1) or np.any(lengths > PROPERTIES_LIMIT):
         raise BadFrame("no user properties, or too many")
     properties = property_lists(walk, lengths, chosen, count)
-    walk.finish(np.zeros(len(begins), bool))
-    return ExtrasColumns(sealed, properties, numbers)
+    walk.finish()
+    return ExtrasColumns(sealed, properties, numbers, expiry_s)

@@ -2,7 +2,7 @@
 
     run = AES-256-GCM(key of the pack, nonce = number of the run, content: an Arrow stream of one batch)
 
-A row of it is one publication, as it came out of `decode`, with what of its spool row streams show: so the rows of a
+A row of it is one record, as it came out of `decode`, with what of its spool row streams show: so the rows of a
 run go the way of those that were opened just now (`rows`). Topics, publishers, keys and wire topics are dictionaries.
 What did not open stands in the schema, with its reason; whole rows that only wait for a key keep a segment from being
 packed (`packing`).
@@ -27,8 +27,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from keys.envelope import NONCE_BYTES
 from spark_ingest.errors import SpoolDamaged, SpoolError
+from spark_ingest.opening.contents import PROPERTIES, SEALED_TYPES, Contents
 from spark_ingest.opening.decode import Opened
-from spark_ingest.opening.inners import PROPERTIES, SEALED_TYPES, Inners
 from spark_ingest.secrets import Grants, pack_key
 from spark_ingest.spool import ANEW, ByteRange, PackFile, PackRun, open_segment, pack_of
 
@@ -146,5 +146,7 @@ def _placed(batch: Any, path: Path) -> Any:
 def _as_opened(batch: Any) -> Opened:
     sealed = {name: batch.column(name) for name in SEALED_TYPES}
     times = batch.column("time_ms").to_numpy()
-    content = Inners(batch.column("topic"), times, batch.column("payload"), batch.column("properties"), sealed)
-    return Opened(np.arange(batch.num_rows), content, [])
+    content = Contents(batch.column("topic"), times, batch.column("payload"), batch.column("properties"), sealed)
+    numbers, qos = (batch.column(name).to_numpy() for name in ("sequence", "qos"))
+    retain = batch.column("retain").to_numpy(zero_copy_only=False)
+    return Opened(np.arange(batch.num_rows), content, [], numbers, qos, retain)

@@ -103,8 +103,7 @@ def _columns(batch: Any, offsets: Any, opened: Opened) -> Any:
     rows = pa.array(opened.rows, pa.int64())
     own: dict[str, Any] = {name: batch.column(name) for name in ("publisher", "received_at", "key_id", "wire_topic")}
     own = {name: values.take(rows) for name, values in own.items()}
-    taken = batch.select(["sequence", "qos", "retain"]).take(rows)
-    own |= {name: opened.own(name, taken) for name in ("sequence", "qos", "retain")}
+    own |= {"sequence": pa.array(opened.numbers), "qos": pa.array(opened.qos), "retain": pa.array(opened.retain)}
     own["offset"] = pa.array(offsets[opened.rows], pa.int64())
     own |= {"topic": content.topic, "time_ms": pa.array(content.time_ms, pa.uint64())}
     own |= {"payload": content.payload, "properties": content.properties, **content.sealed}

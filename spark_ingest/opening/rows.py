@@ -22,17 +22,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from bridge.document import is_batch_topic
 from spark_ingest.errors import BadOption, GrantsError
 from spark_ingest.opening.batching import in_batches, plain, together
+from spark_ingest.opening.contents import PROPERTIES, SEALED_TYPES, Contents
 from spark_ingest.opening.data_keys import GRANT, is_absent
 from spark_ingest.opening.decode import Opened, Opener, TopicSet, which
 from spark_ingest.opening.held import KeyNames
-from spark_ingest.opening.inners import PROPERTIES, SEALED_TYPES, Inners
 from spark_ingest.opening.packed import PackedRows, packed_stretches
 from spark_ingest.opening.statements import AvailabilityStatement, Unreadable, statement_of
 from spark_ingest.options import IngestStream, MissingKey, Options
-from spark_ingest.spool import ByteRange, Shard, placed_groups, salvaged_groups
+from spark_ingest.spool import BLOCK_BITS, ByteRange, Shard, placed_groups, salvaged_groups
 
 _log = logging.getLogger(__name__)
 _TIME = pa.timestamp("us", tz="UTC")
@@ -257,24 +256,11 @@ class RowReader:
         return next((reason for reason in reasons if not quarantines or is_absent(reason)), None)
 
     def _wanted(self, group: Any) -> Any:
-        """Rows that must be opened to know: without topic tokens, the wire topic tells enough. None: all."""
-        topics = group.column("wire_topic")
-        blind = self._stream is IngestStream.QUARANTINE or self._opener.hides_topics
+        """Rows of this query's part and time. None: all. What a row is about shows when it is open."""
         ours = self._ours(group) if self._shards else None
         if (timely := self._timely(group)) is not None:
             ours = timely if ours is None else ours & timely
-        if blind:
-            return ours
-        available = self._stream is IngestStream.AVAILABILITY
-
-        def wanted(topic: str) -> bool:
-            if is_batch_topic(topic):  # what is in it shows when it is open
-                return True
-            if self._only is not None and topic not in self._only:
-                return False
-            return (topic in self._availability) is available and (available or topic in self._topics)
-
-        return which(topics, wanted) if ours is None else ours & which(topics, wanted)
+        return ours
 
     def _timely(self, group: Any) -> Any:
         """Rows that were received when options say. None: all."""
@@ -285,22 +271,20 @@ class RowReader:
 
     def _ours(self, group: Any) -> Any:
         """Rows of this query's part: as receivers go by it (`part`), by the time of sealing where parts changed."""
-        topics = group.column("wire_topic")
         if len(self._shards) == 1:
-            eras = np.zeros(len(topics), np.int64)
+            eras = np.zeros(group.num_rows, np.int64)
         else:
             sealed_us = group.column("published_at").cast(pa.int64()).to_numpy()
             eras = np.searchsorted(self._untils_us, sealed_us, side="right")
-        ours = np.zeros(len(topics), bool)
-        batches = np.flatnonzero(which(topics, is_batch_topic))
-        publishers, sequences = group.column("publisher"), group.column("sequence")
-        for era, shard in enumerate(self._shards):
-            if shard is not None:
-                ours |= (eras == era) & which(topics, shard.owns)
-        for row in batches.tolist():
-            shard = self._shards[eras[row]]
-            ours[row] = shard is not None and shard.owns_batch(publishers[row].as_py(), sequences[row].as_py())
-        return ours
+        publishers = group.column("publisher").dictionary_encode()
+        names, codes = publishers.dictionary.to_pylist(), publishers.indices.to_numpy().astype(np.int64)
+        blocks = group.column("sequence").to_numpy() >> BLOCK_BITS
+        wanted, places = np.unique(np.stack([eras, codes, blocks], axis=1), axis=0, return_inverse=True)
+        verdicts = []
+        for era, code, block in wanted.tolist():
+            shard = self._shards[era]
+            verdicts.append(shard is not None and shard.owns(names[code], block << BLOCK_BITS))
+        return np.array(verdicts, bool)[places.ravel()]
 
     def _sort(self, opened: Opened) -> list[AvailabilityStatement]:
         """Keep the rows of this stream; what says nothing on an availability topic is closed. What the others say."""
@@ -333,11 +317,11 @@ def _telemetry(group: Any, opened: Opened, wanted: Sequence[str]) -> dict[str, A
         "topic": lambda: content.topic,
         "payload": lambda: content.payload,
         "publisher": lambda: _hex(taken, "publisher"),
-        "sequence": lambda: opened.own("sequence", taken),
+        "sequence": lambda: pa.array(opened.numbers),
         "published_at": lambda: _times(content),
         "received_at": lambda: taken.column("received_at"),
-        "qos": lambda: opened.own("qos", taken),
-        "retain": lambda: opened.own("retain", taken),
+        "qos": lambda: pa.array(opened.qos),
+        "retain": lambda: pa.array(opened.retain),
         "properties": lambda: content.properties,
         "publisher_id": lambda: plain(taken.column("publisher")).cast(pa.binary()),
         "key_id": lambda: _hex(taken, "key_id"),
@@ -353,7 +337,7 @@ def _availability(group: Any, opened: Opened, statements: Sequence[AvailabilityS
     return {name: said.get(name, ()) for name in AvailabilityStatement._fields} | {
         "topic": opened.content.topic,
         "publisher": _hex(taken, "publisher"),
-        "sequence": opened.own("sequence", taken),
+        "sequence": pa.array(opened.numbers),
         "published_at": _times(opened.content),
         "received_at": taken.column("received_at"),
     }
@@ -371,7 +355,7 @@ def _quarantine(group: Any, opened: Opened) -> dict[str, Any]:
 
 def _taken(group: Any, rows: Any, more: Sequence[str] = ()) -> Any:
     """The columns of opened rows that are rows' own: what is large in them was opened."""
-    own = group.select(["publisher", "sequence", "received_at", "qos", "retain", *more])
+    own = group.select(["publisher", "received_at", *more])
     whole = len(rows) == group.num_rows and np.array_equal(rows, np.arange(len(rows)))
     return own if whole else own.take(pa.array(rows, pa.int64()))
 
@@ -391,7 +375,7 @@ def _batch(schema: Any, **columns: Any) -> Any:
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _times(content: Inners) -> Any:
+def _times(content: Contents) -> Any:
     """When the device published, also if the gateway could send only later."""
     return pa.array(content.time_ms.astype(np.int64) * 1000).cast(_TIME)
 

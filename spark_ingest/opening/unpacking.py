@@ -4,7 +4,7 @@ The contents of many batches lie in one buffer. Every section of a content begin
 reads the columns of all of them where they lie, and Arrow gets topics and payloads by their offsets: no loop over
 records runs. A content whose structure fails is read again by `Records.decode`, and the extras of a record by
 `Extras.decode`, which tell why; what is wrong with one record closes that record alone.
-Not here: opening, rows that hold one publication (`inners`).
+Not here: opening.
 """
 
 from __future__ import annotations
@@ -15,23 +15,20 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from bridge.wire import TIME_MS_MAX
+from bridge.wire import has_expired, is_of_a_time
 from keys.errors import BadFrame
 from keys.records import DROPPED, HAS_EXTRAS, HEAD_BYTES, QOS, RECORD_FLAGS, RECORDS_MAX, RETAIN, VERSION, Records
+from spark_ingest.opening.contents import Contents, pieces
 from spark_ingest.opening.extras import read_extras
-from spark_ingest.opening.inners import Inners, pieces
 
 NOT_ITS_OWN = "content: a record on a topic that its publisher may not use in this scope, or of no time"
+UNFIT = "content: a record with a text that no MQTT client may get"
+EXPIRED = "content: a record came after its deadline"
 TABLE_FACTOR = 8
 """Up to so many entries for a value, a table of counts is quicker than sorting."""
 _KNOWN_FLAGS = np.isin(np.arange(256), np.frombuffer(RECORD_FLAGS, np.uint8))
 
 Named = Callable[[int, bytes], str | None]
-
-
-def is_packed(content: bytes) -> bool:
-    """Whether opened content is a batch's."""
-    return content[:1] == b"\2"
 
 
 class RecordColumns(NamedTuple):
@@ -41,14 +38,17 @@ class RecordColumns(NamedTuple):
     numbers: Any
     qos: Any
     retain: Any
-    content: Inners
+    content: Contents
 
 
-def unpack(contents: Sequence[bytes], firsts: Any, origins: Any, named: Named) -> tuple[RecordColumns, dict[int, str]]:
+def unpack(
+    contents: Sequence[bytes], firsts: Any, origins: Any, retained: Any, arrived_ms: Any, named: Named
+) -> tuple[RecordColumns, dict[int, str]]:
     """The records of batches, and why some are left out, by batch.
 
     `firsts`: the number of each one's first record. `origins`: numbers, equal for batches whose publishers may write
-    about the same. `named(origin, topic)`: the topic as text, None if they may not; asked once for each pair.
+    about the same. `retained`: which batches are one retained record. `arrived_ms`: when each came.
+    `named(origin, topic)`: the topic as text, None if they may not; asked once for each pair.
     """
     closed: dict[int, str] = {}
     kept = np.arange(len(contents))
@@ -56,18 +56,27 @@ def unpack(contents: Sequence[bytes], firsts: Any, origins: Any, named: Named) -
         for number in kept[columns.bad].tolist():
             closed[number] = _why(contents[number])
         kept = kept[~columns.bad]
-    topics, good = columns.named(origins[kept], named)
-    good &= columns.times <= TIME_MS_MAX
+    topics, own_topic = columns.named(origins[kept], named)
     batches = kept[columns.owner]
-    closed |= dict.fromkeys(batches[~good].tolist(), NOT_ITS_OWN)
-    chosen = np.flatnonzero(columns.flags & HAS_EXTRAS)
-    extras, unreadable = read_extras(columns.data, *columns.extras_of(chosen), chosen, len(good))
-    good[list(unreadable)] = False
-    closed |= {int(batches[at]): f"frame: {error}" for at, error in unreadable.items()}
-    good &= columns.flags & DROPPED == 0
-    times = columns.times.astype(np.uint64)
-    content = Inners(topics, times, columns.payloads(), extras.properties, extras.sealed)
+    counted = columns.flags & DROPPED != 0
+    chosen = np.flatnonzero((columns.flags & HAS_EXTRAS != 0) & ~counted)
+    extras, unreadable = read_extras(columns.data, *columns.extras_of(chosen), chosen, len(counted))
     own = np.where(extras.numbers < 0, firsts[batches] + columns.place, extras.numbers)
+    alone = retained[batches]
+    fits = ((columns.flags & RETAIN != 0) == alone) & (
+        ~alone | (columns.counts[columns.owner] == 1) & (own == firsts[batches])
+    )
+    readable = np.ones(len(counted), bool)
+    readable[list(unreadable)] = False
+    good = ~counted & readable
+    closed |= {int(batches[at]): f"frame: {error}" for at, error in unreadable.items()}
+    expired = has_expired(columns.times, extras.expiry_s, arrived_ms[batches]) & (extras.expiry_s >= 0)
+    in_its_place = own_topic & fits & is_of_a_time(columns.times)
+    for holds, reason in ((in_its_place, NOT_ITS_OWN), (~extras.unfit(), UNFIT), (~expired, EXPIRED)):
+        closed |= dict.fromkeys(batches[good & ~holds].tolist(), reason)
+        good &= holds
+    times = columns.times.astype(np.uint64)
+    content = Contents(topics, times, columns.payloads(), extras.properties, extras.sealed)
     qos, retain = (columns.flags & QOS).astype(np.int32), columns.flags & RETAIN != 0
     if good.all():
         return RecordColumns(batches, own, qos, retain, content), closed
@@ -103,9 +112,9 @@ class _Columns:
         self._shorts, self._longs = self._bytes.view("<u2"), self._bytes.view("<u4")
         self._at = np.cumsum(self._sizes) - self._sizes
         head, long = self._at // 2, self._at // 4
-        self._counts, self._topics = (self._shorts[head + at].astype(np.int64) for at in (1, 2))
+        self.counts, self._topics = (self._shorts[head + at].astype(np.int64) for at in (1, 2))
         self._extras_bytes, self._payloads_bytes = (self._longs[long + at].astype(np.int64) for at in (2, 3))
-        counts, topics = self._counts, self._topics
+        counts, topics = self.counts, self._topics
         self.bad = (self._shorts[head] != VERSION) | (self._shorts[head + 3] != 0)
         self.bad |= (counts < 1) | (counts > RECORDS_MAX) | (topics < 1) | (topics > counts)
         widths = ((1, counts), (8, counts), (2, counts), (4, counts), (4, counts), (2, topics))
@@ -119,7 +128,7 @@ class _Columns:
 
     def _columns(self) -> None:
         flags, times, indexes, extras, payloads, names = self._fixed
-        self.owner, self.place = _ragged(self._counts)
+        self.owner, self.place = _ragged(self.counts)
         self.flags = self._bytes[flags[self.owner] + self.place]
         self.times = self._bytes.view("<i8")[(times // 8)[self.owner] + self.place]
         self._indexes = self._shorts[(indexes // 2)[self.owner] + self.place].astype(np.int64)
@@ -132,8 +141,8 @@ class _Columns:
         self._used.append(self._extras_at + self._extras_bytes)
         self._payloads_at = _padded(self._used[-1])
         self._used.append(self._payloads_at + self._payloads_bytes)
-        self.bad = _sums(self._extras, self._counts) != self._extras_bytes
-        self.bad |= _sums(self._payloads, self._counts) != self._payloads_bytes
+        self.bad = _sums(self._extras, self.counts) != self._extras_bytes
+        self.bad |= _sums(self._payloads, self.counts) != self._payloads_bytes
         self.bad |= _padded(self._used[-1]) != self._at + self._sizes
         odd = (self._indexes >= self._topics[self.owner]) | (self.times < 0) | ~_KNOWN_FLAGS[self.flags]
         odd |= (self.flags & HAS_EXTRAS != 0) != (self._extras > 0)
@@ -166,7 +175,7 @@ class _Columns:
 
     def extras_of(self, chosen: Any) -> tuple[Any, Any]:
         """Where the extras of some records begin and end."""
-        ends = _ends(self._extras, self.owner, self._counts, self._extras_at)[chosen]
+        ends = _ends(self._extras, self.owner, self.counts, self._extras_at)[chosen]
         return ends - self._extras[chosen], ends
 
     def payloads(self) -> Any:

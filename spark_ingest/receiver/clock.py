@@ -1,14 +1,13 @@
 """Whether this machine's clock can be believed: nothing is acknowledged while it cannot.
 
-By a clock that is far ahead the certificates of publishers have ended: what they publish would be refused, and
-acknowledged as what is refused is. So a receiver by whose clock most gateways' certificates have ended receives
-nothing, and says so; nor does one whose clock differs by minutes from those of most replicas of its region, as they
-told when it connected: no minority of liars can make that up. And a clock that is set while a session runs ends it:
-what was not acknowledged comes again, to be judged by the new time. Within a session time is counted on a steady
-clock, so that no wait depends on who sets the other one.
+By a clock that is far ahead the certificates of publishers have ended, and all that they publish looks old. So a
+receiver by whose clock most gateways' certificates have ended receives nothing, and says so; nor does one whose clock
+differs by minutes from those of most replicas of its region, as they told when it connected: no minority of liars can
+make that up. And a clock that is set while a session runs ends it: what was not acknowledged comes again, to be judged
+by the new time. Within a session time is counted on a steady clock, so that no wait depends on who sets the other one.
 
-Not here: one publisher whose certificate has ended, which is refused (`bridge.wire`); what publications say of our
-clock (`receiving.heard`).
+Not here: one publisher whose certificate has ended, who is believed as far as replicas vouch for it (`bridge.wire`);
+what publications say of our clock (`receiving.heard`).
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ class ReplicaClient(Protocol):
         """The scopes that the job may read now, with the epoch keys that it has."""
 
     def want(self, names: Collection[KeyName]) -> None:
-        """Publications name these epoch keys; `on_keys` tells when one has come."""
+        """Publications name these epoch keys, or contradict ours; `on_keys` tells when one has come."""
 
     def ask(self, replica: str, topic: str, payload: bytes) -> None:
         """Request content that does not come of a replica."""
@@ -259,7 +259,7 @@ class Receiver:
                 acknowledge=acknowledge,
             )
             collector.figures = self.figures
-            collector.learn(grants.names)
+            collector.learn(grants.check_values)
             await self._receive(_Session(client, collector, writer, grants, box, clock), stop)
         finally:
             writer.close()
@@ -374,7 +374,7 @@ class Receiver:
         if session.keys_changed:
             session.keys_changed = False
             await self._renew(session.client, session.writer, session.grants)
-            session.collector.learn(session.grants.names)
+            session.collector.learn(session.grants.check_values)
 
     async def _renew(self, client: ReplicaClient, writer: SpoolWriter, grants: GrantsWriter) -> None:
         """Bring the file of scope keys up to date; one call at a time. Raises OSError."""

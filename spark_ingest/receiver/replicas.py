@@ -71,9 +71,9 @@ class RegionReplicas:
         )
 
     def want(self, names: Collection[KeyName]) -> None:
-        """Ask the key service for them, as far as there is one."""
+        """Ask the key service for them, as far as there is one; again for what we have, which publishers contradict."""
         for name in names:
-            self._client.want(name)
+            self._client.doubt(name)
 
     def ask(self, replica: str, topic: str, payload: bytes) -> None:
         """Request content that does not come of a replica."""

@@ -16,7 +16,7 @@ on disk (`written`); pieces that are refused or not needed any more are acknowle
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from bridge.contract import Blame, Count, Effect, LinkGuard, Send, Wire
@@ -134,7 +134,7 @@ class SpoolCollector:
             header = self._intake.told(properties, topic)
             if header is None:
                 owed.append(ack)
-            elif self._part is not None and not self._part.takes(topic, header):
+            elif self._part is not None and not self._part.takes(header):
                 self._count("others_dropped")  # but the key that rode on it may be for what is ours
                 owed.append(ack)
             else:
@@ -199,15 +199,15 @@ class SpoolCollector:
 
     # ------------------------------------------------------------------------------------- completing
 
-    def learn(self, names: Collection[KeyName]) -> None:
+    def learn(self, check_values: Mapping[KeyName, bytes]) -> None:
         """Executors have these epoch keys, and no others: what waited for one of them may be whole now."""
-        self.granted.learn(names)
+        self.granted.learn(check_values)
         self._publications.wake_all()
 
     def _missing(self, entry: Form) -> str | None:
         """What is missing, in the words of column `reason`; None for a whole publication."""
         if entry.unvouched_at is not None:
-            return f"{UNVOUCHED}: of none that is live, and brought by too few replicas"
+            return f"{UNVOUCHED}: of none that is live, or its certificate ended, and brought by too few replicas"
         if entry.content is None:
             return "content: no copy fits the signed digest"
         if entry.header.mode is Mode.PLAIN:
@@ -219,8 +219,11 @@ class SpoolCollector:
         if usable is None:
             came = self._keys.knows(entry.header.key_id)
             return "shares: fewer than k fit the commitments" if came else "key: no key header came"
-        if entry.admitted.scope.keyed and self.granted.lacks(usable.name):
-            return f"grant: no epoch key came for {told_name(usable.name)}"
+        if entry.admitted.scope.keyed:
+            if self.granted.lacks(usable.name):
+                return f"grant: no epoch key came for {told_name(usable.name)}"
+            if self.granted.contradicts(usable):
+                return f"grant: another epoch key than ours for {told_name(usable.name)}"
         entry.material = usable.material
         return None
 

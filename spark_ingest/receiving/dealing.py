@@ -1,21 +1,19 @@
 """Which worker gets which piece, and when its replica is owed the PUBACK.
 
-All pieces of a publication meet in one worker: it follows from the wire topic, which is the same for all of them, a
-batch's from publisher and number, as for shards. So each publication is one row, and rows of a topic, and of a
-publisher's next 4,096 numbers, keep their order. A data key is for publications of all workers: it goes to each of
-them, and its piece is acknowledged when the last one has it and the publication that it rode on is durable.
+All pieces of a publication meet in one worker: it follows from publisher and number, which are the same for all of
+them, as for shards. So each publication is one row, and rows of a publisher's next 4,096 numbers keep their order.
+A data key is for publications of all workers: it goes to each of them, and its piece is acknowledged when the last one
+has it and the publication that it rode on is durable.
 
 Pure. Not here: processes and sockets (`receiver.workers`).
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from bridge.document import is_batch_topic
 from bridge.wire import KEYS_TOPIC, carries_key_alone
 from gateway.overlay import Publish
 from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES, SignedHeader, from_property
@@ -26,10 +24,6 @@ from spark_ingest.spool import Shard
 PENDING_MAX = 65_536
 """Pieces that a worker owes an answer for. Receive Maximum keeps honest replicas far below; beyond it a piece is left
 unacknowledged, and comes again after the next reconnect."""
-TOPICS_REMEMBERED = 65_536
-"""Whose worker is known; wire topics are not verified here, and whoever invents them empties this only."""
-TOPIC_CHARS_REMEMBERED = 1_024
-"""Of longer ones none is kept."""
 
 Piece: TypeAlias = tuple[int, str, bytes, tuple[tuple[str, str], ...]]
 """(ticket, wire topic, payload, user properties) of a PUBLISH; the ticket comes back when it may be acknowledged."""
@@ -59,7 +53,6 @@ class Dealer:
         self._hands = [_Hand() for _ in range(workers)]
         self._owed: dict[int, tuple[Ack, Publish, int]] = {}  # by ticket: and how many workers have not answered
         self._ticket = 0
-        self._known: dict[str, int] = {}
         self.overflowed = 0
         """Pieces beyond PENDING_MAX."""
 
@@ -70,7 +63,7 @@ class Dealer:
         for publish in publishes:
             user = publish.properties.user
             told = dict(user)
-            owner = self._owner(publish.topic, told.get(PROPERTY_HEADER))
+            owner = self._owner(told.get(PROPERTY_HEADER, ""))
             takers = range(len(self._hands)) if PROPERTY_KEY in told else (owner,)
             if any(len(self._hands[taker].pending) >= PENDING_MAX for taker in takers):
                 self.overflowed += 1
@@ -119,22 +112,12 @@ class Dealer:
                 owed.append((sender, publish))
         return owed
 
-    def _owner(self, wire_topic: str, told: str | None) -> int:
-        if told is not None and is_batch_topic(wire_topic):
-            try:
-                header = SignedHeader.decode(from_property(told)).header
-            except KeysError:
-                return 0  # somebody has to refuse it
-            return next(n for n, each in enumerate(self._shards) if each.owns_batch(header.publisher, header.sequence))
-        owner = self._known.get(wire_topic)
-        if owner is None:
-            digest = hashlib.blake2b(wire_topic.encode(), digest_size=8).digest()
-            owner = int.from_bytes(digest) % len(self._hands)
-            if len(self._known) >= TOPICS_REMEMBERED:
-                self._known.clear()
-            if len(wire_topic) <= TOPIC_CHARS_REMEMBERED:
-                self._known[wire_topic] = owner
-        return owner
+    def _owner(self, told: str) -> int:
+        try:
+            header = SignedHeader.decode(from_property(told)).header
+        except KeysError:
+            return 0  # somebody has to refuse it
+        return next(n for n, each in enumerate(self._shards) if each.owns(header.publisher, header.sequence))
 
 
 def _key_of(user: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:

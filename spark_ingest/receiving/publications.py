@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 
+from bridge.contract import Allowance
 from bridge.reader import is_dated
 from bridge.wire import Admitted
 from keys.envelope import NO_KEY
-from keys.errors import NotAuthorised
 from spark_ingest.receiving.heard import HeardTimes
 from spark_ingest.receiving.late import Late
 from spark_ingest.receiving.sealing_table import VARIANTS_MAX, FormTable
@@ -27,8 +27,11 @@ unacknowledged and comes again after the next reconnect."""
 STALE_KEPT = 65_536
 """Old publications of unknown publishers that are remembered, so that a replay fills no disk."""
 UNVOUCHED_MAX = 4_096
-"""Publications of no live epoch that wait for another replica to bring them, of each replica. Receive Maximum keeps
-honest ones below; a bad one fills neither memory nor disk with what somebody who was shut out has dated back."""
+"""Publications that only one replica brought and that others have to vouch for: so many of each replica are set apart
+at once ..."""
+UNVOUCHED_EVERY_S = 0.15
+"""... and then one more in this time. What is beyond waits and is not acknowledged, so that nothing honest is lost, and
+a bad replica fills neither memory nor disk with what somebody who was shut out has dated back: it stalls itself."""
 
 
 class HeldOverflowError(Exception):
@@ -62,6 +65,7 @@ class Publications:
         self._by_key: dict[bytes, dict[int, Form]] = {}  # waiting or late, by key id
         self._late = Late()
         self._unvouched: Counter[str] = Counter()  # by replica; members of the overlay only
+        self._apart: dict[str, Allowance] = {}  # how many of those may be written: likewise
         self._stale: OrderedDict[tuple[bytes, int], None] = OrderedDict()
         self._ready: deque[Form] = deque()
         self._met: set[bytes] = set()  # publishers with a fresh publication; members of the overlay only
@@ -72,7 +76,7 @@ class Publications:
     # ------------------------------------------------------------------------------------------- pieces
 
     def begin(self, replica: str, told: tuple[str, str], admitted: Admitted, now: float) -> Form | None:
-        """A form that is new here; None when the publication is not wanted. Raises NotAuthorised, HeldOverflowError."""
+        """A form that is new here; None when the publication is not wanted. Raises HeldOverflowError."""
         header = admitted.header
         topic, publication = told[1], (header.publisher, header.sequence)
         if self.seen.has(*publication, topic, header.retain) or publication in self._stale:
@@ -89,16 +93,17 @@ class Publications:
         if len(self._forms.of(publication)) >= VARIANTS_MAX:
             self._count("variants_dropped")
             return None
-        if not admitted.live and self._unvouched[replica] >= UNVOUCHED_MAX:
-            raise NotAuthorised("too much that is of no live epoch and that no other replica brings")
+        if not admitted.live and self._unvouched[replica] >= 2 * UNVOUCHED_MAX:
+            raise HeldOverflowError  # more than its window and what was set apart
         if len(self._waiting) + len(self._held) + len(self._ready) >= HELD_MAX:
             raise HeldOverflowError
-        entry = Form(told, admitted, header, topic, now, publication)
+        entry = Form(told, admitted, header, topic, now, publication, waits_since=now)
         entry.old = old
         self._forms.add(entry)
         if not admitted.live:
             entry.unvouched_at = replica
             self._unvouched[replica] += 1
+            self._apart.setdefault(replica, Allowance(UNVOUCHED_MAX, UNVOUCHED_EVERY_S, now))
         return entry
 
     def release(self, entry: Form) -> None:
@@ -238,10 +243,14 @@ class Publications:
         self._settle_doubt()
         while self._waiting:
             entry = next(iter(self._waiting.values()))
-            if entry.arrived + self._incomplete_s > now:
+            if entry.waits_since + self._incomplete_s > now:
                 break
             if self._holds(entry):
                 self._held[id(entry)] = self._waiting.pop(id(entry))
+                continue
+            if entry.unvouched_at is not None and not self._apart[entry.unvouched_at].take(now):
+                entry.waits_since = now
+                self._waiting.move_to_end(id(entry))
                 continue
             self._count("incomplete")
             self._settle(entry, self._missing(entry))
@@ -267,7 +276,7 @@ class Publications:
     def next_deadline(self) -> float | None:
         """When there is something to give up."""
         first = next(iter(self._waiting.values()), None)
-        return None if first is None else first.arrived + self._incomplete_s
+        return None if first is None else first.waits_since + self._incomplete_s
 
     # ------------------------------------------------------------------------------------------- writing
 

@@ -57,6 +57,7 @@ class Form:
     reason: str | None = None
     old: bool = False
     stale: bool = False
+    waits_since: float = 0.0
     unvouched_at: str | None = None  # the replica that brought it first, while it waits for others to do so
     acks: list[Ack] = field(default_factory=list, repr=False)
 

@@ -1,15 +1,17 @@
 """What becomes of a data key at a receiver: k shares that fit what its publisher committed to, never a scope key.
 
 They go to the spool as they are. The secret alone opens nothing: executors add the scope's epoch key, and check the
-publisher's commitment to the whole. Of epoch keys a receiver knows only *whether* executors have them (`GrantedKeys`):
-until then what is sealed under one waits, so that no row is shown which they cannot open yet. Not here: which key
-headers and shares hold (`bridge.reader`).
+publisher's commitment to the whole. Of epoch keys a receiver knows only *which* executors have (`GrantedKeys`), by what
+key headers say of them: until then what is sealed under one waits, so that no row is shown which they cannot open yet,
+and what a publisher sealed under a key of its own invention ends no query. Not here: which key headers and shares hold
+(`bridge.reader`).
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from bridge.reader import KeyRing
@@ -23,10 +25,11 @@ WANTED_MAX = 64
 
 
 class Usable(NamedTuple):
-    """An opened key: as the spool keeps it, and the epoch key that executors need beside it."""
+    """An opened key: as the spool keeps it, and the epoch key that executors need beside it, with its check value."""
 
     material: SpooledKey
     name: KeyName
+    check_value: bytes
 
 
 class KShares:
@@ -43,7 +46,7 @@ class KShares:
 
     def open(self, header: KeyHeader, level1: Mapping[int, bytes], secret: bytes) -> Usable:
         places = sorted(level1)[: header.hops[0].threshold]
-        return Usable(_material(header, {place: level1[place] for place in places}), header.epoch_key)
+        return Usable(_material(header, {place: level1[place] for place in places}), header.epoch_key, header.kcv)
 
 
 def material_of(keys: KeyRing[Usable], key_id: bytes) -> SpooledKey | None:
@@ -67,31 +70,36 @@ def restore(keys: KeyRing[Usable], materials: Iterable[SpooledKey]) -> None:
         except KeysError:
             continue  # of another version of the frames: the publisher sends it again
         whole = len(shares) >= header.hops[0].threshold
-        keys.resume(header, Usable(each, header.epoch_key) if whole else None, shares)
+        keys.resume(header, Usable(each, header.epoch_key, header.kcv) if whole else None, shares)
 
 
 class GrantedKeys:
-    """The epoch keys that executors have, and those that publications wait for."""
+    """The epoch keys that executors have, and those that publications wait for or contradict."""
 
     def __init__(self) -> None:
-        self._names: frozenset[KeyName] = frozenset()
+        self._check_values: Mapping[KeyName, bytes] = MappingProxyType({})
         self._wanted: dict[KeyName, None] = {}
 
-    def learn(self, names: Collection[KeyName]) -> None:
-        """Executors have these, and no others."""
-        self._names = frozenset(names)
+    def learn(self, check_values: Mapping[KeyName, bytes]) -> None:
+        """Executors have these, and no others; each with what key headers that were made with it say of it."""
+        self._check_values = dict(check_values)
         self._wanted.clear()
 
     def lacks(self, name: KeyName) -> bool:
         """Whether it is missing; then it is wanted."""
-        if name in self._names:
-            return False
+        return name not in self._check_values and self._want(name)
+
+    def contradicts(self, usable: Usable) -> bool:
+        """Whether its publisher used another epoch key of that name. Then it is wanted again: one of them is wrong."""
+        return self._check_values[usable.name] != usable.check_value and self._want(usable.name)
+
+    def _want(self, name: KeyName) -> bool:
         if len(self._wanted) < WANTED_MAX:
             self._wanted[name] = None
         return True
 
     def take_wanted(self) -> list[KeyName]:
-        """Epoch keys that publications wait for, since the last call."""
+        """Epoch keys that publications wait for, or contradict, since the last call."""
         names, self._wanted = list(self._wanted), {}
         return names
 

@@ -12,14 +12,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from bridge.contract import Wire
-from bridge.document import Member, Overlay, Policy, RegionView, Scope
+from bridge.contract import Numbered, Publication, Wire, packed
+from bridge.document import Member, Overlay, Policy, RegionView, Scope, batch_topic, retained_topic
 from keys.envelope import (
     PROPERTY_HEADER,
     PROPERTY_KEY,
     PROPERTY_SHARES,
     DataKey,
-    Inner,
     KeyHeader,
     KeyName,
     MessageHeader,
@@ -33,6 +32,7 @@ from keys.epochs import scope_key
 from keys.grants import Grant, Right
 from keys.identity import Certificate, Identity, Role
 from keys.sharetree import Hop, Share, encode_shares
+from keys.topictokens import retained_id
 from spark_ingest.secrets import GrantedScope, Grants
 
 REGION = Hop(region=1, view=1, threshold=2, count=3)
@@ -125,14 +125,19 @@ class SampleGateway:
         self._region = region
         self._random, self._identity = region.sources[name], region.identities[name]
         self._sequence = 0
-        self._previous: dict[str, int] = defaultdict(int)
+        self._previous: dict[int, int] = defaultdict(int)
         self._keys: dict[KeyName, _Key] = {}
 
     def seal(self, publications: Sequence[SampledPublication], bump: int = 0) -> Iterator[Sealed]:
         """All of them, in this order. `bump`: of the epoch key; the job holds those of bump 0 only."""
         for published in publications:
-            key, header, content = self._sealed(published, bump)
-            told = to_property(sign_header(self._identity, header, published.topic).encode())
+            scope = self._region.overlay.scope_of(published.topic)
+            assert scope is not None, "the sample publishes in its scopes"
+            topic = batch_topic(scope.number)
+            if published.retain:
+                topic = retained_topic(scope.number, retained_id(None, published.topic), self._identity.party_id)
+            key, header, content = self._sealed(published, scope, topic, bump)
+            told = to_property(sign_header(self._identity, header, topic).encode())
             wires = {}
             for replica, share in zip(REPLICAS, key.shares, strict=True):
                 properties = (
@@ -140,17 +145,19 @@ class SampleGateway:
                     (PROPERTY_KEY, to_property(key.header.encode())),
                     (PROPERTY_SHARES, to_property(encode_shares([share]))),
                 )
-                wires[replica] = Wire(published.topic, content, 1, published.retain, properties)
+                wires[replica] = Wire(topic, content, 1, published.retain, properties)
             yield Sealed(published, wires)
 
-    def _sealed(self, published: SampledPublication, bump: int) -> tuple[_Key, MessageHeader, bytes]:
+    def _sealed(
+        self, published: SampledPublication, scope: Scope, topic: str, bump: int
+    ) -> tuple[_Key, MessageHeader, bytes]:
         self._sequence += 1
-        key = self._key(published.topic, bump)
+        key = self._key(scope, bump)
         header = MessageHeader(
             publisher=self._identity.party_id,
             key_id=key.header.key_id,
             sequence=self._sequence,
-            previous=self._previous[published.topic],
+            previous=self._previous[scope.number],
             time_ms=int(published.sealed_at * 1000),
             deadline_ms=0,
             qos=1,
@@ -159,14 +166,16 @@ class SampleGateway:
             mode=Mode.COPIES,
             digests=(bytes(32),),
         )
-        self._previous[published.topic] = self._sequence
-        inner = Inner(published.topic, int(published.at * 1000), published.payload, properties=published.properties)
-        content = key.key.seal(header.prefix(), self._sequence, published.topic, inner.encode())
+        self._previous[scope.number] = self._sequence
+        publication = Publication(
+            published.topic, published.payload, 1, published.retain, properties=published.properties,
+            time_ms=int(published.at * 1000),
+        )  # fmt: skip
+        clear = packed(published.topic, [Numbered(self._sequence, publication)]).payload
+        content = key.key.seal(header.prefix(), self._sequence, topic, clear)
         return key, replace(header, digests=(content_digest(content),)), content
 
-    def _key(self, topic: str, bump: int) -> _Key:
-        scope = self._region.overlay.scope_of(topic)
-        assert scope is not None, "the sample publishes in its scopes"
+    def _key(self, scope: Scope, bump: int) -> _Key:
         name = KeyName(scope.filter, 0, bump)
         key = self._keys.get(name)
         if key is None or not key.left:

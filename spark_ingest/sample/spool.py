@@ -112,7 +112,7 @@ class _Receiver:
         self._collector = SpoolCollector(region.overlay, REGION.region, incomplete_s=INCOMPLETE_S)
         self._renew()
         self._writer.roll(state_of(self._collector.seen, self._collector.keys()))
-        self._collector.learn(self._keys.names)
+        self._collector.learn(self._keys.check_values)
 
     def receive(self, sealed: Sealed, now: float, replicas: Sequence[str] = REPLICAS) -> None:
         """Each of some replicas brings it."""

@@ -5,12 +5,20 @@ Imports `spool`.
 
 from __future__ import annotations
 
-from spark_ingest.secrets.grants import GrantedScope, Grants, GrantsFile, load_readers, read_grants
+from spark_ingest.secrets.grants import (
+    GRANTS_BYTES_MAX,
+    GrantedScope,
+    Grants,
+    GrantsFile,
+    load_readers,
+    read_grants,
+)
 from spark_ingest.secrets.grants_writer import GrantsWriter, names_in, names_of
 from spark_ingest.secrets.packbox import local_tags, pack_key, seal_pack_key
 from spark_ingest.secrets.sharebox import ShareBox, ShareOpener, tag_of
 
 __all__ = [
+    "GRANTS_BYTES_MAX",
     "GrantedScope",
     "Grants",
     "GrantsFile",

@@ -27,6 +27,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
+from gateway.files import FileStamp, stamp
 from keys.epochs import KEY_BYTES, KeyName
 from keys.errors import KeysError
 from keys.identity import Identity
@@ -173,7 +174,7 @@ class GrantsFile:
     def __init__(self, path: Path, reader: Path | None = None, more: Sequence[Path] = ()) -> None:
         self._paths = (path, *more)
         self._reader = reader
-        self._stamps: list[tuple[int, int, int] | None] = []
+        self._stamps: list[FileStamp | None] = []
         self._grants = Grants({})
 
     def load(self, *, anew: bool = False) -> tuple[Grants, bool]:
@@ -182,7 +183,7 @@ class GrantsFile:
         `anew`: without a look at times and sizes, which shared file systems tell as they were a while ago; files that
         are opened they give as they are.
         """
-        stamps = [_stamp(path) for path in self._paths]
+        stamps = [stamp(path) for path in self._paths]
         if not anew and None not in stamps and stamps == self._stamps:
             return self._grants, False
         # The key is read anew each time: the identity may have been rotated.
@@ -191,14 +192,6 @@ class GrantsFile:
         changed = found != self._grants or stamps != self._stamps
         self._grants, self._stamps = found, stamps
         return self._grants, changed
-
-
-def _stamp(path: Path) -> tuple[int, int, int] | None:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def _parse(document: Mapping[str, object]) -> Grants:

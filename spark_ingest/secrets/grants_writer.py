@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.files import write_durably
+from keys.derivation import Derivation
 from keys.envelope import KeyHeader, KeyName
 from keys.epochs import KEY_BYTES
 from keys.errors import KeysError
@@ -64,6 +65,12 @@ class GrantsWriter:
     def names(self) -> frozenset[KeyName]:
         """The epoch keys that executors have."""
         return frozenset(name for scope in self._scopes.values() for name in scope.keys)
+
+    @property
+    def check_values(self) -> dict[KeyName, bytes]:
+        """The same, each with what key headers that were made with it say of it."""
+        keys = (pair for scope in self._scopes.values() for pair in scope.keys.items())
+        return {name: Derivation(key).check_value for name, key in keys}
 
     def used(self, segment: int, names: Iterable[KeyName]) -> None:
         """Rows under these keys are in this segment."""

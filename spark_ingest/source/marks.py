@@ -67,10 +67,10 @@ class OffsetMarks:
         ours = self._shard
         if theirs == ours:
             return
-        if ours is not None and ours.startswith(f"{theirs or ours.partition(':')[0] + ':1/1'}@"):
+        if ours is not None and ours.startswith(f"{theirs or '1/1'}@"):
             return
         raise BadOption(
-            f"the checkpoint is of shard {theirs or '1/1'}, options say {ours or '1/1'} (level:part): rows would "
+            f"the checkpoint is of shard {theirs or '1/1'}, options say {ours or '1/1'}: rows would "
             "be lost or repeated; say the same again, or shard_before=PART@TIME with a time to come in every query "
             "of these shards, or take other checkpoints"
         )

@@ -14,7 +14,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Filter, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -44,6 +44,9 @@ from spark_ingest.spool import (
     in_tasks,
     positions_of,
 )
+
+if TYPE_CHECKING:
+    from spark_ingest.extents.fetching import FetchedExtents
 
 READERS_MAX = 8
 """Sets of options for which a worker process keeps opened keys: one a running query, usually."""
@@ -287,20 +290,46 @@ def _planned(
     return [SpoolPartition(extents, held, only) for extents in in_tasks(view.ranges(start, end, parts), parts)]
 
 
-_readers: OrderedDict[Options, RowReader] = OrderedDict()
+class _Reading(NamedTuple):
+    """What a worker process keeps for a set of options. `fetched`: what comes over the network, if anything does."""
+
+    rows: RowReader
+    fetched: FetchedExtents | None
+
+
+_readings: OrderedDict[Options, _Reading] = OrderedDict()
 
 
 def _read(options: Options, partition: InputPartition) -> Iterator[Any]:
     """Keeps opened data keys over the tasks of a reused worker process."""
     if not isinstance(partition, SpoolPartition):
         raise IngestError("this partition is none of a veilmq source")
-    if not _readers:
+    if not _readings:
         # A worker collects garbage after each task, which takes as long as opening 20,000 rows if it looks at all
         # that the modules above are made of.
         gc.freeze()
-    reader = _readers.get(options)
-    if reader is None:
-        reader = _readers[options] = RowReader(options)
-        if len(_readers) > READERS_MAX:
-            _readers.popitem(last=False)
-    return reader.read(*partition.extents, held=partition.held, only=partition.only)
+    reading = _readings.get(options)
+    if reading is None:
+        reading = _readings[options] = _reading(options)
+        if len(_readings) > READERS_MAX:
+            _, oldest = _readings.popitem(last=False)
+            if oldest.fetched is not None:
+                oldest.fetched.close()
+    if reading.fetched is None:
+        return reading.rows.read(*partition.extents, held=partition.held, only=partition.only)
+    return _read_fetched(reading.rows, reading.fetched, partition)
+
+
+def _reading(options: Options) -> _Reading:
+    if options.extents is None:
+        return _Reading(RowReader(options), None)
+    from spark_ingest.extents.fetching import FetchedExtents  # noqa: PLC0415  loads Flight, which few use
+
+    fetched = FetchedExtents(options)
+    return _Reading(RowReader(fetched.options), fetched)
+
+
+def _read_fetched(rows: RowReader, fetched: FetchedExtents, partition: SpoolPartition) -> Iterator[Any]:
+    fetched.renew()
+    with fetched.held(partition.extents) as extents:
+        yield from rows.read(*extents, held=partition.held, only=partition.only)

@@ -46,7 +46,7 @@ from spark_ingest.spool.segments import (
     segment_numbers,
     segment_path,
 )
-from spark_ingest.spool.sharding import DEVICE_LEVEL, LEVELS_MAX, Shard, parse_shard
+from spark_ingest.spool.sharding import BLOCK_BITS, Shard, parse_shard
 from spark_ingest.spool.standing import standings
 from spark_ingest.spool.trouble import tell_trouble
 from spark_ingest.spool.view import SpoolView, groups_of, in_tasks, salvaged_groups
@@ -54,9 +54,8 @@ from spark_ingest.spool.writer import SEGMENT_BYTES, RememberedPart, SpooledKey,
 
 __all__ = [
     "ANEW",
+    "BLOCK_BITS",
     "CONSUMERS",
-    "DEVICE_LEVEL",
-    "LEVELS_MAX",
     "RECEIVER_NAME",
     "SCHEMA",
     "SEGMENT_BYTES",

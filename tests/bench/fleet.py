@@ -1,4 +1,4 @@
-"""Thousands of traced entities in one process: the machine of the library (`bridge.traces.entity`) over bare sockets.
+"""Thousands of traced entities in one process: the machine of the library (`bridge.tracking.entity`) over bare sockets.
 
 MQTT 3.1.1, QoS 0 for signs of life and 1 for the rest, one epoll. An entity whose connection ends connects again
 after a pause as paho's: a second, doubled up to `PAUSE_MAX_S`, and spread. What is due is kept in a heap. All entities
@@ -18,9 +18,9 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from bridge.contract.machine import Tick
-from bridge.traces.entity import BrokerConnected, Listen, Stage, Told, TracedEntity, Wishes
 from bridge.traces.kinds import DESCRIPTOR, TraceKind
 from bridge.traces.tracer import Say
+from bridge.tracking.entity import BrokerConnected, Listen, Stage, Told, TracedEntity, Wishes
 from gateway.mqtt5.codec import encode
 from gateway.mqtt5.packets import Connect, Publish, Subscribe, Subscription
 from gateway.trust.domains import LocalIdentity, TrustDomain
@@ -142,10 +142,13 @@ class Fleet:
         self._answered(member)
 
     def freeze(self, number: int) -> None:
-        """So many of those that are connected say nothing any more, on open connections."""
+        """So many of those that are connected say nothing any more, on open connections, nor count as traced."""
         for descriptor in list(self._open)[:number]:
             self._poll.unregister(descriptor)
-            self._frozen.append(self._open.pop(descriptor))
+            member = self._open.pop(descriptor)
+            self._frozen.append(member)
+            self.traced -= member.is_traced
+            member.is_traced = False
 
     def close(self) -> None:
         for member in [*self._open.values(), *self._frozen]:

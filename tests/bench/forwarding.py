@@ -33,7 +33,8 @@ from typing import Any
 
 import yaml
 
-from keys.envelope import PROPERTY_HEADER, Inner, MessageHeader, Mode, SignedHeader, to_property
+from keys.envelope import PROPERTY_HEADER, MessageHeader, Mode, SignedHeader, to_property
+from keys.records import encode
 from tests.bench import across, bridged, growth
 from tests.bench.broker import Target
 from tests.bench.load import in_process, open_client, subscribe
@@ -124,7 +125,7 @@ def wire_bytes(payload_bytes: int) -> int:
     """What a message of ours is on the wire between members: sealed content and signed header, in a full batch."""
     header = MessageHeader(bytes(16), b"k" * 16, 1, 0, 0, 0, 1, False, False, Mode.COPIES, (bytes(32),))
     signed = to_property(SignedHeader(header, bytes(64)).encode())
-    content = len(Inner(SEALED, 0, bytes(payload_bytes)).encode()) + 16
+    content = len(encode(b"\1", [0], [SEALED.encode()], [b""], [bytes(payload_bytes)])) + 16
     return content + len(PROPERTY_HEADER) + len(signed) + 5
 
 

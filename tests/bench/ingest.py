@@ -10,9 +10,11 @@ receiver  what a core receives, durable, beside bytes that are kept undecoded (`
 delay     a device's PUBLISH to the row in Python at 1,000 messages a second, through a gateway, three replicas and a
           receiver, each a process, beside micro-batches of one row of Spark's own source
 growth    CPU of a row with 1, 2 and 4 receivers, and planning of a micro-batch with 10 and 100 times the segments
+workers   what `--workers` receives by the wall clock, beside one process (`ingest_workers`)
 
 Medians of several runs, taken in turns. With --json one object a line: bench, work, ours, peer, peer_name, ratio, unit;
-ratio is ours / peer. Each section takes two to five minutes on two quiet cores, and makes its own spools.
+ratio is ours / peer. Each section takes two to five minutes on two quiet cores, and makes its own spools. `--part 20`
+does a twentieth of the work, to see that all of it runs: its figures mean nothing.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ from spark_ingest.options import parse_options
 from spark_ingest.packing import pack
 from spark_ingest.spool.segments import segment_numbers
 from spark_ingest.spool.view import SpoolView
-from tests.bench import ingest_growth, ingest_receiver, receiving, spools
+from tests.bench import ingest_growth, ingest_receiver, ingest_workers, receiving, spools
 from tests.bench.broker import Target
 from tests.bench.load import READ_BYTES, V3, in_process, open_client, pin
 from tests.gateway.overlay_processes import OverlayProcesses
@@ -54,11 +56,15 @@ class Kind(NamedTuple):
     batch: int = 1
     segment_bytes: int = 8 << 20
 
+    def part(self, part: int) -> Kind:
+        """So much smaller."""
+        return self._replace(rows=self.rows // part, segment_bytes=self.segment_bytes // part)
+
 
 KINDS = {"batch": Kind(400_000, 3, 1024, 64), "64": Kind(120_000, 5, 64), "1": Kind(40_000, 5, 1)}
 PACKED = "-packed"
 SMALL = Kind(20_000, 1, 64, segment_bytes=900_000)
-"""Few groups a segment, for plans of many segments."""
+"""Few groups a segment, for plans of many segments; never smaller, for several plans are made of the least of them."""
 CORES = (1, 2)
 BATCH = 64
 RECEIVED = {1: 30_000, BATCH: 4_000}
@@ -73,6 +79,8 @@ PAYLOAD_BYTES = 64
 LEAST_SEGMENTS = 4
 FACTORS = (10, 100)
 RECEIVERS = (1, 2, 4)
+WORKERS = (1, 2)
+FED = 20_000
 
 
 @dataclass(frozen=True)
@@ -94,14 +102,14 @@ class Row:
 class Site:
     """A directory with the spools that several rows need, made when the first of them does."""
 
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
+    def __init__(self, directory: Path, part: int = 1) -> None:
+        self.directory, self.part = directory, part
         self.keys = spools.grants(directory / "keys.json")
         self._wrapping_key = os.urandom(spools.KEY_BYTES)
         (directory / "wrapping.key").write_bytes(self._wrapping_key)
 
     def spool(self, name: str) -> Path:
-        root, kind = self.directory / f"spool-{name}", KINDS.get(name, SMALL)
+        root, kind = self.directory / f"spool-{name}", KINDS[name].part(self.part) if name in KINDS else SMALL
         if not root.exists():
             made = (kind.rows, kind.messages_a_key, kind.batch, kind.segment_bytes)
             in_process(spools.fill, root, *made, limit_s=CHILD_S)
@@ -211,7 +219,7 @@ def receiver(site: Site) -> Iterator[Row]:
     """What one core receives."""
     overlay = receiving.Steady()
     for batch, what, goal in ((1, "singles", 15_000), (BATCH, f"batches of {BATCH}", 50_000)):
-        wires = receiving.premade(RECEIVED[batch], overlay, batch)
+        wires = receiving.premade(RECEIVED[batch] // site.part, overlay, batch)
         packets = ingest_receiver.packets_of([publication[0] for publication in wires])
         ours, peer = [], []
         for run in range(RUNS + 1):
@@ -247,23 +255,23 @@ def delay(site: Site) -> Iterator[Row]:
         with subprocess.Popen(
             child, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         ) as spark:
-            end = _delays(overlay.ports["site"], spark)
+            end = _delays(overlay.ports["site"], spark, RATE * DELAY_S // site.part)
     finally:
         overlay.stop()
     floor, delays = sorted(end["floor_ms"]), sorted(end["delays"])
-    assert len(delays) == RATE * DELAY_S, f"{len(delays)} rows"
+    assert len(delays) == RATE * DELAY_S // site.part, f"{len(delays)} rows"
     for name, at in (("p50", 0.5), ("p99", 0.99)):
         ours, least = delays[int(len(delays) * at)] * 1000, floor[int(len(floor) * at)]
         goal = Target(1.2, is_least=False)
         yield Row(f"device to row, {name}, {RATE} msg/s", ours, least, "a micro-batch of one row", "ms", goal)
     taken = sorted(end["triggers_ms"])
-    for name, at in (("p50", 0.5), ("p99", 0.99)):
+    for name, at in (("p50", 0.5), ("p99", 0.99)) if taken else ():  # a part of the work has too few
         ours, least = taken[int(len(taken) * at)], floor[int(len(floor) * at)]
         yield Row(f"a micro-batch of it, {name}", ours, least, "a micro-batch of one row", "ms")
 
 
-def _delays(port: int, spark: subprocess.Popen[str]) -> dict[str, Any]:
-    """Publish until rows come, then at the rate; what the Spark process tells at its end."""
+def _delays(port: int, spark: subprocess.Popen[str], count: int) -> dict[str, Any]:
+    """Publish until rows come, then so many at the rate; what the Spark process tells at its end."""
     assert spark.stdin is not None
     assert spark.stdout is not None
     ready, last = threading.Event(), {"count": 0, "event": ""}
@@ -285,11 +293,11 @@ def _delays(port: int, spark: subprocess.Popen[str]) -> dict[str, Any]:
             _publish(sock, probes, 0.0)
             probes += 1
         began = time.perf_counter()
-        for number in range(RATE * DELAY_S):
+        for number in range(count):
             time.sleep(max(0.0, began + number / RATE - time.perf_counter()))
             _publish(sock, probes + number, time.time())
         give_up = time.monotonic() + READY_S
-        while last["count"] < RATE * DELAY_S and time.monotonic() < give_up:
+        while last.get("count", 0) < count and time.monotonic() < give_up:
             time.sleep(0.1)
     spark.stdin.close()
     listener.join()
@@ -330,8 +338,32 @@ def growth(site: Site) -> Iterator[Row]:
             yield Row(f"planning a micro-batch {where}, {factor} x the spool", plans[factor], plans[1], "1 x", "ms")
 
 
+def workers(site: Site) -> Iterator[Row]:
+    """What more processes bring a receiver."""
+    usual = receiving.NOW
+    receiving.NOW = time.time()  # these receivers go by the clock
+    try:
+        found = _by_workers(site)
+    finally:
+        receiving.NOW = usual
+    for count in WORKERS:
+        yield Row(f"received, --workers {count}, by the wall clock", found[count], found[0], "one process", "pub/s")
+
+
+def _by_workers(site: Site) -> dict[int, float]:
+    overlay = receiving.Steady()
+    wires = receiving.premade(FED // site.part, overlay)
+    found: dict[int, list[float]] = {count: [] for count in (0, *WORKERS)}
+    for run in range(RUNS):
+        for count, rates in found.items():
+            home = site.directory / f"workers-{count}-{run}"
+            home.mkdir()
+            rates.append(in_process(ingest_workers.measure, overlay, wires, count, home, limit_s=CHILD_S))
+    return {count: statistics.median(rates) for count, rates in found.items()}
+
+
 SECTIONS: dict[str, Callable[[Site], Iterator[Row]]] = {
-    "rows": rows, "singles": singles, "receiver": receiver, "delay": delay, "growth": growth,
+    "rows": rows, "singles": singles, "receiver": receiver, "delay": delay, "growth": growth, "workers": workers,
 }  # fmt: skip
 
 
@@ -354,9 +386,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     parser.add_argument("--only", nargs="+", choices=SECTIONS, default=list(SECTIONS), help="some sections")
+    parser.add_argument("--part", type=int, default=1, metavar="N", help="an Nth of the work, to see that it runs")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="veilmq-bench-") as name:
-        site = Site(Path(name))
+        site = Site(Path(name), arguments.part)
         for section in arguments.only:
             for row in SECTIONS[section](site):
                 print(as_json(row) if arguments.json else show(row), flush=True)

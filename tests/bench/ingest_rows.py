@@ -38,7 +38,7 @@ class Ways:
     def ours(self, kind: str) -> Any:
         self._runs += 1
         options = {
-            "consumer": f"run-{self._runs}",
+            "consumer": f"run-{self._cores}-{self._runs}",
             "retain_s": "86400",
             "spool": str(self._directory / f"large-{kind}"),
             "grants": str(self._directory / "keys.json"),

@@ -37,7 +37,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from shamir_mnemonic import shamir as mnemonic
 
-from gateway.commands.simulate import median_us
+from bridge.contract.batches import Numbered, packed, unpacked
+from bridge.contract.machine import Publication
+from gateway.simulating.simulate import median_us
 from keys import reedsolomon, shamir
 from keys.columnsearch import ColumnSearch
 from keys.envelope import KeyName, SignedHeader, make_key, open_key, sign_header, verify_header
@@ -49,6 +51,7 @@ EVERYTHING = 1 << 20  # steps
 KINDS = ((2, 3), (3, 5), (5, 9), (6, 10))
 SINGLES = 25  # the values at depth 2 of three hops of five: what a tree would take one by one, at its last level alone
 CODED_BYTES = 1 << 16
+BATCH_RECORDS = 100
 PRIME = 2**256 + 297  # the least that holds 32 bytes
 NO_PEER = "none"
 TOPIC = "plant/line/speed"
@@ -231,6 +234,51 @@ def sealing() -> list[Row]:
     return [*rows, Row("open 256 B", opened, median_us(lambda: bare.decrypt(bytes(12), bare_sealed, where)), name)]
 
 
+def batches() -> list[Row]:
+    """100 records of 256 bytes on one topic as one batch, each row for one record; the peer of sealing and opening is
+    AES-GCM of `cryptography` with a kept key over the same bytes."""
+    made_ms = 1_800_000_000_000
+    records = [
+        Numbered(at, Publication(TOPIC, os.urandom(256), 1, time_ms=made_ms + at)) for at in range(1, BATCH_RECORDS + 1)
+    ]
+    content = packed("plant/#", records).payload
+    header, key, _ = make_key(PUBLISHER, KeyName("s", 0, 0), (Hop(1, 1, 2, 3),), 0, 1 << 31, SCOPE_KEY, bytes)
+    reader, bare = open_key(header, bytes(32), SCOPE_KEY), AESGCM(bytes(32))
+    sequences, nonces = iter(range(1 << 31)), iter(range(1 << 31))
+    prefix = message_header(header.key_id, 1 << 40).prefix()
+    sealed, bare_sealed = key.seal(prefix, 1 << 40, TOPIC, content), bare.encrypt(bytes(12), content, prefix)
+    name = "AESGCM of cryptography, kept key"
+    key = make_key(PUBLISHER, KeyName("s", 0, 0), (Hop(1, 1, 2, 3),), 0, 1 << 31, SCOPE_KEY, bytes)[1]
+
+    def seal() -> bytes:
+        sequence = next(sequences)
+        return key.seal(prefix[:36] + sequence.to_bytes(8) + prefix[44:], sequence, TOPIC, content)
+
+    works: list[tuple[str, Callable[[], object], Callable[[], object] | None]] = [
+        ("put together", lambda: packed("plant/#", records), None),
+        ("take apart", lambda: list(unpacked(content, 1)), None),
+        (
+            "seal",
+            seal,
+            lambda: bare.encrypt(next(nonces).to_bytes(12), content, prefix),
+        ),
+        (
+            "open",
+            lambda: reader.open(prefix, 1 << 40, TOPIC, sealed),
+            lambda: bare.decrypt(bytes(12), bare_sealed, prefix),
+        ),
+    ]
+    return [
+        Row(
+            f"{work} a batch of {BATCH_RECORDS}, one record of 256 B",
+            median_us(ours) / BATCH_RECORDS,
+            None if peer is None else median_us(peer) / BATCH_RECORDS,
+            NO_PEER if peer is None else name,
+        )
+        for work, ours, peer in works
+    ]
+
+
 def headers() -> list[Row]:
     """Verification of a message header, against one bare Ed25519 verification."""
     header = message_header(bytes(15) + b"\1", 1000)
@@ -252,7 +300,7 @@ def main() -> None:
     as_json = parser.parse_args().json
     if not as_json:
         print(f"{'work':<58}{'ours':>10}{'peer':>10}{'ratio':>8}  {'unit':<5} peer")
-    for row in (*sharing(), *trees(), *searching(), *coding(), *sealing(), *headers()):
+    for row in (*sharing(), *trees(), *searching(), *coding(), *sealing(), *batches(), *headers()):
         ratio = None if row.peer is None else row.ours / row.peer
         if as_json:
             fields = {

@@ -62,9 +62,12 @@ def call(mode: str, figure: str, core: int, **settings: int) -> Outcome:
     """One run of the generator on `core`, for the field `figure` of what it prints. Raises NativeError."""
     words = [f"{name}={value}" for name, value in settings.items()]
     command = [str(program(bool(settings.get("tls")))), mode, *words]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=LIMIT_S, check=False, preexec_fn=lambda: pin(core)
-    )
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=LIMIT_S, check=False, preexec_fn=lambda: pin(core)
+        )
+    except subprocess.TimeoutExpired:
+        raise NativeError(f"the load generator was not done after {LIMIT_S:.0f} s") from None
     if done.returncode:
         raise NativeError(f"the load generator ended with: {done.stderr.strip()}")
     said = json.loads(done.stdout)

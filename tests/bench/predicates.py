@@ -1,7 +1,8 @@
 """What subscriptions to content cost: `bridge.predicates` and the router above it, in this process.
 
 10,000 clients on one topic, each with a predicate over one to three of ten attributes that 2 % of the messages fulfil:
-a lower and an upper bound each, which is the dear kind.
+a lower and an upper bound each, which is the dear kind. At a replica: gateways with the longest covers there may be, of
+a scope that shows these attributes.
 """
 
 from __future__ import annotations
@@ -11,13 +12,19 @@ import statistics
 import time
 from collections.abc import Callable
 
+from bridge.document import Scope, ShownAttribute
 from bridge.predicates import Comparison, Op, Predicate, PredicateIndex, bits_of
+from bridge.predicates.covering import COVER_MAX
+from bridge.wire.covers import ScopeCovers
+from bridge.wire.shown_lists import ShownList
 from gateway.clients.routing import Router
 from gateway.mqtt5.packets import Properties, Publish, Subscription
+from keys.envelope import Mode
 
 PREDICATES, ATTRIBUTES, SELECTIVITY = 10_000, 10, 0.02
+GATEWAYS = 100
 MESSAGES, CHANGES = 300, 500
-GOALS_US = {"match": 100.0, "route": 300.0, "change": 1_000.0}
+GOALS_US = {"match": 100.0, "route": 300.0, "change": 1_000.0, "replica": 300.0}
 
 
 class Receiver:
@@ -49,7 +56,7 @@ def median_us(work: Callable[[int], object], times: int) -> float:
 
 
 def measured_us() -> dict[str, float]:
-    """A match, the plan of a message with its receivers, and a subscription that comes and goes."""
+    """A match, the plan of a message with its receivers, a subscription that comes and goes, a match at a replica."""
     rng = random.Random(1)
     index, router = PredicateIndex(), Router[Receiver]()
     held = []
@@ -68,11 +75,25 @@ def measured_us() -> dict[str, float]:
     assert SELECTIVITY / 2 < found < SELECTIVITY * 2, f"{found:.1%} of the predicates hold"
     router.plan("t")
     fresh = [predicate(drawn(rng)) for _ in range(CHANGES)]
+    covers = replica_covers(rng)
+    lists = [ShownList(frozenset(one), (one,)) for one in values]
     return {
         "match": median_us(lambda at: index.match(values[at], among), MESSAGES),
         "route": median_us(lambda at: router.plan_for("t", messages[at]), MESSAGES),
         "change": median_us(lambda at: index.remove(index.add(fresh[at])), CHANGES) / 2,
+        "replica": median_us(lambda at: covers.left_out(lists[at]), MESSAGES),
     }
+
+
+def replica_covers(rng: random.Random) -> ScopeCovers:
+    """Of gateways that want a scope in which every attribute is shown."""
+    shown = tuple(ShownAttribute((f"a{name}",)) for name in range(ATTRIBUTES))
+    covers = ScopeCovers(Scope("t", Mode.PLAIN, shown=shown))
+    for gateway in range(GATEWAYS):
+        wanted = [predicate(drawn(rng)).conjunctions[0] for _ in range(COVER_MAX)]
+        covers.put(f"gateway-{gateway}", Predicate(tuple(wanted)))
+    assert len(covers) == GATEWAYS
+    return covers
 
 
 if __name__ == "__main__":

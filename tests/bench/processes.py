@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from bridge.traces.entity import Wishes
+from bridge.tracking.entity import Wishes
 from tests.bench.fleet import Fleet, entities
 from tests.bench.growth import Row
 from tests.bench.herd import COUNTED, Traced, entity_limit
@@ -85,14 +85,19 @@ def rows(number: int, cores: tuple[int, int], is_long: bool = False) -> Iterator
         empty = sum(broker.running.resident_bytes() for broker in brokers)
         crowds = [Crowd(site, broker.port, each, cores[1]) for broker in brokers]
         try:
+            cpu_s = sum(broker.running.cpu_s() for broker in brokers)
             took_s = _wait(lambda: _sum(crowds, TRACED) >= each * PROCESSES, READY_MAX_S)
             traced = _sum(crowds, TRACED)
+            cpu_us = 1e6 * (sum(broker.running.cpu_s() for broker in brokers) - cpu_s) / max(traced, 1)
             came_s = each * PROCESSES / ARRIVE_PER_S
             yield Row(f"traced after the first came, arriving over {came_s:.0f} s, {who}", took_s, came_s, "", "s")
+            yield Row(f"cpu of one until all are traced, {who}", cpu_us, 0, "", "us")
             yield Row(f"traced by then, {who}", traced, each * PROCESSES, "all", "")
             time.sleep(SETTLE_S)
             full = sum(broker.running.resident_bytes() for broker in brokers)
-            yield Row(f"memory of an entity with its connection, {who}", (full - empty) / traced / 1000, 10, "", "kB")
+            yield Row(
+                f"memory of an entity with its connection, {who}", (full - empty) / max(traced, 1) / 1000, 10, "", "kB"
+            )
             rounds: dict[str, list[Row]] = {}
             for made in range(1 if is_long else ROUNDS):
                 if made and time.monotonic() > begins + BEGINS_WITHIN_S:

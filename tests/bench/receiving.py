@@ -34,7 +34,6 @@ from keys.envelope import (
     PROPERTY_HEADER,
     PROPERTY_KEY,
     PROPERTY_SHARES,
-    Inner,
     MessageHeader,
     Mode,
     content_digest,
@@ -49,7 +48,7 @@ from spark_ingest.receiver.acknowledging import acknowledge
 from spark_ingest.receiver.receiver import GROUP_BYTES, GROUP_ROWS
 from spark_ingest.receiver.recovery import state_of
 from spark_ingest.spool.writer import SpoolWriter
-from tests.spark_ingest.region import NOW, Overlay, Publisher, Wire, collector_of
+from tests.spark_ingest.region import NOW, Overlay, Publisher, Wire, check_values, collector_of
 
 REPLICAS = 3
 GATEWAYS = 8
@@ -107,7 +106,7 @@ def _sealed(gateway: Publisher, count: int, records: int) -> Iterator[list[tuple
     while sent < count:
         headers, contents, topics = [], [], []
         if sent % KEY_MESSAGES == 0:
-            gateway.new_key("plant/#")
+            gateway.new_key("plant/#", time=NOW)
             told.clear()
         key, data_key, shares = gateway.keys["plant/#"]
         for _ in range(TOGETHER):
@@ -117,15 +116,13 @@ def _sealed(gateway: Publisher, count: int, records: int) -> Iterator[list[tuple
             payload = (b'{"value": %d.5, "unit": "C"}' % sent).ljust(PAYLOAD_BYTES)
             draft = MessageHeader(
                 publisher=gateway.identity.party_id, key_id=key.key_id, sequence=gateway.sequence,
-                previous=max(0, gateway.sequence - DEVICES * records), time_ms=int(NOW * 1000), deadline_ms=0, qos=1,
+                previous=gateway.sequence - records, time_ms=int(NOW * 1000), deadline_ms=0, qos=1,
                 retain=False, tombstone=False, mode=Mode.COPIES, digests=(bytes(32),),
             )  # fmt: skip
-            inner = Inner(topic, int(NOW * 1000), payload).encode()
-            if records > 1:
-                times = range(int(NOW * 1000), int(NOW * 1000) + records)
-                names = [topic.encode()] * records
-                inner = encode_records(bytes([1]) * records, times, names, [b""] * records, [payload] * records)
-                topic = batch_topic(1)
+            times = range(int(NOW * 1000), int(NOW * 1000) + records)
+            names = [topic.encode()] * records
+            inner = encode_records(bytes([1]) * records, times, names, [b""] * records, [payload] * records)
+            topic = batch_topic(1)
             content = data_key.seal(draft.prefix(), gateway.sequence, topic, inner)
             headers.append(_with_digest(draft, content_digest(content)))
             contents.append(content)
@@ -213,7 +210,7 @@ class Receiving:
         ]
         self.writer = SpoolWriter(spool, "main", cap_bytes=1 << 40)
         self.collector = collector_of(overlay, acknowledge=acknowledge)
-        self.collector.learn(overlay.names())
+        self.collector.learn(check_values(overlay.names()))
         self.writer.roll(state_of(self.collector.seen, self.collector.keys()))
         self.rows = 0
 

@@ -19,10 +19,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from bridge.document import RecordRights
+from bridge.document import RecordRights, batch_topic
 from keys.envelope import (
     DataKey,
-    Inner,
     KeyHeader,
     KeyName,
     MessageHeader,
@@ -86,14 +85,11 @@ class _Publisher:
         assert self.material is not None
         self.left -= batch
         self.sequence += 1
-        topic, payload = reading(number)
         time_ms = int(NOW * 1000) + number
-        inner = Inner(topic, time_ms, payload).encode()
-        if batch > 1:
-            topics, payloads = zip(*map(reading, range(number, number + batch)), strict=True)
-            times = range(time_ms, time_ms + batch)
-            inner = encode(bytes([1]) * batch, times, [t.encode() for t in topics], [b""] * batch, payloads)
-            topic = "plant/~"
+        topics, payloads = zip(*map(reading, range(number, number + batch)), strict=True)
+        times = range(time_ms, time_ms + batch)
+        inner = encode(bytes([1]) * batch, times, [t.encode() for t in topics], [b""] * batch, payloads)
+        topic = batch_topic(1)
         header = MessageHeader(
             self.identity.party_id, self.header.key_id, self.sequence, 0, time_ms, 0, 1, False, False, Mode.COPIES,
             (bytes(32),),

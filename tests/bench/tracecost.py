@@ -34,9 +34,9 @@ import yaml
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
 from bridge.document import overlay as views
-from bridge.traces.entity import Stage, Told, Wishes
 from bridge.traces.kinds import EVERYTHING, Interest, TraceKind, trace_topic
 from bridge.traces.tracer import Say
+from bridge.tracking.entity import Stage, Told, Wishes
 from gateway.tracing.client import TracedEntity, Tracker
 from gateway.trust.credentials import Credentials
 from gateway.trust.domains import Card, TrustDomain

@@ -6,6 +6,8 @@ import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from bridge.base import matches, specificity
+from bridge.contract.batches import Numbered, packed
 from bridge.contract.machine import (
     Blame,
     Committed,
@@ -19,16 +21,17 @@ from bridge.contract.machine import (
     Subscribed,
     Wire,
 )
+from bridge.document import batch_topic, retained_topic
 from bridge.membership.adopting import OVERLAY_TOPIC
 from bridge.node import GatewayNode, ReplicaNode
 from bridge.wire.statements import SUBSCRIBE_TOPIC, Statement
 from keys.envelope import (
     NO_KEY,
+    NO_ORDER,
     PROPERTY_HEADER,
     PROPERTY_KEY,
     PROPERTY_SHARES,
     DataKey,
-    Inner,
     KeyHeader,
     KeyName,
     MessageHeader,
@@ -40,6 +43,7 @@ from keys.envelope import (
     to_property,
 )
 from keys.sharetree import Share, decode_shares, encode_shares
+from keys.topictokens import retained_id
 from tests.sim.world import NOW, World
 
 __all__ = [
@@ -58,6 +62,7 @@ __all__ = [
     "statement",
     "subscribe_at",
     "suspected",
+    "wire_topic",
     "with_properties",
 ]
 
@@ -152,15 +157,29 @@ def forge_key(
     return ForgedKey(*make_key(world.identities[publisher], name, hops, 1, messages, key, draw))
 
 
+def wire_topic(world: World, publisher: str, topic: str, *, retain: bool = False) -> str:
+    """Where what a member publishes on a clear topic travels; wire topics, and topics of no scope, as they are."""
+    inside = [secret for secret in world.secrets if matches(secret.clear_filter, topic)]
+    if not inside:
+        return topic
+    secret = min(inside, key=lambda each: specificity(each.clear_filter))
+    scope = world.overlay.scope_named(secret.scope.filter)
+    assert scope is not None
+    if not retain:
+        return batch_topic(scope.number)
+    return retained_topic(scope.number, retained_id(secret.token_key, topic), world.identities[publisher].party_id)
+
+
 def craft(
     world: World, publisher: str, topic: str, *, sequence: int, previous: int = 0, key: ForgedKey | None = None,
     key_id: bytes = NO_KEY, mode: Mode = Mode.COPIES, payload: bytes = b"x", content: bytes | None = None,
-    inner: Inner | None = None, now: float = NOW, time_ms: int | None = None, deadline_ms: int = 0,
-    retain: bool = False,
+    record: Publication | None = None, now: float = NOW, time_ms: int | None = None, deadline_ms: int = 0,
+    qos: int = 1, retain: bool = False, order: tuple[int, int] | None = None, snapshot: bool = False,
     properties: tuple[tuple[str, str], ...] = (),
 ) -> Wire:  # fmt: skip
     """A wire whose header is properly signed by `publisher`; all else is up to the attacker."""
     identity = world.identities[publisher]
+    told = order or (key.header.order if key else NO_ORDER)
     header = MessageHeader(
         publisher=identity.party_id,
         key_id=key.header.key_id if key else key_id,
@@ -168,14 +187,19 @@ def craft(
         previous=previous,
         time_ms=int(now * 1000) if time_ms is None else time_ms,
         deadline_ms=deadline_ms,
-        qos=1,
+        qos=qos,
         retain=retain,
         tombstone=False,
         mode=mode,
         digests=(),
+        generation=told[0],
+        counter=told[1],
+        snapshot=snapshot,
     )
+    clear_topic, topic = topic, wire_topic(world, publisher, topic, retain=retain)
     if content is None:
-        clear = (inner or Inner(topic, int(now * 1000), payload)).encode()
+        said = record or Publication(clear_topic, payload, 1, retain, time_ms=int(now * 1000))
+        clear = packed(clear_topic, [Numbered(sequence, said)]).payload
         content = key.data_key.seal(header.prefix(), sequence, topic, clear) if key else clear
     header = MessageHeader(**{f: getattr(header, f) for f in header.__slots__ if f != "digests"},
                            digests=(content_digest(content),))  # fmt: skip

@@ -325,7 +325,7 @@ def test_a_flood_of_dead_publications_costs_bounded_memory(world: World, monkeyp
     node.handle(Received("r1b", honest), NOW + DEAD_S)
     for sequence in range(1, 20):
         node.handle(Received("r1a", clear(world, "evil", NOW + 99, sequence)), NOW + DEAD_S)
-    assert len(node.collector._intake._vouchers._brought) == 4
+    assert [len(brought) for brought in node.collector._intake._vouchers._brought.values()] == [1, 4]
     assert len(delivered(node.handle(Received("r1c", honest), NOW + DEAD_S))) == 1
 
 

@@ -92,7 +92,7 @@ def test_a_hosted_broker_is_told_nothing_but_a_subscription():
     node.handle(Subscribed("plant/#"), NOW)
     for_hosted, for_own = node.handle(LinkUp("r1a"), NOW), node.handle(LinkUp("r1b"), NOW)
     assert [type(effect) for effect in for_hosted] == [Watch, Watch]
-    assert [e.filter for e in for_hosted if isinstance(e, Watch)] == ["veilmq/batch/1", "plant/#"]
+    assert [e.filter for e in for_hosted if isinstance(e, Watch)] == ["veilmq/retained/1/#", "veilmq/batch/1"]
     assert any(isinstance(effect, Send) for effect in for_own)
 
 

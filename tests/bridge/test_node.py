@@ -142,9 +142,9 @@ TOPICS = (
     GROUPS_TOPIC,
     OVERLAY_TOPIC,
     GRANT_TOPIC,
-    "plant/t",
+    "veilmq/batch/1",
     "plant/#",
-    "open/t",
+    "veilmq/batch/2",
     "$SYS/x",
     "",
     "\0",
@@ -217,5 +217,5 @@ def check(effects: list[Effect]) -> None:
 def test_material_is_worth_mutating():
     assert {PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES} <= {name for w in MATERIAL for name, _ in w.properties}
     assert PROPERTY_PART in {name for w in MATERIAL for name, _ in w.properties}
-    assert {SUBSCRIBE_TOPIC, PULL_TOPIC, "plant/t", "open/t"} <= {w.topic for w in MATERIAL}
+    assert {SUBSCRIBE_TOPIC, PULL_TOPIC, "veilmq/batch/1", "veilmq/batch/2"} <= {w.topic for w in MATERIAL}
     assert Scope("plant/#") == WORLD.secrets[0].scope

@@ -5,15 +5,18 @@ Floods, garbage and keys that open nothing are in the tests of the machines that
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from bridge.contract import Effect, Received, Tick, Wire
+from bridge.contract import Delay, Effect, Received, Tick, Wire
 from bridge.contract.machine import Publication
-from bridge.document import Scope
-from bridge.node import GatewayNode
+from bridge.document import MemberBudgets, Scope
+from bridge.node import GatewayNode, ReplicaNode
 from bridge.reader.newest_retained import RETAINED_WAIT_S
+from bridge.replica.content_relay import RECENT_S
 from bridge.topology import peers_of
-from bridge.wire import AHEAD_S
+from bridge.wire import AHEAD_S, PROPERTY_PART
 from keys.envelope import Mode
 from tests.bridge.helpers import (
     NOW,
@@ -78,6 +81,16 @@ def test_two_contents_of_one_number_suspect_nobody_on_the_way_and_one_of_them_is
     assert (counted(read, "refused"), suspected(read)) == (0, set())
 
 
+def test_content_of_one_header_is_never_that_of_another_of_the_same_number_and_time(world: World):
+    """Attack: a header without its content, then another one of the same number and millisecond with its own."""
+    node = subscriber(world, "control")
+    told, other = (craft(world, "evil", "clear/t", sequence=5, mode=Mode.PLAIN, payload=p) for p in (b"a", b"b"))
+    announced = replace(told, payload=b"", properties=(*told.properties, (PROPERTY_PART, "-")))
+    effects = feed(node, {"r1a": announced, "r1b": other})
+    assert delivered(effects) == []
+    assert [d.publication.payload for d in delivered(feed(node, {"r1c": told}))] == [b"a"]
+
+
 @pytest.mark.parametrize("known", [False, True])
 def test_a_retained_value_of_a_time_to_come_does_not_keep_others_out(world: World, known: bool):
     """Attack: sealed ten years ahead, it would outrank until then whatever anybody else retains on its topic; and what
@@ -104,3 +117,27 @@ def test_a_value_sealed_by_a_clock_within_what_clocks_may_differ_is_retained(wor
     effects = feed(node, wires) + node.handle(Tick(), NOW + RETAINED_WAIT_S)
     found: list[Publication] = [d.publication for d in delivered(effects)]
     assert [(p.payload, p.retain) for p in found] == [(b"x", True)]
+
+
+def test_who_brings_a_key_of_its_own_with_anothers_header_spends_none_of_the_others_budget(world: World):
+    """Attack: what passed long ago is not verified again, but a key that rides on it is. So a publisher could have new
+    keys without end charged to whom it named, whose acknowledgements would then come hours later."""
+    overlay = world.with_policy(budgets=MemberBudgets(keys=1))
+    node = ReplicaNode(overlay, world.identities["r1a"], "r1a", lambda epoch: bytes(32))
+    key = forge_key(world, "site", "plant/#")
+    first = craft(world, "site", "plant/t", sequence=1, key=key)
+    node.handle(Received("site", with_properties(first, *key.properties([key.shares[0]]))), NOW)
+    long_over = NOW + RECENT_S + 1
+    later = craft(world, "site", "plant/t", sequence=2, previous=1, key=key, now=long_over)
+    node.handle(Received("site", later), long_over)
+    paid = []
+    for salt in range(20):
+        new = forge_key(world, "evil", "plant/#", salt)
+        lie = with_properties(first, *new.properties([new.shares[0]]))
+        paid += node.handle(Received("evil", lie), long_over)
+    assert (counted(paid, "data_keys"), counted(paid, "forwarded")) == (20, 0)
+    honest = craft(world, "site", "plant/t", sequence=3, previous=2, key=key, now=long_over)
+    effects = node.handle(Received("site", honest), long_over)
+    assert counted(effects, "forwarded") == 1
+    assert not [each for each in effects if isinstance(each, Delay)]
+    assert [each for each in paid if isinstance(each, Delay)], "who made the keys waits"

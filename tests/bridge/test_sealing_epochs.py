@@ -7,12 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from bridge.contract.machine import Acked, Committed, Effect, LinkUp, Publication, Republish, Wire
+from bridge.contract.machine import Acked, Committed, Effect, Event, Keep, LinkUp, Publication, Restored, Wire
 from bridge.document.overlay import Overlay
 from bridge.document.policy import Scope
 from bridge.document.scope_secret import ScopeSecret
 from bridge.node import GatewayNode
-from bridge.publisher.own_retained import OwnRetained
 from bridge.publisher.publisher import UNAUTHORISED_S
 from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, KeyHeader, Mode, SignedHeader, from_property
 from keys.epochs import Calendar, KeyName
@@ -218,30 +217,41 @@ def test_after_a_rotation_new_entries_are_signed_with_the_new_key(world: World):
 # ----------------------------------------------------------------------------------------------- retained
 
 
-def republished(effects: list[Effect]) -> list[str]:
-    return [p.topic for effect in effects if isinstance(effect, Republish) for p in effect.publications]
+def headers(effects: list[Effect], peer: str = "r1b") -> list[tuple[int, int, bool]]:
+    """Number, predecessor and whether it is a snapshot of what goes to a replica."""
+    found = [SignedHeader.decode(from_property(dict(s.wire.properties)[PROPERTY_HEADER])).header
+             for s in sent(effects, peer)]  # fmt: skip
+    return [(header.sequence, header.previous, header.snapshot) for header in found]
 
 
 @pytest.mark.parametrize("topic", ["plant/t", "clear/t", "sealed/t"])
-def test_what_is_retained_is_published_again_in_every_epoch_and_after_every_bump(world: World, topic: str):
+@pytest.mark.parametrize("payload", [b"x", b""], ids=["value", "tombstone"])
+def test_what_is_retained_is_sealed_anew_under_its_number_in_every_epoch_and_after_every_bump(
+    world: World, topic: str, payload: bytes
+):
+    """Under a number of its own it would overtake what is newer and not committed yet."""
     node = gateway(world, "site")
-    node.handle(entry(1, topic, retain=True), NOW)
+    node.handle(entry(1, topic), NOW)
+    node.handle(entry(2, topic, payload, retain=True), NOW)
     acked(node, 1, NOW)
+    acked(node, 2, NOW)
     world.learn(world.keys, [EPOCH + 1])
-    assert republished(node.publisher.tick(NOW + 100)) == [topic]
-    assert republished(node.publisher.tick(NOW + 101)) == []
+    assert headers(node.publisher.tick(NOW + 100)) == [(2, 0, True)]
+    assert headers(node.publisher.tick(NOW + 101)) == []
+    acked(node, 2, NOW + 101)
     newer = world.revoked("control", EPOCH, bump=1)
     world.learn(world.keys, [EPOCH + 1], bump=1)
-    assert republished(node.publisher.adopt(newer, world.secrets_under(newer), NOW + 102)) == [topic]
+    assert headers(node.publisher.adopt(newer, world.secrets_under(newer), NOW + 102)) == [(2, 0, True)]
+    assert headers(node.handle(entry(3, topic), NOW + 103))[0][0] == 3
 
 
-def test_what_is_retained_is_published_again_though_the_key_came_late(world: World):
+def test_what_is_retained_is_sealed_anew_though_the_key_came_late(world: World):
     node = gateway(world, "site")
     node.handle(entry(1, retain=True), NOW)
     acked(node, 1, NOW)
-    assert republished(node.publisher.tick(NOW + 120)) == []
+    assert headers(node.publisher.tick(NOW + 120)) == []
     world.learn(world.keys, [EPOCH + 1])
-    assert republished(node.publisher.keys_changed(NOW + 130)) == ["plant/t"]
+    assert headers(node.publisher.keys_changed(NOW + 130)) == [(1, 0, True)]
 
 
 def test_what_is_retained_and_still_in_the_outbox_is_not_published_twice(world: World):
@@ -249,35 +259,39 @@ def test_what_is_retained_and_still_in_the_outbox_is_not_published_twice(world: 
     node.handle(entry(1, retain=True), NOW)
     world.learn(world.keys, [EPOCH + 1])
     effects = node.publisher.tick(NOW + 100)
-    assert republished(effects) == []
+    assert headers(effects) == [(1, 0, False)], "nobody has it yet: it is in its chain still"
     assert len(sent(effects)) == 3
 
 
-def test_cleared_expired_and_overtaken_topics_are_not_published_again():
-    kept = OwnRetained()
-    for sequence, topic in enumerate(("cleared", "expired", "overtaken", "stays"), 1):
-        expiry_s = 5 if topic == "expired" else None
-        kept.published(sequence, "s", Publication(topic, b"x", 1, True, expiry_s=expiry_s, time_ms=int(NOW * 1000)))
-    kept.published(5, "s", Publication("cleared", b"", 1, True))
-    kept.published(2, "s", Publication("stays", b"old", 1, True))  # read from disk again
-    kept.overtaken("overtaken", int(NOW * 1000))
-    kept.overtaken("stays", int(NOW * 1000) - 1)  # theirs is older than ours
-    assert republished(kept.due({"s"}, set(), NOW + 10)) == ["stays"]
-    assert republished(kept.due({"other"}, set(), NOW + 10)) == []
+def test_an_old_value_that_is_sealed_anew_does_not_overtake_the_newer_one_behind_it(world: World):
+    """The newer one is committed, and waits for its key, when the epoch passes."""
+    node = gateway(world, "site")
+    node.handle(entry(1, payload=b"old", retain=True), NOW)
+    acked(node, 1, NOW)
+    node.handle(entry(2, payload=b"new", retain=True), NOW + 121)
+    world.learn(world.keys, [EPOCH + 1])
+    assert headers(node.publisher.keys_changed(NOW + 130)) == [(2, 0, False)]
 
 
-def test_memory_for_retained_payloads_is_bounded(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("bridge.publisher.own_retained.RETAINED_OWN_MAX", 10)
-    monkeypatch.setattr("bridge.publisher.own_retained.RETAINED_OWN_BYTES_MAX", 500)
-    kept, rng, dropped = OwnRetained(), random.Random(1), 0
-    for sequence in range(1, 101):
-        publication = Publication(f"t{rng.randrange(30)}", bytes(1 + rng.randrange(200)), 1, True)
-        dropped += counted(kept.published(sequence, "s", publication), "retained_own_dropped")
-        again = next(e for e in kept.due({"s"}, set(), NOW) if isinstance(e, Republish)).publications
-        assert len(again) <= 10
-        assert sum(len(p.payload) for p in again) <= 500
-        assert again[-1] == publication
-    assert dropped > 0
+def test_a_stopped_gateway_seals_what_it_retains_anew_in_its_next_life(world: World):
+    """A whole region may have restarted meanwhile; what was cleared must not come back then."""
+    node = gateway(world, "site")
+    rows: dict[bytes, bytes | None] = {}
+
+    def handle(event: Event, now: float) -> list[Effect]:
+        effects = node.handle(event, now)
+        for effect in effects:
+            if isinstance(effect, Keep):
+                rows.update(effect.rows)
+        return effects
+
+    for number, topic, payload in ((1, "plant/a", b"x"), (2, "plant/b", b"x"), (3, "plant/b", b"")):
+        handle(entry(number, topic, payload, retain=True), NOW)
+        acked(node, number, NOW)
+    node = gateway(world, "site", links=False)
+    handle(Restored(tuple((key, row) for key, row in rows.items() if row is not None)), NOW + 50)
+    assert headers(handle(LinkUp("r1b"), NOW + 51)) == [(1, 0, True), (3, 0, True)]
+    assert headers(handle(Acked("r1b", 1), NOW + 52)) == []
 
 
 def test_what_was_protected_never_leaves_in_clear_whatever_the_owner_says_later(world: World):

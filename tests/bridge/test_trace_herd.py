@@ -9,10 +9,10 @@ from itertools import pairwise
 import pytest
 
 from bridge.contract.machine import Count, Tick
-from bridge.traces.entity import ASK_AGAIN_S, BrokerConnected, TracedEntity
 from bridge.traces.kinds import REGISTRATION_TOPIC, answers_to
 from bridge.traces.pings import LAN, Pulse
 from bridge.traces.tracer import DUE_AT_ONCE, SPEAKS_S, Registering, Say, Spoke, Tracer
+from bridge.tracking.entity import ASK_AGAIN_S, BrokerConnected, TracedEntity
 from keys.delegation import Advertisement
 from keys.tracesession import Registration, TraceSession, Word, open_registered
 from tests.bridge.traces.test_tracer import NOW, NOW_MS, advertised

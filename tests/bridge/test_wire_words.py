@@ -7,8 +7,9 @@ import pytest
 from bridge.document import policy, region_view
 from bridge.groups import leases
 from bridge.membership import adopting, endorsing, key_service
-from bridge.traces import discovery, kinds
+from bridge.traces import kinds
 from bridge.traces.kinds import Interest, TraceKind
+from bridge.tracking import discovery
 from bridge.wire import pieces, pulling, statements
 
 TOPIC, SESSION = bytes(range(16)), b"s" * 16

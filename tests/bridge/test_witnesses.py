@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.traces.discovery import Heard
-from bridge.traces.entity import Stage, Told, Wishes
 from bridge.traces.kinds import OWN, Interest, TraceKind, key_topic, trace_topic, uuid_of
 from bridge.traces.pings import LAN
 from bridge.traces.tracer import Say
-from bridge.traces.tracker import ANSWERS_MAX, UNOPENED_MAX
-from bridge.traces.witnessing import Level
+from bridge.tracking.discovery import Heard
+from bridge.tracking.entity import Stage, Told, Wishes
+from bridge.tracking.tracker import ANSWERS_MAX, UNOPENED_MAX
+from bridge.tracking.witnessing import Level
 from keys.delegation import Trace
 from keys.frames import Kind, opening
+from keys.identity import Identity
 from keys.sealedbox import seal_box
 from keys.tracesession import Registration
 from tests.bridge.tracebus import NOW, identity
 from tests.bridge.traces.detection import detection_s
-from tests.bridge.traces.test_witnessing import PLACEMENTS
+from tests.bridge.tracking.test_witnessing import PLACEMENTS
 from tests.bridge.witnessbus import WitnessBus
 
 K = TraceKind
@@ -149,7 +150,7 @@ def test_a_discovery_node_that_names_a_topic_where_nobody_speaks_hides_the_entit
         for node in bus.nodes:
             node.handle(Heard(made.encode()), bus.now)
     forged = Registration(made.encode(), bytes(16), int(bus.now * 1000)).signed(identity(f"node {liar}"))
-    bus.nodes[liar]._claims["pump"] = made.topic, forged
+    bus.nodes[liar]._claims["pump"] = made, forged.request, forged.time_ms, forged.signature
     bus.tracker()
     bus.run(5)
     assert bus.counted["traces_refused"] >= 1, "what the entity did not sign"
@@ -189,7 +190,7 @@ def test_what_it_said_is_not_passed_on_as_something_else() -> None:
     bus.entity_does(bus.entity.state(K.READY, bus.now))
     bus.run(1)
     voice = next(iter(bus.tracers[2]._traced.values())).voice
-    voice.again[Interest.STATES] = K.SHUTDOWN, voice.again[Interest.STATES][1]
+    voice._hold({Interest.STATES: (K.SHUTDOWN, voice.again[Interest.STATES][1])})
     bus.dead |= {0, 1}
     bus.tracker()
     bus.run(3)
@@ -240,7 +241,8 @@ def test_a_key_that_opens_nothing_is_tried_once_on_what_waits(monkeypatch: pytes
     assert bus.kept is not None
     topic, voice = bus.kept.topic, next(iter(bus.tracers[0]._traced.values())).voice
     assert voice.right is not None
-    token, holder = voice.right
+    token, secret = voice.right
+    holder = Identity.from_private_bytes(secret)
     for place in range(UNOPENED_MAX):
         bare = Trace(token, K.FAILED, (1 << 20) + place, int(bus.now * 1000), b"{}")
         lie = bare.sealed_under(b"k" * 32, bytes(12)).signed(holder).encode()

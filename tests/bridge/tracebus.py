@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 
 from bridge.contract.machine import Count, Tick
 from bridge.document import constrained
-from bridge.traces.discovery import Asked, DiscoveryNode, Heard, ShareAdvertisement
-from bridge.traces.entity import BrokerConnected, KeepEntity, Listen, Told, TracedEntity, Wishes
 from bridge.traces.kinds import CREATION_TOPIC, DISCOVERY_TOPIC, REGISTRATION_TOPIC, TraceKind
 from bridge.traces.pings import LAN
 from bridge.traces.tracer import ClientGone, Interested, Registering, Say, SendAway, Spoke, Tracer
-from bridge.traces.tracker import Leave, Observed, Tracker
+from bridge.tracking.discovery import Asked, DiscoveryNode, Heard, ShareAdvertisement
+from bridge.tracking.entity import BrokerConnected, KeepEntity, Listen, Told, TracedEntity, Wishes
+from bridge.tracking.tracker import Leave, Observed, Tracker
 from keys.delegation import Advertisement
 from keys.identity import Identity
 from tests.keys.test_delegation import AUTHORITY, NODE, certified

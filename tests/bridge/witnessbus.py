@@ -9,8 +9,6 @@ from dataclasses import dataclass, field, replace
 
 from bridge.contract.machine import Count, Tick
 from bridge.document import constrained
-from bridge.traces.discovery import Asked, DiscoveryNode
-from bridge.traces.entity import BrokerConnected, KeepEntity, Leave, Listen, Told, Wishes
 from bridge.traces.events import AskThere, Relayed
 from bridge.traces.kinds import (
     CREATION_TOPIC,
@@ -29,8 +27,10 @@ from bridge.traces.kinds import (
 )
 from bridge.traces.pings import LAN
 from bridge.traces.tracer import ClientGone, Interested, Registered, Registering, Say, Spoke, Tracer
-from bridge.traces.tracker import Follow, Observed, Tracker
-from bridge.traces.witnessed import WitnessedEntity
+from bridge.tracking.discovery import Asked, DiscoveryNode
+from bridge.tracking.entity import BrokerConnected, KeepEntity, Leave, Listen, Told, Wishes
+from bridge.tracking.tracker import Follow, Observed, Tracker
+from bridge.tracking.witnessed import WitnessedEntity
 from keys.delegation import Advertisement, Seat, Token, Trace
 from keys.frames import Kind, opening
 from keys.identity import Identity
@@ -253,7 +253,8 @@ class Liar:
         for traced in self.bus.tracers[self.witness]._traced.values():
             right = traced.voice.right
             if right is not None:
-                self.own[right[0].public_key] = right
+                token, secret = right
+                self.own[token.public_key] = token, Identity.from_private_bytes(secret)
         if not self.own or self.bus.kept is None:
             return
         for _ in range(2):

@@ -13,10 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import paho.mqtt.client as paho
 import yaml
 
-from tests.gateway.overlay_processes import OverlayProcesses
+from tests.gateway.overlay_processes import START_S, OverlayProcesses
 from tests.waits import wait_until
 
 KEEP_ALIVE_S = 4
@@ -71,6 +70,21 @@ class Network:
             ip("-n", self.namespace(name), "link", "set", "eth0", "up" if up else "down")
             self.down.symmetric_difference_update({name})
 
+    def throttle(self, a: str, b: str, kbit: int) -> None:
+        """What `a` sends to `b` takes its time; 0: no more."""
+        tc = ("ip", "netns", "exec", self.namespace(a), "tc")
+        root = ("dev", "eth0", "root", "handle", "1:", "htb")
+        if not kbit:
+            subprocess.run([*tc, "qdisc", "del", "dev", "eth0", "root"], check=True, capture_output=True)
+            return
+        to = ("protocol", "ip", "u32", "match", "ip", "dst", f"{self.addresses[b]}/32", "flowid", "1:2")
+        for words in (
+            ("qdisc", "add", *root),
+            ("class", "add", "dev", "eth0", "parent", "1:", "classid", "1:2", "htb", "rate", f"{kbit}kbit"),
+            ("filter", "add", "dev", "eth0", "parent", "1:", *to),
+        ):
+            subprocess.run([*tc, *words], check=True, capture_output=True)
+
     def heal_all(self) -> None:
         for a, b in list(self.cuts):
             self.heal(a, b)
@@ -86,6 +100,7 @@ class Network:
 class DividedProcesses(OverlayProcesses):
     """An overlay whose members run in the namespaces of `network`."""
 
+    transport = "unix"
     network: Network = field(default_factory=Network)
 
     def divide(self, regions: Mapping[str, int], edges: Sequence[tuple[str, str]], gateways: Mapping[str, str]) -> None:
@@ -125,13 +140,10 @@ class DividedProcesses(OverlayProcesses):
             assert self.running[name].poll() is None, f"{name} ended: {self.log(name)}"
             return "listener default:" in self.log(name)
 
-        assert wait_until(listens), self.log(name)
+        assert wait_until(listens, START_S), self.log(name)
 
-    def client(self, gateway: str, name: str, version: int = paho.MQTTv311) -> paho.Client:
-        client = paho.Client(paho.CallbackAPIVersion.VERSION2, client_id=name, protocol=version, transport="unix")
-        client.connect(self._socket(gateway))
-        client.loop_start()
-        return client
+    def endpoint(self, gateway: str) -> tuple[str, int]:
+        return self._socket(gateway), 1883
 
     def stop(self) -> None:
         super().stop()

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import paho.mqtt.client as paho
 import yaml
@@ -64,6 +64,7 @@ class KeyService:
 class OverlayProcesses:
     """Files in `directory`; members are started by name and end with `stop`."""
 
+    transport: ClassVar[Literal["tcp", "unix"]] = "tcp"
     directory: Path
     ports: dict[str, int] = field(default_factory=dict)
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
@@ -75,8 +76,10 @@ class OverlayProcesses:
         gateways: Mapping[str, str],
         owner_name: str = "owner",
         service: KeyService | None = None,
+        trusted: Sequence[str] = (),
     ) -> OverlayProcesses:
-        """Regions by name with their number of replicas, gateways by name with their region.
+        """Regions by name with their number of replicas, gateways by name with their region. `trusted`: regions with
+        fewer than three.
 
         Each member has an overlay file of its own, as on machines of its own; `overlay.json` is the owner's.
         """
@@ -97,6 +100,7 @@ class OverlayProcesses:
             "regions": [
                 {
                     "name": region,
+                    "trusted": region in trusted,
                     "members": [
                         {"card": f"{name}/card.json", "address": f"127.0.0.1:{self.ports[name]}"}
                         for name, home in replicas.items()
@@ -127,12 +131,7 @@ class OverlayProcesses:
         for name in replicas:
             self._write_replica(name)
         for name in gateways:
-            content = self._member(name, {"bind": f"127.0.0.1:{self.ports[name]}"})
-            content["allow_anonymous"] = True
-            content["overlay"]["protect"] = [{"filter": "plant/#", "tokens": True}]
-            content["overlay"]["share_plain"] = ["open/#"]
-            content["availability"] = {"enabled": True, "topic_prefix": "plant/entities"}
-            self._write(f"{name}.yaml", content)
+            self._write_gateway(name)
         return self
 
     def spare(self, *names: str) -> None:
@@ -143,6 +142,21 @@ class OverlayProcesses:
             domain = TrustDomain.create(self.directory / f"domain-{name}", f"operator-{name}", now)
             domain.issue(name, Role.REPLICA, ("127.0.0.1",), self.directory / name, now)
             self._write_replica(name)
+
+    def spare_gateway(self, name: str, owner_name: str) -> None:
+        """A further gateway, made but not listed yet; `describe` takes it in."""
+        self.ports[name] = free_ports(1)[0]
+        owner = TrustDomain.load(self.directory / owner_name)
+        owner.issue(name, Role.GATEWAY, ("127.0.0.1",), self.directory / name, time.time())
+        self._write_gateway(name)
+
+    def _write_gateway(self, name: str) -> None:
+        content = self._member(name, {"bind": f"127.0.0.1:{self.ports[name]}"})
+        content["allow_anonymous"] = True
+        content["overlay"]["protect"] = [{"filter": "plant/#", "tokens": True}]
+        content["overlay"]["share_plain"] = ["open/#"]
+        content["availability"] = {"enabled": True, "topic_prefix": "plant/entities"}
+        self._write(f"{name}.yaml", content)
 
     def _write_replica(self, name: str) -> None:
         listener = {"bind": f"127.0.0.1:{self.ports[name]}", "overlay": True, "ssl": True}
@@ -182,13 +196,18 @@ class OverlayProcesses:
         """What a gateway says of itself now; {} if it says nothing for a while."""
         found: list[dict[str, Any]] = []
         watcher = self.client(name, f"watch-{time.monotonic()}")
-        watcher.on_message = lambda client, userdata, message: found.append(json.loads(message.payload))
+
+        def take(client: object, userdata: object, message: paho.MQTTMessage) -> None:
+            if not message.retain:  # what is retained is of before
+                found.append(json.loads(message.payload))
+
+        watcher.on_message = take
         watcher.subscribe("$SYS/veilmq/figures")
         try:
             wait_until(lambda: bool(found), 5.0)
         finally:
-            watcher.loop_stop()
             watcher.disconnect()
+            watcher.loop_stop()
         return found[-1] if found else {}
 
     def _write(self, name: str, content: object) -> None:
@@ -241,7 +260,13 @@ class OverlayProcesses:
 
     def client(self, gateway: str, name: str, version: int = paho.MQTTv311) -> paho.Client:
         """An unchanged paho client, connected, its loop running."""
-        client = paho.Client(paho.CallbackAPIVersion.VERSION2, client_id=name, protocol=version)
-        client.connect("127.0.0.1", self.ports[gateway])
+        client = paho.Client(
+            paho.CallbackAPIVersion.VERSION2, client_id=name, protocol=version, transport=self.transport
+        )
+        client.connect(*self.endpoint(gateway))
         client.loop_start()
         return client
+
+    def endpoint(self, gateway: str) -> tuple[str, int]:
+        """Where clients reach a gateway."""
+        return "127.0.0.1", self.ports[gateway]

@@ -28,37 +28,44 @@ class SteadyLoad:
     topics: int = 10
     source: str = "site"
     sink: str = "control"
+    scope: str = "plant"
     sent: list[int] = field(default_factory=list)
+    sent_at: list[list[float]] = field(default_factory=list)  # monotonic time, by topic and number
     arrived: list[tuple[float, int, int]] = field(default_factory=list)  # monotonic time, topic, number
     acknowledged: int = 0
 
     def __post_init__(self) -> None:
-        self.sent = [0] * self.topics
+        self.sent, self.sent_at = [0] * self.topics, [[] for _ in range(self.topics)]
         self._ended, self._paused = threading.Event(), threading.Event()
+        transport = self.overlay.transport
         self._reader = paho.Client(
-            CallbackAPIVersion.VERSION2, client_id="steady-reader", protocol=paho.MQTTv311, clean_session=False
+            CallbackAPIVersion.VERSION2,
+            client_id="steady-reader",
+            protocol=paho.MQTTv311,
+            clean_session=False,
+            transport=transport,
         )
         self._reader.on_message = self._take
-        self._device = paho.Client(CallbackAPIVersion.VERSION2, client_id="steady-device")
+        self._device = paho.Client(CallbackAPIVersion.VERSION2, client_id="steady-device", transport=transport)
         self._device.max_inflight_messages_set(IN_FLIGHT)
         self._device.max_queued_messages_set(0)
         self._device.on_publish = self._taken
-        self._thread = threading.Thread(target=self._publish, name="steady load")
+        self._thread = threading.Thread(target=self._publish, name="steady load", daemon=True)
 
     def start(self) -> None:
         """Begin once the reader's subscription holds from end to end."""
         for client, gateway in ((self._reader, self.sink), (self._device, self.source)):
             client.reconnect_delay_set(1, 1)
-            client.connect("127.0.0.1", self.overlay.ports[gateway])
+            client.connect(*self.overlay.endpoint(gateway))
             client.loop_start()
         heard = threading.Event()
-        self._reader.message_callback_add("plant/steady/probe", lambda c, u, m: heard.set())
-        self._reader.subscribe("plant/steady/#", 1)
+        self._reader.message_callback_add(f"{self.scope}/steady/probe", lambda c, u, m: heard.set())
+        self._reader.subscribe(f"{self.scope}/steady/#", 1)
         assert wait_until(partial(self._probed, heard), 30), "no subscription holds from end to end"
         self._thread.start()
 
     def _probed(self, heard: threading.Event) -> bool:
-        self._device.publish("plant/steady/probe", b"", 1)
+        self._device.publish(f"{self.scope}/steady/probe", b"", 1)
         return heard.wait(0.2)
 
     def _take(self, client: object, userdata: object, message: paho.MQTTMessage) -> None:
@@ -75,7 +82,8 @@ class SteadyLoad:
             last, due = now, int(owed)
             for number in range(count, due):
                 topic = number % self.topics
-                self._device.publish(f"plant/steady/{topic}", b"%d" % self.sent[topic], 1)
+                self.sent_at[topic].append(time.monotonic())
+                self._device.publish(f"{self.scope}/steady/{topic}", b"%d" % self.sent[topic], 1)
                 self.sent[topic] += 1
             count = due
 
@@ -102,8 +110,8 @@ class SteadyLoad:
             time.sleep(TURN_S)
         time.sleep(0.5)  # time for repetitions, which must not come
         for client in (self._device, self._reader):
-            client.loop_stop()
             client.disconnect()
+            client.loop_stop()
 
     @property
     def _last_at(self) -> float:
@@ -131,6 +139,11 @@ class SteadyLoad:
                 return False
             last[topic] = number
         return True
+
+    def delays_s(self, since: float, until: float) -> list[float]:
+        """From publishing to arrival, sorted, of what was published between two moments."""
+        took = [(self.sent_at[topic][number], at) for at, topic, number in list(self.arrived)]
+        return sorted(at - sent_at for sent_at, at in took if since <= sent_at < until)
 
     def pause_s(self, since: float, until: float) -> float:
         """The longest time without any delivery between two moments (`time.monotonic`)."""

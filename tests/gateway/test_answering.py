@@ -13,8 +13,8 @@ from amqtt.contexts import Action
 from amqtt.plugins.base import BaseTopicPlugin
 from amqtt.session import Session
 
-from bridge.traces.entity import BrokerConnected, Listen, Stage, Told, TracedEffect, Wishes
 from bridge.traces.tracer import BOGUS_MAX, Say
+from bridge.tracking.entity import BrokerConnected, Listen, Stage, Told, TracedEffect, Wishes
 from gateway.broker.edge_broker import EdgeBroker
 from gateway.mqtt5.packets import Disconnect, PubAck, Publish, Subscribe, Subscription
 from gateway.mqtt5.types import ReasonCode

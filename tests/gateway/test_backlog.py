@@ -6,24 +6,24 @@ import asyncio
 import random
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from bridge.contract.machine import Publication, Send
+from bridge.contract.machine import Publication
 from bridge.document.policy import Scope
 from bridge.publisher import residents
 from bridge.publisher.windows import LATE_WINDOW_MIN
 from gateway.outbox import database as outbox
-from keys.envelope import PROPERTY_HEADER, Mode, SignedHeader, from_property
+from keys.envelope import Mode
 from keys.message import MessageHeader
 from tests.bridge.helpers import NOW
-from tests.gateway.test_store_and_forward import REPLICAS, SIX_HOURS_S, Site, make, measurement
+from tests.gateway.test_store_and_forward import REPLICAS, SIX_HOURS_S, Site, headers, make, measurement
 from tests.sim.world import make_world
 
 RESIDENT_MAX, PAGE_ROWS = 60, 7
+PLANT, LIVE = "veilmq/batch/1", "veilmq/batch/2"
 
 
 @pytest.fixture
@@ -34,17 +34,9 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outbox, "PAGE_ROWS", PAGE_ROWS)
 
 
-def header_of(send: Send) -> MessageHeader:
-    return SignedHeader.decode(from_property(dict(send.wire.properties)[PROPERTY_HEADER])).header
-
-
-def headers(site: Site, peer: str) -> Iterator[tuple[str, MessageHeader]]:
-    for send in site.sent[peer]:
-        yield send.wire.topic, header_of(send)
-
-
 def on(topic: str, number: int, qos: int = 1, now: float = NOW, **fields: object) -> Publication:
-    return Publication(f"plant/{topic}", b"%d" % number, qos, time_ms=int(now * 1000), **fields)  # type: ignore[arg-type]
+    scope = "live" if topic == "quiet" else "plant"
+    return Publication(f"{scope}/{topic}", b"%d" % number, qos, time_ms=int(now * 1000), **fields)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("batches", [False, True])
@@ -129,7 +121,7 @@ def test_a_restart_reads_nothing_before_there_is_a_link_and_then_some_pages(tmp_
 
 
 @pytest.mark.usefixtures("small")
-def test_what_is_new_on_other_topics_passes_a_backlog_and_on_its_topics_waits_for_it(tmp_path: Path) -> None:
+def test_what_is_new_in_other_scopes_passes_a_backlog_and_in_its_scope_waits_for_it(tmp_path: Path) -> None:
     world = make()
 
     async def main() -> None:
@@ -140,25 +132,22 @@ def test_what_is_new_on_other_topics_passes_a_backlog_and_on_its_topics_waits_fo
             before = len(site.sent["r1a"])
             await site.publish([on("quiet", n), on("busy", 800 + n)])
             site.acknowledge(most=3 * (LATE_WINDOW_MIN + 2))
-            assert "quiet" in {send.wire.topic.split("/")[1] for send in site.sent["r1a"][before:]}
-        topics = [header.sequence for topic, header in headers(site, "r1a") if topic == "plant/quiet"]
+            assert LIVE in {send.wire.topic for send in site.sent["r1a"][before:]}
+        topics = [header.sequence for topic, header in headers(site, "r1a") if topic == LIVE]
         assert len(topics) == 20, "though hundreds of the backlog are still to come"
         assert site.store.depth > 100
         site.acknowledge()
         for peer in REPLICAS:
             for got in site.sequences(peer).values():
                 assert got == sorted(set(got))
-            assert {topic: len(got) for topic, got in site.sequences(peer).items()} == {
-                "plant/busy": 820,
-                "plant/quiet": 20,
-            }
+            assert {topic: len(got) for topic, got in site.sequences(peer).items()} == {PLANT: 820, LIVE: 20}
         site.store.close()
 
     asyncio.run(main())
 
 
 @pytest.mark.usefixtures("small")
-def test_after_a_restart_a_topic_whose_last_publication_everybody_has_is_not_held_up(tmp_path: Path) -> None:
+def test_after_a_restart_a_scope_whose_last_publication_everybody_has_is_not_held_up(tmp_path: Path) -> None:
     world = make()
 
     async def main() -> None:
@@ -173,14 +162,14 @@ def test_after_a_restart_a_topic_whose_last_publication_everybody_has_is_not_hel
         site.up()
         await site.publish([on("quiet", 1)])
         site.acknowledge(most=3 * LATE_WINDOW_MIN)
-        assert "plant/quiet" in site.sequences("r1a")
+        assert LIVE in site.sequences("r1a")
         site.store.close()
 
     asyncio.run(main())
 
 
 @pytest.mark.usefixtures("small")
-def test_qos_0_never_overtakes_what_its_topic_has_on_disk(tmp_path: Path) -> None:
+def test_qos_0_never_overtakes_what_its_scope_has_on_disk(tmp_path: Path) -> None:
     """Attack on order: it would look as if what is on disk came too late, and subscribers would drop it."""
     world = make()
 
@@ -194,8 +183,8 @@ def test_qos_0_never_overtakes_what_its_topic_has_on_disk(tmp_path: Path) -> Non
         site.acknowledge()
         assert site.figures.counts["qos0_dropped"] == 1
         sequences = site.sequences("r1a")
-        assert len(sequences["plant/busy"]) == 400
-        assert len(sequences["plant/quiet"]) == 1
+        assert len(sequences[PLANT]) == 400
+        assert len(sequences[LIVE]) == 1
         site.store.close()
 
     asyncio.run(main())
@@ -225,7 +214,7 @@ def test_a_scope_without_a_key_holds_up_neither_devices_nor_other_scopes(tmp_pat
         world.learn(world.keys, [make().overlay.policy.calendar.at(NOW)])
         site._perform(site.node.publisher.keys_changed(NOW))
         site.acknowledge()
-        got = site.sequences("r1a")["plant/x"]
+        got = site.sequences("r1a")[PLANT]
         assert len(got) == 4 * RESIDENT_MAX
         assert got == sorted(got)
         site.store.close()
@@ -264,7 +253,7 @@ def test_at_the_bound_in_bytes_what_is_refused_is_counted(tmp_path: Path) -> Non
 
     async def main() -> None:
         site = Site(tmp_path, world, NOW, max_bytes=20_000)
-        told = await site.publish([measurement(number, NOW) for number in range(400)])
+        told = await site.publish([measurement(number, NOW) for number in range(1000)])
         assert site.figures.counts["outbox_refused.full"] == told.count(0x97) > 0
         site.store.close()
 

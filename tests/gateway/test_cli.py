@@ -296,7 +296,7 @@ def test_a_scope_whose_regions_are_not_joined_is_said_by_check_and_no_broker_sta
     status, _, err = veilmq(*arguments)
     assert (status, "not joined" in err, err.count("\n")) == (2, True, 1)
     with monkeypatch.context() as older:
-        older.setattr(Overlay, "_check_scopes", lambda self: None)
+        older.setattr(Overlay, "_check_tree", lambda self, tree: None)
         assert veilmq(*arguments)[0] == 0
     status, _, err = veilmq("check", "-c", "gateway.yaml", "ward/7/pulse")
     assert status == 2

@@ -1,7 +1,8 @@
 """kill -9 at random moments under load: nothing acknowledged is lost, QoS 2 comes once, retained state is intact.
 
 Real `veilmq broker --data` processes and real sockets; clients live in the test and reconnect. A run is drawn from its
-seed, which the test's name shows; moments are real time, so a seed that fails may need several tries.
+seed, which the test's name shows; moments are real time, so a seed that fails may need several tries. Publishers stop
+at a window of what is not acknowledged, so that a slow machine does not make the work of a run larger.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 
 import pytest
@@ -22,12 +24,12 @@ import yaml
 from gateway.client.mqtt_client import MqttClient
 from gateway.mqtt5.packets import Publish
 from tests.gateway.overlay_processes import free_ports
-from tests.waits import until
+from tests.waits import PATIENCE_S, until
 
 KILLS = 2
-START_S = 30.0
-SETTLE_S = 40.0
 TOPICS = 5
+WINDOW = 200
+"""Messages of one publisher that the broker has not acknowledged: more than are in flight, so that some wait."""
 EXPIRY_S = 3600
 
 
@@ -53,7 +55,7 @@ class Broker:
                 stdout=log,
                 stderr=log,
             )
-        async with asyncio.timeout(START_S):
+        async with asyncio.timeout(PATIENCE_S):
             while True:
                 with contextlib.suppress(OSError):
                     _, writer = await asyncio.open_connection("127.0.0.1", self.port)
@@ -65,7 +67,7 @@ class Broker:
     def end(self, how: signal.Signals = signal.SIGKILL) -> None:
         if self._process is not None:
             self._process.send_signal(how)
-            self._process.wait(START_S)
+            self._process.wait(PATIENCE_S)
             self._process = None
 
     def client(self, client_id: str) -> MqttClient:
@@ -97,7 +99,8 @@ class Publisher:
     async def run(self) -> None:
         while not self._stop.is_set():
             for _ in range(self._rng.randrange(1, 8)):
-                self.publish_one()
+                if len(self.sent) - len(self.acknowledged) < WINDOW:
+                    self.publish_one()
             await asyncio.sleep(self._rng.uniform(0, 0.01))
 
     def stop(self) -> None:
@@ -123,7 +126,14 @@ class Subscriber:
         await self.client.connect()
         granted: list[int] = []
         self.client.subscribe("load/#", 2, retain_handling=2, on_answer=granted.append)
-        await until(lambda: granted == [2], SETTLE_S, "a granted subscription")
+        await until(lambda: granted == [2], what="a granted subscription")
+
+    async def gets(self, sent: AbstractSet[bytes]) -> None:
+        def told() -> str:
+            missing = [payload[:20] for payload in sent if payload not in self.got]
+            return f"{self.client!r} lacks {len(missing)} of {len(sent)}: {missing[:5]}"
+
+        await until(lambda: self.got.keys() >= sent, what=told)
 
 
 async def retained_state(broker: Broker) -> dict[str, bytes]:
@@ -134,7 +144,7 @@ async def retained_state(broker: Broker) -> dict[str, bytes]:
     answered = asyncio.Event()
     client.subscribe("load/#", 0, on_answer=lambda _: None)
     client.subscribe("end/#", 0, on_answer=lambda _: answered.set())
-    await asyncio.wait_for(answered.wait(), START_S)  # retained messages of the first precede this answer
+    await asyncio.wait_for(answered.wait(), PATIENCE_S)  # retained messages of the first precede this answer
     await client.close()
     return found
 
@@ -162,21 +172,21 @@ async def load_and_kill(seed: int, directory: Path) -> None:
             await asyncio.sleep(rng.uniform(0.02, 0.6))
             broker.end()
             await broker.start()
-            await until(lambda: all(client.connected for client in everybody), SETTLE_S, "the clients' return")
+            await until(lambda: all(client.connected for client in everybody), what="the clients' return")
         for publisher in publishers:
             publisher.stop()
         await asyncio.gather(*tasks)
-        await until(lambda: all(publisher.is_done for publisher in publishers), SETTLE_S, "acknowledgement")
+        await until(lambda: all(publisher.is_done for publisher in publishers), what="acknowledgement")
         sent = {payload: qos for publisher in publishers for payload, qos in publisher.sent.items()}
         assert sent
-        await until(lambda: present.got.keys() >= sent.keys(), SETTLE_S, "delivery to the subscriber that was present")
+        await present.gets(sent.keys())
         broker.end()
         await broker.start()
         back = Subscriber(broker, "away")
         await back.client.connect()
         assert back.client.session_present
         everybody.append(back.client)
-        await until(lambda: back.got.keys() >= sent.keys(), SETTLE_S, "delivery to the subscriber that was away")
+        await back.gets(sent.keys())
         for name, got in (("present", present.got), ("away", back.got)):
             twice = [payload[:20] for payload, times in got.items() if sent[payload] == 2 and times != 1]
             assert not twice, f"{name} got QoS 2 messages more than once: {twice}"
@@ -189,12 +199,12 @@ async def load_and_kill(seed: int, directory: Path) -> None:
         broker.end()
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(1))
 def test_kill_9_under_load(seed: int, tmp_path: Path) -> None:
     asyncio.run(load_and_kill(seed, tmp_path))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(2, 54))
+@pytest.mark.parametrize("seed", range(1, 54))
 def test_kill_9_under_load_many_times(seed: int, tmp_path: Path) -> None:
     asyncio.run(load_and_kill(seed, tmp_path))

@@ -95,8 +95,8 @@ def test_one_replica_that_takes_nothing_holds_up_nobody(overlay: OverlayProcesse
     device = overlay.client("site", "device")
     began = time.monotonic()
     for number in range(2_000):  # twice what a lane takes before it counts as full
-        # What follows something retained travels alone: batches of so little would not fill a lane.
-        device.publish("plant/a", number.to_bytes(8, "big"), qos=1, retain=number == 0)
+        # What is retained is a batch of one: batches of so little would not fill a lane.
+        device.publish("plant/a", number.to_bytes(8, "big"), qos=1, retain=True)
     assert wait_until(lambda: len(reader.payloads("plant/a")) >= 2_000, 60), time.monotonic() - began
     assert reader.payloads("plant/a") == [number.to_bytes(8, "big") for number in range(2_000)]
     assert wait_until(lambda: overlay.figures("site")["counts"].get("sealed", 0) >= 2_000)

@@ -69,6 +69,7 @@ def test_a_gateway_killed_while_it_drains_delivers_its_backlog_and_what_came_mea
             assert wait_until(lambda before=so_far: count() > before + 400, DRAIN_S)
             assert count() < ENTRIES, "it drains still"
             overlay.kill("site")
+        device.disconnect()
         device.loop_stop()
     assert wait_until(lambda: count() >= number, DRAIN_S), f"{count()} of {number}"
     for topic, numbers in got.items():

@@ -14,12 +14,12 @@ import pytest
 import yaml
 
 from gateway.base.figures import LINKS_SHOWN_MAX, Figures, LinkFigures, LinkState
-from gateway.broker.connection import CLOSE_GRACE_S
 from gateway.client.mqtt_client import MqttClient
 from gateway.mqtt5.packets import PubAck, Publish
 from gateway.operation.prometheus import overlay_metrics
 from gateway.overlay.dials import Dials
 from gateway.party import accepted_links
+from gateway.sockets.connection import CLOSE_GRACE_S
 from tests.gateway.certificates import Authority
 from tests.gateway.harness import serving
 from tests.gateway.overlay.test_region_client import Server, connected, scenario

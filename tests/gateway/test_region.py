@@ -58,8 +58,8 @@ def accepted(overlay: OverlayProcesses, gateway: str) -> bool:
     try:
         return wait_until(lambda: any(f["counts"].get("subscriptions_accepted", 0) >= 1 for f in figures))  # type: ignore[attr-defined]
     finally:
-        watcher.loop_stop()
         watcher.disconnect()
+        watcher.loop_stop()
 
 
 def test_sealed_through_one_region_with_everything_a_client_sent(overlay: OverlayProcesses):

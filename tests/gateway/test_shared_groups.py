@@ -94,6 +94,7 @@ def settle(overlay: OverlayProcesses, gateway: str, *members: Member, root: str 
         return wait_until(arrived, 3.0) and all(got) and sum(map(len, got)) == len(probes)
 
     assert wait_until(shared, 40.0)
+    device.disconnect()
     device.loop_stop()
 
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import defaultdict, deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from bridge.contract.batches import Chain
 from bridge.contract.machine import (
     Acked,
     Count,
@@ -34,7 +36,7 @@ from bridge.publisher.windows import WINDOW_MAX
 from gateway.base.figures import Figures
 from gateway.outbox.outgoing import Outgoing
 from gateway.outbox.store import Store
-from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, KeyHeader, SignedHeader, from_property
+from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, KeyHeader, MessageHeader, SignedHeader, from_property
 from keys.epochs import Calendar
 from tests.bridge.helpers import NOW
 from tests.sim.world import World, make_world
@@ -50,7 +52,7 @@ CALENDAR = Calendar(length_s=SIX_HOURS_S, zero_ms=int(NOW * 1000) - 1000 * SIX_H
 
 
 def make() -> World:
-    world = make_world({1: 3}, [], {"site": 1}, [Scope("plant/#")], calendar=CALENDAR)
+    world = make_world({1: 3}, [], {"site": 1}, [Scope("plant/#"), Scope("live/#")], calendar=CALENDAR)
     world.learn(world.keys, [CALENDAR.at(NOW)])
     return world
 
@@ -72,7 +74,7 @@ class Site:
         )  # fmt: skip
         self.figures = Figures("site", "gateway")
         self._batches = batches
-        self.outgoing = Outgoing(self.store, self.figures, self._handle, self._batch_of)
+        self.outgoing = Outgoing(self.store, self.figures, self._handle, self._chain_of)
         self.sent: defaultdict[str, list[Send]] = defaultdict(list)
         self.unacknowledged: defaultdict[str, deque[int]] = defaultdict(deque)
         self.most_in_flight = self.most_resident = 0
@@ -82,8 +84,9 @@ class Site:
         self._perform(self.node.handle(event, self.now))
         self.most_resident = max(self.most_resident, self.node.publisher.depth)
 
-    def _batch_of(self, topic: str) -> str | None:
-        return self.node.batch_of(topic, self.now) if self._batches else None
+    def _chain_of(self, topic: str) -> Chain:
+        chain = self.node.chain_of(topic)
+        return chain if self._batches else chain._replace(records=1)
 
     def refill(self) -> None:
         """What the driver does between other events."""
@@ -152,6 +155,13 @@ class Site:
         return {KeyHeader.decode(from_property(p[PROPERTY_KEY])).epoch for p in properties if PROPERTY_KEY in p}
 
 
+def headers(site: Site, peer: str) -> Iterator[tuple[str, MessageHeader]]:
+    """Of all that a replica was sent, with wire topics."""
+    for send in site.sent[peer]:
+        told = dict(send.wire.properties)[PROPERTY_HEADER]
+        yield send.wire.topic, SignedHeader.decode(from_property(told)).header
+
+
 def measurement(number: int, now: float) -> Publication:
     return Publication(f"plant/{number % TOPICS}", b"%d" % number, 1, time_ms=int(now * 1000))
 
@@ -180,8 +190,7 @@ def test_a_day_without_uplink_and_a_restart_lose_nothing_and_drain_in_order_unde
         assert site.most_in_flight <= WINDOW_MAX
         for replica in REPLICAS:
             got = site.sequences(replica)
-            assert len(got) == TOPICS
-            assert all(len(one) == ENTRIES // TOPICS or len(one) == ENTRIES // TOPICS + 1 for one in got.values())
+            assert [len(one) for one in got.values()] == [ENTRIES], "one scope, one chain"
             assert all(one == sorted(set(one)) for one in got.values())
         assert site.epochs() == {CALENDAR.at(site.now)}
         assert site.store.depth == site.store.held_bytes == 0
@@ -209,7 +218,7 @@ def test_an_epoch_that_ends_while_it_drains_costs_neither_order_nor_entries(tmp_
             for topic, got in site.sequences(replica).items():
                 once = list(dict.fromkeys(got))
                 assert once == sorted(once), topic
-                assert len(once) >= 2 * WINDOW_MAX // TOPICS
+                assert len(once) == 2 * WINDOW_MAX
         assert site.store.depth == 0
         site.store.close()
 
@@ -221,15 +230,15 @@ def test_at_the_bound_devices_are_told_and_what_was_acknowledged_stays(tmp_path:
 
     async def main() -> None:
         site = Site(tmp_path, world, NOW, max_bytes=20_000)
-        told = await site.publish([measurement(number, NOW) for number in range(400)])
+        told = await site.publish([measurement(number, NOW) for number in range(1000)])
         taken = told.count(0)
-        assert 50 < taken < 400
+        assert 50 < taken < 1000
         assert sorted(set(told)) == [0, 0x97]
         assert site.store.held_bytes <= 20_000
         site.up()
         assert site.acknowledge() == 3 * taken
         (first, *_) = site.sequences("r1a").values()
-        assert len(first) >= taken // TOPICS  # the oldest is what was kept
+        assert len(first) == taken  # the oldest is what was kept
         assert await site.publish([measurement(1, NOW)]) == [0]
         site.store.close()
 
@@ -299,31 +308,28 @@ def test_links_that_come_and_go_repeat_only_what_was_not_acknowledged(tmp_path: 
     asyncio.run(main())
 
 
-def test_a_topic_with_something_alone_on_disk_travels_alone_after_a_restart(tmp_path: Path) -> None:
-    """In a batch, what is new would overtake it: batches are another chain."""
+def test_what_a_former_process_left_comes_before_what_is_new_in_its_scope(tmp_path: Path) -> None:
     world = make()
-
-    def one(topic: str) -> Publication:
-        return Publication(topic, b"", 1, time_ms=int(NOW * 1000))
 
     async def main() -> None:
         before = Site(tmp_path, world, NOW)
-        await before.publish([one("plant/a")])
+        await before.publish([replace(measurement(n, NOW), retain=n == 1) for n in range(3)])
         before.store.close()
         site = Site(tmp_path, world, NOW, batches=True)
-        await site.publish([one("plant/a"), one("plant/b"), one("plant/a")])
+        await site.publish([measurement(n, NOW) for n in range(3, 6)])
         site.up()
         site.acknowledge()
         for replica in REPLICAS:
-            got = site.sequences(replica)
-            assert sorted(map(len, got.values())) == [1, 3], "a batch, and one topic's chain"
-            assert all(numbers == sorted(numbers) for numbers in got.values())
+            sent = [header for _, header in headers(site, replica)]
+            assert [header.sequence for header in sent] == sorted(header.sequence for header in sent)
+            assert [header.previous for header in sent] == [0, *[header.sequence for header in sent[:-1]]]
+            assert [header.retain for header in sent] == [False, True, False, False]
         site.store.close()
 
     asyncio.run(main())
 
 
-def test_what_is_retained_follows_the_batch_before_it_and_its_topic_follows_it(tmp_path: Path) -> None:
+def test_what_is_retained_follows_the_batch_before_it_and_the_next_one_follows_it(tmp_path: Path) -> None:
     world = make()
 
     async def main() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.traces.entity import Stage, Wishes
+from bridge.tracking.entity import Stage, Wishes
 from tests.bench.fleet import Fleet, entities
 from tests.bench.herd import COUNTED, Traced, entity_limit
 from tests.gateway.traced_site import Site

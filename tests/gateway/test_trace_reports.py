@@ -10,7 +10,7 @@ from typing import Any
 import paho.mqtt.client as paho
 import pytest
 
-from bridge.traces.entity import Stage, Wishes
+from bridge.tracking.entity import Stage, Wishes
 from gateway.base.config import ConfigError, parse
 from gateway.mqtt5.packets import Disconnect, PubAck, Version, Will
 from gateway.mqtt5.types import ReasonCode
@@ -57,8 +57,8 @@ def test_who_consents_is_reported_to_every_reader_of_the_topic(site: Site) -> No
             pump.load({"cpu": 0.25})
             assert wait_until(lambda: {"READY", "LOAD_INFORMATION", "ALLS_WELL"} <= {each["kind"] for each in heard})
         assert wait_until(lambda: heard[-1]["kind"] == "DISCONNECT")
-        reader.loop_stop()
         reader.disconnect()
+        reader.loop_stop()
     assert {(each["topic"], each["entity"], each["gateway"], each["qos"]) for each in heard} == {
         (REPORTS, "pump", "gate", 1)
     }

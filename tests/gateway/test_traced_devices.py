@@ -21,7 +21,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from bridge.devices.dashboards import entity_id
 from bridge.traces.kinds import TraceKind
 from gateway.base.config import ConfigError, parse
-from gateway.commands.check import check
+from gateway.checking.check import check
 from gateway.mqtt5.packets import Publish
 from gateway.tracing.client import TracedEntity, Tracker
 from tests.gateway.harness import Wire

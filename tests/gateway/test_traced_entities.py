@@ -15,8 +15,8 @@ import paho.mqtt.client as mqtt
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
-from bridge.traces.entity import Stage, Wishes
 from bridge.traces.kinds import TraceKind
+from bridge.tracking.entity import Stage, Wishes
 from gateway.tracing.client import TracedEntity, Tracker
 from tests.gateway.overlay_processes import ENVIRONMENT
 from tests.gateway.traced_site import Site, observed
@@ -25,7 +25,7 @@ from tests.waits import wait_until
 OPEN = Wishes(("desk",))
 ENTITY = """
 import sys, time
-from bridge.traces.entity import Wishes
+from bridge.tracking.entity import Wishes
 from gateway.tracing.client import TracedEntity
 with TracedEntity(sys.argv[1], "127.0.0.1", int(sys.argv[2]), wishes=Wishes(("desk", "fleet/#"))) as entity:
     entity.state("READY")
@@ -188,6 +188,6 @@ def test_local_dashboards_see_groups_and_alerts(site: Site) -> None:
         assert wait_until(lambda: any(topic == "fleet/all/fleet" and body["alive"] for topic, body in heard))
         drill.kill()
         assert wait_until(lambda: any(topic == "fleet/all/alerts" and not body["back"] for topic, body in heard))
-        client.loop_stop()
         client.disconnect()
+        client.loop_stop()
     assert {body["entity"] for topic, body in heard if topic.endswith("alerts")} == {"drill"}

@@ -13,8 +13,8 @@ import pytest
 import yaml
 from paho.mqtt.enums import CallbackAPIVersion
 
-from bridge.traces.entity import Stage, Wishes
 from bridge.traces.kinds import Interest, TraceKind, answers_to, trace_topic
+from bridge.tracking.entity import Stage, Wishes
 from gateway.tracing.client import TracedEntity, Tracker
 from gateway.trust.credentials import Credentials
 from gateway.trust.domains import Card, TrustDomain

@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bridge.traces.entity import Stage, Wishes
 from bridge.traces.kinds import TraceKind
-from bridge.traces.tracker import Observed
-from bridge.traces.witnessing import Level
+from bridge.tracking.entity import Stage, Wishes
+from bridge.tracking.tracker import Observed
+from bridge.tracking.witnessing import Level
 from gateway.tracing.client import TracedEntity, Tracker
 from gateway.trust.credentials import Credentials
 from gateway.trust.domains import Card, TrustDomain, TrustError
@@ -48,7 +48,7 @@ main()
 """
 ENTITY = """
 import sys, time
-from bridge.traces.entity import Wishes
+from bridge.tracking.entity import Wishes
 from gateway.tracing.client import TracedEntity
 with TracedEntity(sys.argv[1], sys.argv[2:], wishes=Wishes(("desk",), secured=True)) as entity:
     entity.state("READY")

@@ -13,7 +13,7 @@ from typing import Any
 
 from bridge.contract.machine import Count
 from bridge.traces.kinds import TraceKind
-from bridge.traces.tracker import Observed
+from bridge.tracking.tracker import Observed
 from gateway.base.config import parse
 from gateway.broker.edge_broker import EdgeBroker
 from gateway.tracing.assembly import join, make_tracing

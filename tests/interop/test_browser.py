@@ -21,8 +21,8 @@ import pytest
 
 from tests.conftest import MQTTJS, tool
 from tests.gateway.certificates import Authority
+from tests.waits import PATIENCE_S
 
-BROWSER_S = 60.0
 PAGE = Path(__file__).with_name("browser.html")
 #: A throw-away profile, no accelerator, and nothing that calls home.
 FLAGS = (
@@ -80,7 +80,7 @@ def browse(chromium: str, url: str, profile: Path, posted: queue.Queue[Any]) -> 
             start_new_session=True,
         )
         try:
-            return posted.get(timeout=BROWSER_S)
+            return posted.get(timeout=PATIENCE_S)
         except queue.Empty:
             pytest.fail(f"the page posted nothing: {(profile / 'log').read_text(errors='replace')[-2000:]}")
         finally:

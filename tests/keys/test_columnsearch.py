@@ -164,6 +164,16 @@ def test_a_liars_column_is_tried_last_also_among_few_shares() -> None:
         assert (found.combination, search.steps - before) == (((2, 3),), steps)
 
 
+def test_a_known_liar_whose_shares_come_first_is_tried_last() -> None:
+    of = made(3, 3)
+    wrong = [spoiled(share) if share.places[-1] == 1 else share for share in of.shares]
+    search = search_of(of)
+    search.add(sorted(wrong, key=lambda share: share.places[-1]))
+    found = search.search(EVERYTHING, {(2, 1): 1})
+    assert found is not None
+    assert (found.combination, search.steps) == (((2, 3),), 2)
+
+
 def test_what_was_found_says_by_which_rows_and_whom_to_trust_less() -> None:
     of = made(3, 3)
     search = search_of(of)

@@ -15,6 +15,7 @@ from keys.delegation import (
     DOMAIN_ADVERTISEMENT,
     DOMAIN_DELEGATION,
     DOMAIN_TRACE,
+    SHARED_CHARS,
     SKEW_MS,
     TOKEN_LIFE_MAX_MS,
     WITNESSES_MAX,
@@ -23,6 +24,7 @@ from keys.delegation import (
     Seat,
     Token,
     Trace,
+    topic_of,
 )
 from keys.errors import BadContent, BadFrame, BadSignature, Expired, KeysError, NotAuthorised, OurFault
 from keys.identity import Certificate, Identity, Role
@@ -60,6 +62,20 @@ def test_what_is_honest_holds_and_reads_back() -> None:
     assert Advertisement.decode(ADVERTISEMENT.encode()) == ADVERTISEMENT
     assert Token.decode(TOKEN.encode()) == TOKEN
     assert Trace.decode(TRACE.encode()) == TRACE
+
+
+def test_the_topic_of_an_advertisement_is_read_without_the_rest() -> None:
+    encoded = ADVERTISEMENT.encode()
+    assert topic_of(encoded) == ADVERTISEMENT.topic
+    assert [len(topic_of(encoded[:size])) for size in (0, 3, 10, 19, 20)] == [0, 0, 7, 16, 16]
+
+
+@pytest.mark.parametrize(("chars", "once"), [(SHARED_CHARS, True), (SHARED_CHARS + 1, False)])
+def test_whom_many_advertisements_name_is_kept_once_unless_that_is_long(chars: int, once: bool) -> None:
+    named = replace(ADVERTISEMENT, discoverers=("a" * 10, "b" * (chars - 10 - len("node-1"))))
+    one, other = (Advertisement.decode(named.encode()) for _ in range(2))
+    assert one == other == named
+    assert (one.discoverers is other.discoverers, one.node is other.node) == (once, once)
 
 
 def resigned(**changes: object) -> Trace:

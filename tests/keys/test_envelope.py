@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from keys import envelope
 from keys.derivation import Derivation
-from keys.envelope import DataKey, Inner, check_epoch_key, check_share, make_key, open_key
+from keys.envelope import DataKey, check_epoch_key, check_share, make_key, open_key
 from keys.epochs import KeyName
 from keys.errors import BadContent, OurFault, WrongEpochKey
 from keys.sharetree import first_split
@@ -261,5 +261,4 @@ def test_keys_show_nothing_and_do_not_travel() -> None:
 
 def test_the_public_face_has_what_it_promises() -> None:
     assert all(hasattr(envelope, name) for name in envelope.__all__)
-    assert Inner is envelope.Inner
     assert envelope.NO_ORDER == (0, 0)

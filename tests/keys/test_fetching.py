@@ -290,7 +290,9 @@ def test_f_liars_change_nothing_and_are_named(count: int, faults: int) -> None:
     for liars in combinations(world.book.servers, faults):
         keys, log = fetched(world, lying(world, liars, lambda s, d, _: forged(world, s, d, other_values)))
         assert keys.get(PRESENT) == world.key(PRESENT)
-        assert {e.server for e in log if isinstance(e, Lied)} <= set(liars)
+        named = [e.server for e in log if isinstance(e, Lied)]
+        assert set(named) <= set(liars)
+        assert named == sorted(named), "in the order in which the servers answer"
     heard_last = lying(world, world.book.servers[:faults], lambda s, d, _: forged(world, s, d, other_values))
     keys, log = fetched(world, heard_last)
     assert {e.server for e in log if isinstance(e, Lied)} == set(world.book.servers[:faults])
@@ -759,3 +761,245 @@ def test_an_answer_counts_until_the_millisecond_at_which_its_servers_certificate
         return
     with pytest.raises(Expired):
         fetcher.answered("keys-1", answer, now)
+
+
+# ---------------------------------------------------------------------------------------------- exact edges
+
+
+def by_chance(world: Service, byte: int, name: str = "reader") -> tuple[KeyFetcher, ScopeKeys]:
+    """A fetcher whose random bytes are all the same: its chance is always the least (0) or the greatest (255)."""
+    keys = ScopeKeys()
+    return KeyFetcher(identity_of(name), name, world.book, keys, lambda size: bytes([byte]) * size), keys
+
+
+def names_asked(effects: list[Effect], server: str = "keys-1") -> list[list[KeyName]]:
+    """What each request to that server names."""
+    asks = [effect for effect in effects if isinstance(effect, Ask) and effect.server == server]
+    return [list(KeyRequest.decode(ask.data).names) for ask in asks]
+
+
+def servers_asked(effects: list[Effect]) -> list[str]:
+    return [effect.server for effect in effects if isinstance(effect, Ask)]
+
+
+@pytest.mark.parametrize("byte", [0, 255])
+def test_chance_moves_a_pause_by_a_quarter_and_the_next_epochs_moment_within_the_first_half(byte: int) -> None:
+    world = service()
+    fetcher, _ = by_chance(world, byte)
+    assert fetcher.next_deadline <= NOW, "it was not asked yet what it wants"
+    fetcher.link_up("keys-1", NOW)
+    assert fetcher.next_deadline == pytest.approx(NOW + (1.25 if byte else 0.75) * fetching.RETRY_S, abs=1e-6, rel=0)
+    run(fetcher, started(world, fetcher), honest(world), NOW, NOW + 1)
+    opens = 11 * DAY_S - CALENDAR.ahead_s
+    assert fetcher.next_deadline == pytest.approx(opens + (CALENDAR.ahead_s / 2 if byte else 0), abs=1e-6, rel=0)
+
+
+def test_the_moment_for_the_next_epoch_is_drawn_once() -> None:
+    world = service()
+    fetcher, _ = world.client("reader")
+    run(fetcher, started(world, fetcher), honest(world), NOW, NOW + 1)
+    moment = fetcher.next_deadline
+    fetcher.link_down("keys-1", NOW + 2)
+    fetcher.link_up("keys-1", NOW + 3)
+    assert fetcher.next_deadline == moment
+
+
+def test_keys_that_are_asked_for_together_are_asked_for_together_again() -> None:
+    world = service()
+    world.book.bumps = dict.fromkeys(("a/#", "b/#", "c/#"), 0)
+    fetcher, _ = world.client("reader")
+    asked = names_asked(fetcher.link_up("keys-1", NOW))
+    for _ in range(4):
+        asked += names_asked(fetcher.tick(fetcher.next_deadline))
+    assert [[name.scope for name in names] for names in asked] == [["a/#", "b/#", "c/#"]] * 5
+
+
+def test_the_key_of_the_epoch_before_is_still_asked_for_and_no_earlier_one() -> None:
+    fetcher, _ = service().client("reader")
+    epochs = [
+        [name.epoch for names in names_asked(fetcher.link_up("keys-1", epoch * DAY_S + 500.0)) for name in names]
+        for epoch in (10, 11, 12)
+    ]
+    assert epochs == [[10], [10, 11], [11, 12]]
+
+
+def test_members_of_a_chain_go_on_with_different_servers() -> None:
+    """The first link that stands is asked first; who follows where it is silent, each member finds for itself."""
+    world = service(3, -1)
+    second = set()
+    for number in range(24):
+        fetcher = KeyFetcher(identity_of(f"member {number}"), "reader", world.book, ScopeKeys(), stream("x"))
+        started(world, fetcher)
+        second |= set(servers_asked(fetcher.tick(fetcher.next_deadline)))
+    assert second == {"keys-2", "keys-3"}
+
+
+def test_naming_a_key_that_is_asked_for_already_changes_nothing() -> None:
+    world = service()
+    fetcher, _ = world.client("reader")
+    started(world, fetcher)
+    due = fetcher.next_deadline
+    for again in (fetcher.want, fetcher.doubted):
+        assert again(PRESENT, NOW) == []
+        assert fetcher.next_deadline == due
+    later = fetcher.link_up("keys-1", NOW + fetching.EXTRA_S + 1)
+    assert names_asked(later) == [[PRESENT, FOLLOWING]], "our own keys have no time by which they are given up"
+
+
+def test_other_names_are_gathered_and_go_in_one_request_in_two_seconds() -> None:
+    world = service()
+    world.book.bumps[PLANT] = 60_000
+    fetcher, keys = by_chance(world, 255)
+    run(fetcher, started(world, fetcher), honest(world), NOW, NOW + 1)
+    at = NOW + 2
+    run(fetcher, fetcher.want(PRESENT, at), honest(world), at, at + 0.5)
+    assert keys.get(PRESENT) == world.key(PRESENT)
+    for bump in range(1, 101):
+        assert fetcher.want(KeyName(PLANT, 10, bump), at + 1) == []
+        assert fetcher.next_deadline == at + fetching.EXTRA_EVERY_S
+    fetcher.link_up("keys-1", at + 1.5)
+    assert fetcher.next_deadline == at + fetching.EXTRA_EVERY_S, "whatever happens meanwhile"
+    counts = []
+    for _ in range(2):
+        at += fetching.EXTRA_EVERY_S
+        asks = fetcher.tick(at)
+        assert servers_asked(asks) == list(world.book.servers)
+        counts += [len(names) for names in names_asked(asks)]
+    assert counts == [NAMES_MAX, 100 - NAMES_MAX]
+    assert fetcher.want(KeyName(PLANT, 11, 0), at + fetching.EXTRA_EVERY_S)
+
+
+def test_other_names_are_given_up_after_their_time_also_without_any_link(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetching, "EXTRA_MAX", 3)
+    world = service(calendar=replace(CALENDAR, length_s=100_000), first_epoch=0)
+    world.book.bumps[PLANT] = 60
+    fetcher, keys = world.client("reader")
+    for bump in range(5):
+        assert fetcher.want(KeyName(PLANT, 0, bump), NOW) == []
+    keys.put(KeyName(PLANT, 0, 7), b"k" * 32)
+    assert fetcher.want(KeyName(PLANT, 0, 7), NOW) == []
+    assert fetcher.next_deadline == NOW + fetching.EXTRA_S
+    (asked,) = names_asked(fetcher.link_up("keys-1", NOW + 1))
+    assert [name.bump for name in asked] == [60, 2, 3, 4], "ours, and the last three of the others"
+    (asked,) = names_asked(fetcher.link_up("keys-1", NOW + fetching.EXTRA_S))
+    assert [name.bump for name in asked] == [60]
+
+
+def test_another_policy_ends_what_it_does_not_allow_and_keeps_what_else_was_wanted() -> None:
+    world = service()
+    fetcher, _ = world.client("reader")
+    started(world, fetcher)
+    world.book.bumps[PLANT] = 1
+    bumped, extra = KeyName(PLANT, 10, 1), KeyName(PLANT, 11, 1)
+    assert names_asked(fetcher.adopt(world.book, NOW)) == [[bumped]], "nobody seals under the former bump any more"
+    fetcher.want(extra, NOW)
+    assert names_asked(fetcher.adopt(world.book, NOW + fetching.EXTRA_EVERY_S)) == [[extra, bumped]]
+    revoke(world.book, "reader", 10)
+    assert names_asked(fetcher.adopt(world.book, NOW + 2 * fetching.EXTRA_EVERY_S)) == [[bumped]]
+
+
+def test_answers_about_what_is_wanted_no_more_change_nothing() -> None:
+    world = service(calendar=replace(CALENDAR, history_epochs=2), first_epoch=5)
+    fetcher, keys = world.client("reader")
+    run(fetcher, started(world, fetcher), honest(world), NOW, NOW + 1)
+    past = KeyName(PLANT, 9, 0)
+    asks = [effect for effect in fetcher.want(past, NOW + 1) if isinstance(effect, Ask)]
+    answers = [(ask.server, world.servers[ask.server].answer(ask.data, NOW + 1)) for ask in asks[:3]]
+    answers.append(
+        (asks[3].server, forged(world, asks[3].server, asks[3].data, lambda _: [], refused=((0, Refusal.GONE),)))
+    )
+    revoke(world.book, "reader", 8)
+    assert fetcher.adopt(world.book, NOW + 1) == []
+    assert fetcher.doubted(PRESENT, NOW + 10) == [], "we may read it no more"
+    told = [effect for server, answer in answers for effect in fetcher.answered(server, answer, NOW + 1)]
+    assert [type(effect) for effect in told] == [RefusedByServer]
+    assert keys.get(past) is None
+
+
+def test_a_refusal_names_its_reason_and_one_of_more_than_was_asked_is_no_error() -> None:
+    world = service()
+    fetcher, _ = world.client("reader")
+    beyond = forged(world, "keys-1", one_ask(fetcher), lambda said: said, refused=((1, Refusal.GONE),))
+    why = "it refuses what it was not asked for"
+    assert fetcher.answered("keys-1", beyond, NOW) == [RefusedByServer("keys-1", why)]
+    data = one_ask(fetcher, "keys-2")
+    refused = forged(world, "keys-2", data, lambda _: [], refused=((0, Refusal.NOT_AUTHORISED),))
+    (told,) = fetcher.answered("keys-2", refused, NOW)
+    assert isinstance(told, RefusedByServer)
+    assert told.why.startswith("not authorised: ")
+
+
+@pytest.mark.parametrize("how", ["a refusal", "sets of others", "a box that does not open"])
+def test_in_a_chain_an_answer_of_no_use_is_told_and_passes_the_turn_at_once(how: str) -> None:
+    world = service(3, -1)
+    fetcher, _ = world.client("reader")
+    (first,) = [effect for effect in started(world, fetcher) if isinstance(effect, Ask)]
+    answer = BAD[how](world, first.server, first.data)
+    assert answer is not None
+    told, *following = fetcher.answered(first.server, answer, NOW)
+    assert isinstance(told, RefusedByServer)
+    assert told.server == first.server
+    (second,) = servers_asked(following)
+    assert second != first.server
+
+
+def test_in_a_chain_a_refusal_of_before_another_policy_is_no_error() -> None:
+    world = service(3, -1)
+    fetcher, _ = world.client("reader")
+    (first,) = [effect for effect in started(world, fetcher) if isinstance(effect, Ask)]
+    assert servers_asked(fetcher.adopt(world.book, NOW)) == ["keys-2"], "where this member begins"
+    refused = forged(world, first.server, first.data, lambda _: [], refused=((0, Refusal.GONE),))
+    assert [type(effect) for effect in fetcher.answered(first.server, refused, NOW)] == [RefusedByServer]
+
+
+def test_a_doubted_key_is_compared_for_a_minute_and_may_be_doubted_again_then() -> None:
+    world = service()
+    fetcher, _ = world.client("reader")
+    now = run(fetcher, started(world, fetcher), honest(world), NOW, NOW + 1)
+    everybody = list(world.book.servers)
+    assert servers_asked(fetcher.doubted(PRESENT, now)) == everybody, "all of them gave a word before"
+    later = now + fetching.DOUBT_S
+    assert fetcher.doubted(PRESENT, later - 0.5) == []
+    assert servers_asked(fetcher.doubted(PRESENT, later)) == everybody
+    assert servers_asked(fetcher.link_up("keys-1", later + fetching.DOUBT_S - 0.5)) == everybody
+    assert fetcher.link_up("keys-1", later + fetching.DOUBT_S) == []
+
+
+def test_a_liar_is_named_once_an_epoch_whatever_it_lies_about() -> None:
+    world = service()
+    world.book.bumps = dict.fromkeys(("a/#", "b/#"), 0)
+    fetcher, _ = world.client("reader")
+    log: list[Effect] = []
+    wire = lying(world, ("keys-4",), lambda s, d, _: forged(world, s, d, other_values))
+    run(fetcher, started(world, fetcher), wire, NOW, NOW + 2 * DAY_S, log)
+    assert [e.server for e in log if isinstance(e, Lied)] == ["keys-4", "keys-4"], "with the keys of 10, and of 12"
+
+
+def test_who_needs_no_keys_refuses_a_directory_that_is_no_key_service_too() -> None:
+    fetcher, _ = service().client("nobody")
+    with pytest.raises(OurFault):
+        fetcher.adopt(replace(service().book, servers=("a", "b"), faults=0), NOW)
+
+
+def test_of_two_servers_of_a_chain_the_other_is_believed_once_the_first_is_doubted() -> None:
+    world = service(2, -1)
+    fetcher, keys = world.client("reader")
+    wire = lying(world, ("keys-1",), lambda s, d, _: forged(world, s, d, other_values))
+    now = run(fetcher, started(world, fetcher), wire, NOW, NOW + 1)
+    assert keys.get(PRESENT) != world.key(PRESENT)
+    run(fetcher, fetcher.doubted(PRESENT, now), wire, now, now + 50)
+    assert keys.get(PRESENT) == world.key(PRESENT)
+
+
+def test_who_answered_a_doubt_is_not_asked_again_and_the_doubt_ends_with_the_last_answer() -> None:
+    world = service()
+    fetcher, _ = world.client("reader")
+    now = run(fetcher, started(world, fetcher), honest(world), NOW, NOW + 1)
+    moment = fetcher.next_deadline
+    log: list[Effect] = []
+    first = lying(world, ("keys-2", "keys-3", "keys-4"), lambda *_: None)
+    run(fetcher, fetcher.doubted(PRESENT, now), first, now, now + 50, log)
+    assert servers_asked(log).count("keys-1") == 1 < servers_asked(log).count("keys-2")
+    later = now + fetching.DOUBT_S
+    run(fetcher, fetcher.doubted(PRESENT, later), honest(world), later, later + 1)
+    assert fetcher.next_deadline == moment

@@ -79,7 +79,7 @@ def test_what_is_left_is_read_once() -> None:
 
 def test_kinds_and_properties_are_those_of_the_protocol() -> None:
     assert {kind.name: kind.value for kind in frames.Kind} == {
-        "SHARES": 1, "KEY_HEADER": 2, "MESSAGE_HEADER": 3, "INNER": 5, "CERTIFICATE": 6, "VIEW": 7, "POLICY": 8,
+        "SHARES": 1, "KEY_HEADER": 2, "MESSAGE_HEADER": 3, "CERTIFICATE": 6, "VIEW": 7, "POLICY": 8,
         "SCOPE": 9, "STATEMENT": 10, "GRANT": 11, "SEALED_GRANT": 12, "KEY_REQUEST": 13, "KEY_ANSWER": 14,
         "OVERLAY_OFFER": 15, "KEY_OUTPUTS": 16, "KEY_ARCHIVE": 17, "KEY_MATERIAL": 18, "GROUP_LEASE": 19, "PULL": 20,
         "ENDORSEMENT": 21, "OWN_WORD": 22, "ADVERTISEMENT": 24, "TOKEN": 25, "TRACE": 26, "TRACE_KEY": 27,

@@ -202,7 +202,7 @@ def test_old_and_future_requests_are_not_answered(offset: float) -> None:
         service().servers["keys-1"].answer(asked(PRESENT, now=NOW + offset), NOW)
 
 
-@pytest.mark.parametrize("offset", [-69, 69])
+@pytest.mark.parametrize("offset", [-70, 70])
 def test_clocks_may_differ_to_both_sides(offset: float) -> None:
     assert service().servers["keys-1"].answer(asked(PRESENT, now=NOW + offset), NOW)
 
@@ -564,3 +564,92 @@ def test_what_was_given_and_refused_is_counted() -> None:
     got(world, PRESENT, KeyName("other/#", 10, 0))
     server = world.servers["keys-1"]
     assert (server.issued, server.refused) == (1, 1)
+
+
+# ---------------------------------------------------------------------------------------------- exact edges
+
+
+def test_keys_of_one_epoch_are_derived_once_and_an_earlier_one_may_be_asked_for_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = service(calendar=replace(CALENDAR, history_epochs=2_000), first_epoch=0)
+    made.book.bumps = {PLANT: 0, "other/#": 0}
+    server, steps, walk = made.servers["keys-1"], 0, material._expand
+
+    def counting(key: bytes, info: bytes) -> bytes:
+        nonlocal steps
+        steps += 1
+        return walk(key, info)
+
+    monkeypatch.setattr("keys.material._expand", counting)
+    names = KeyName(PLANT, 10, 0), KeyName("other/#", 10, 0)
+    assert got(made, *names) == list(names)
+    assert steps == 10 * len(made.materials[0].generations[0].subkeys)
+    assert got(made, KeyName(PLANT, 4, 0)) == [KeyName(PLANT, 4, 0)], "before those that are derived already"
+    many = tuple(KeyName(PLANT, epoch, 0) for epoch in range(11))
+    assert got(made, *many) == list(many)
+    for epoch in range(12, 30):
+        got(made, KeyName(PLANT, epoch, 0), now=epoch * DAY_S + 500.0)
+    assert len(server._walked) == issuing.ARCHIVES_A_WALK, "memory has a bound, however many epochs are asked for"
+
+
+def test_a_history_that_is_longer_than_a_session_is_kept() -> None:
+    made = service(calendar=replace(CALENDAR, history_epochs=2_000), first_epoch=0)
+    now = 2_500 * DAY_S + 500.0
+    assert walked(made.servers["keys-1"], now) == {}
+    names = [KeyName(PLANT, epoch, 0) for epoch in (500, 499)]
+    assert got(made, *names, now=now) == [names[0], Refusal.GONE]
+
+
+def test_after_a_long_absence_only_the_archives_that_are_kept_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(issuing, "ARCHIVE_EPOCHS_MAX", 5)
+    effects = service().servers["keys-1"].walk(29 * DAY_S + 500.0)
+    assert [(e.epoch, e.data is None) for e in effects if isinstance(e, KeepArchive)] == [
+        (epoch, False) for epoch in (24, 25, 26, 27, 28)
+    ]
+
+
+def test_a_walk_takes_no_more_steps_at_once_than_the_bound_on_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(material, "WALK_STEPS_MAX", 10)
+    server, now = service().servers["keys-1"], issuing.SESSION_MAX_S + 500 * DAY_S + 500.0
+    (kept,) = server.walk(now)
+    assert isinstance(kept, KeepMaterial)
+    assert Material.decode(kept.data).epoch == 20
+    assert server.next_deadline <= now, "the rest is for another call"
+
+
+def test_epochs_longer_than_a_session_outlive_their_archives() -> None:
+    long_s = 2 * issuing.SESSION_MAX_S
+    world = service(calendar=replace(CALENDAR, length_s=long_s), first_epoch=0)
+    server = world.servers["keys-1"]
+    assert server.walk(float(long_s)) == [], "the grace of the first is not over"
+    assert set(walked(server, server.next_deadline)) == {0}
+    assert server.next_deadline == long_s + issuing.SESSION_MAX_S
+    assert server.walk(server.next_deadline) == [KeepArchive(0, None)]
+    assert server.next_deadline == 2 * long_s + CALENDAR.grace_s + CALENDAR.skew_s
+
+
+def test_the_first_epoch_is_not_walked_away_while_it_lives() -> None:
+    world = service(calendar=replace(CALENDAR, history_epochs=3), first_epoch=0)
+    assert world.servers["keys-1"].walk(500.0) == []
+    assert got(world, KeyName(PLANT, 0, 0), now=500.0) == [KeyName(PLANT, 0, 0)]
+
+
+def test_the_archive_of_a_scope_with_few_bumps_holds_all_of_them() -> None:
+    world = service()
+    world.book.bumps[PLANT] = 2
+    box = find_box(walked(world.servers["keys-1"], ENDED)[10], READER.party_id) or b""
+    said = decode_outputs(READER.open_box(box, archive_info("keys-1", READER.party_id, 10)))
+    assert [outputs.name.bump for outputs in said] == [0, 1, 2]
+
+
+def test_the_oldest_archives_are_dropped_first_and_only_as_many_as_the_bytes_ask_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world, now = service(), 20 * DAY_S
+    monkeypatch.setattr(issuing, "ARCHIVE_BYTES_MAX", 20)
+    kept = {epoch: bytes(10) for epoch in (13, 11, 12, 10)}
+    server = KeyServer(
+        identity_of("keys-1"), "keys-1", world.materials[0].walked(20), world.book, stream("x"), kept
+    )  # fmt: skip
+    assert server.walk(float(now)) == [KeepArchive(10, None), KeepArchive(11, None)]

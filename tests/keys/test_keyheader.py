@@ -90,7 +90,7 @@ def test_an_unsigned_header_is_not_sent() -> None:
         (3 + 16 + 2 + 7 + 6 + 1 + 8, b"\0"),  # threshold 0
         (3 + 16 + 2 + 7 + 6 + 1 + 8, b"\4"),  # threshold above the number of replicas
         (3 + 16 + 2 + 7 + 6 + 1 + 10, b"\0\0\0\1"),  # region 1 twice
-        (3 + 16 + 2 + 7 + 6 + 1 + 20 + 12 + 8, b"\0\0\0\0"),  # no message
+        (3 + 16 + 2 + 7 + 6 + 1 + 20 + 4 + 12 + 8, b"\0\0\0\0"),  # no message
         (3 + 16 + 2, b"\xff"),  # a scope that is not UTF-8
     ],
 )
@@ -104,7 +104,7 @@ def test_the_offsets_of_the_test_above_are_right() -> None:
     frame = HEADER.encode()
     assert frame[3 + 16 + 2 : 3 + 16 + 2 + 7] == b"plant/#"
     assert frame[34] == 2
-    assert frame[35 + 20 + 20 : 35 + 20 + 24] == (64).to_bytes(4)
+    assert frame[35 + 20 + 24 : 35 + 20 + 28] == (64).to_bytes(4)
 
 
 @settings(max_examples=60)

@@ -46,7 +46,7 @@ def test_keys_of_any_places_and_scopes_open_as_one_by_one() -> None:
         secret = combine({share.label[0].place: share.value for share in chosen})
         expected.append(open_key(header, secret, scope_key))
         wanted.append(sealed(opener, header.encode(), encode_shares(chosen), scope_key))
-    prefix = bytes(36) + (5).to_bytes(8) + bytes(24)
+    prefix = bytes(36) + (5).to_bytes(8) + bytes(37)
     for found, one in zip(opener.open(wanted), expected, strict=True):
         assert not isinstance(found, KeysError)
         assert found.key_id == one.key_id

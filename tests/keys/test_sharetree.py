@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keys import gf256
+from keys import gf256, sharetree
 from keys.errors import BadFrame, BadShare, KeysError, OurFault
 from keys.sharetree import (
     Hop,
@@ -490,3 +490,80 @@ def test_tags_of_every_split_must_agree() -> None:
 def test_nobody_is_enough_of_nothing() -> None:
     for shares in ([], [share for share in TWO_REGIONS.shares if share.places[0] == 1]):
         assert find(TWO_REGIONS, shares) is None
+
+
+def test_every_tag_and_every_place_of_a_share_must_fit() -> None:
+    label = tuple(Place(region, 7, 1) for region in (1, 2, 3))
+    Share((Place(1, 7, 255), Place(2, 7, 1)), (b"tag.",), bytes(32))
+    for tags in ((b"tag.", b"tag"), (b"tag", b"tag.")):
+        with pytest.raises(BadShare):
+            Share(label, tags, bytes(32))
+    for wrong in (0, 256):
+        with pytest.raises(BadShare):
+            Share((Place(1, 7, wrong), Place(2, 7, 1)), (b"tag.",), bytes(32))
+
+
+def test_a_region_has_255_replicas_at_most_and_a_secret_32_bytes() -> None:
+    assert Hop(1, 1, 255, 255).count == 255
+    for secret in (bytes(31), bytes(33)):
+        with pytest.raises(OurFault):
+            first_split(secret, Hop(1, 7, 2, 3), secret)
+
+
+def test_a_frame_of_too_many_shares_is_refused_before_they_are_read() -> None:
+    ascending = b"".join(bytes([a, b]) + b"tag." + bytes(32) for a, b in product(range(1, 6), range(1, 206)))
+    head = encode_shares(TWO_REGIONS.shares)[: 3 + 1 + 16]
+    with pytest.raises(BadFrame, match="a frame of 1025 shares"):
+        decode_shares(head + (1025).to_bytes(2) + ascending)
+
+
+def test_shares_of_another_path_are_left_out_and_hide_no_others() -> None:
+    """One liar's share of another view, place or depth stops nobody from looking at the rest."""
+    key, row = TWO_REGIONS, ((1, 3),)
+    honest = level1_values(key.shares, key.hops, row)
+    share = replace(key.shares[0], value=b"\7" * 32)
+    first, second = share.label
+    foreign = [
+        replace(share, label=(first, second._replace(view=9))),
+        replace(share, label=(first._replace(region=9), second)),
+        replace(share, label=(first, second._replace(place=4))),
+        THREE_REGIONS.shares[0],
+        ONE_REGION.shares[0],
+    ]
+    for one in foreign:
+        assert level1_values([one, *key.shares], key.hops, row) == honest
+        assert level1_values([one], key.hops, row) == {}
+        assert level1_values([one, *key.shares], key.hops, ((1, 4),)) == {}
+    assert level1_values([], key.hops, row) == {}
+    assert level1_values([], ONE_REGION.hops, ()) == {}
+
+
+def test_a_row_that_misses_a_share_is_left_out_and_the_others_are_exact() -> None:
+    key = TWO_REGIONS
+    honest = {share.places[0]: share.value for share in first_shares(key)}
+    without = [share for share in key.shares if share.places != (2, 3)]
+    assert level1_values(without, key.hops, ((1, 3),)) == {1: honest[1], 3: honest[3]}
+    assert level1_values(without, key.hops, ((1, 2),)) == honest
+
+
+def test_a_tag_that_differs_spoils_its_own_row_only() -> None:
+    key = TWO_REGIONS
+    honest = {share.places[0]: share.value for share in first_shares(key)}
+    shares = [replace(share, tags=(b"liar",)) if share.places == (2, 3) else share for share in key.shares]
+    assert level1_values(shares, key.hops, ((1, 3),)) == {**honest, 2: None}
+
+
+def test_a_combination_must_be_present_in_every_region_below() -> None:
+    key = THREE_REGIONS
+    assert level1_values(key.shares, key.hops, ((1, 2), (1, 2)))
+    for combination in (((1, 2), (1, 4)), ((1, 4), (1, 2)), ((1, 2),), ((1, 2), (1, 2), (1, 2))):
+        assert level1_values(key.shares, key.hops, combination) == {}
+
+
+def test_a_grid_that_scattered_places_blow_up_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    key = TWO_REGIONS
+    monkeypatch.setattr(sharetree, "CELLS_LIMIT", 9)
+    assert level1_values(key.shares, key.hops, ((1, 3),))
+    monkeypatch.setattr(sharetree, "CELLS_LIMIT", 8)
+    with pytest.raises(OurFault, match="smaller regions"):
+        level1_values(key.shares, key.hops, ((1, 3),))

@@ -9,7 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keys.errors import OurFault
-from keys.topictokens import check_filter, check_topic, covers, matches, split_share, tokenise_filter, tokenise_topic
+from keys.topictokens import (
+    check_filter,
+    check_topic,
+    covers,
+    matches,
+    retained_id,
+    split_share,
+    tokenise_filter,
+    tokenise_topic,
+)
 
 KEY = bytes(range(32))
 levels = st.lists(st.sampled_from(["", "a", "b", "$x"]), min_size=1, max_size=4)
@@ -171,6 +180,12 @@ def test_groups_of_shared_subscriptions_have_names_without_wildcards() -> None:
     for group in ("", "+", "#", "a+", "#a"):
         with pytest.raises(OurFault, match="shared"):
             check_filter(f"$share/{group}/a")
+
+
+def test_names_of_retained_topics_tell_nothing_without_the_key_of_the_scope() -> None:
+    assert retained_id(KEY, "a") != retained_id(bytes(32), "a") == retained_id(None, "a")
+    assert len({retained_id(KEY, topic) for topic in ("a", "a/b", "b", "a/")}) == 4
+    assert len(retained_id(KEY, "a")) == 16
 
 
 def test_where_a_share_begins_and_ends() -> None:

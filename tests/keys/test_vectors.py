@@ -17,7 +17,6 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF, HKDFExpand
 
 from keys.envelope import (
-    Inner,
     KeyHeader,
     SignedHeader,
     check_share,
@@ -28,8 +27,9 @@ from keys.envelope import (
 )
 from keys.epochs import KeyName, scope_key, token_key
 from keys.identity import Certificate, Identity, Role
+from keys.records import Extras, encode
 from keys.sharetree import Hop, decode_shares, encode_shares, resplit
-from keys.topictokens import tokenise_filter, tokenise_topic
+from keys.topictokens import retained_id, tokenise_filter, tokenise_topic
 from tests.keys.helpers import message_header, recombine
 
 FOLDER = Path(__file__).parent.parent / "vectors"
@@ -76,7 +76,7 @@ def counted(seed: bytes) -> Any:
 
 ROOT, OWNER_SEED, PUBLISHER_SEED, REPLICA_SEED = (bytes([n]) * 32 for n in (1, 2, 3, 4))
 HOPS = (Hop(1, 7, 2, 3), Hop(2, 9, 3, 5))
-TOPIC = "plant/line/speed"
+TOPIC, WIRE_TOPIC = "plant/line/speed", "veilmq/batch/1"
 
 
 def current_frames() -> dict[str, str]:
@@ -84,9 +84,10 @@ def current_frames() -> dict[str, str]:
     owner, publisher = Identity.generate(OWNER_SEED), Identity.generate(PUBLISHER_SEED)
     epoch_key = scope_key(ROOT, "plant/#", 3, 1)
     header, key, shares = make_key(publisher, KeyName("plant/#", 3, 1), HOPS, 1000, 64, epoch_key, counted(b"frames"))
-    inner = Inner(TOPIC, 1_700_000_000_000, b"21.5", "text/plain", "reply", b"\1\2", 1, (("unit", "m/s"),))
+    extras = Extras(sealed=("text/plain", "reply", b"\1\2", 1), properties=(("unit", "m/s"),)).encode()
+    content = encode(b"\1", [1_700_000_000_000], [TOPIC.encode()], [extras], [b"21.5"])
     draft = message_header(header.key_id, publisher=publisher.party_id)
-    sealed = key.seal(draft.prefix(), draft.sequence, TOPIC, inner.encode(pad_to=128))
+    sealed = key.seal(draft.prefix(), draft.sequence, WIRE_TOPIC, content)
     message = message_header(header.key_id, publisher=publisher.party_id, digests=(hashlib.sha256(sealed).digest(),))
     certificate = Certificate.issue(
         owner,
@@ -104,10 +105,11 @@ def current_frames() -> dict[str, str]:
         "level2_shares": encode_shares(
             sub for share in shares for sub in resplit(share, header.digest, HOPS[1], REPLICA_SEED)
         ).hex(),
-        "inner": inner.encode().hex(),
+        "content": content.hex(),
         "sealed": sealed.hex(),
-        "signed_header": sign_header(publisher, message, TOPIC).encode().hex(),
+        "signed_header": sign_header(publisher, message, WIRE_TOPIC).encode().hex(),
         "certificate": certificate.encode().hex(),
+        "retained_id": retained_id(token_key(ROOT), TOPIC).hex(),
         "topic_tokens": tokenise_topic(TOPIC, token_key(ROOT)),
         "filter_tokens": tokenise_filter("plant/+/speed", token_key(ROOT)),
     }
@@ -127,7 +129,7 @@ def test_the_frozen_frames_still_work_together() -> None:
     header = KeyHeader.decode(frames["key_header"])
     header.verify(certificate.public_key)
     signed = SignedHeader.decode(frames["signed_header"])
-    verify_header(signed.header, frames["signed_header"], TOPIC, certificate.public_key)
+    verify_header(signed.header, frames["signed_header"], WIRE_TOPIC, certificate.public_key)
     assert signed.header.digests == (hashlib.sha256(frames["sealed"]).digest(),)
     epoch_key = scope_key(ROOT, "plant/#", 3, 1)
     found = recombine(
@@ -138,9 +140,9 @@ def test_the_frozen_frames_still_work_together() -> None:
     )
     assert found is not None
     opened = open_key(header, found.secret, epoch_key).open(
-        signed.header.prefix(), signed.header.sequence, TOPIC, frames["sealed"]
+        signed.header.prefix(), signed.header.sequence, WIRE_TOPIC, frames["sealed"]
     )
-    assert Inner.decode(opened) == Inner.decode(frames["inner"])
+    assert opened == frames["content"]
 
 
 def expand(key: bytes, info: bytes) -> bytes:
@@ -152,11 +154,11 @@ def test_the_derivations_are_those_of_the_readme() -> None:
     frames = unhex({k: v for k, v in load("frames.json")["frames"].items() if "tokens" not in k})
     header, message = frames["key_header"], frames["signed_header"]
     hops_end = 3 + 16 + 2 + len("plant/#") + 4 + 2 + 1 + 2 * 10
-    binding = hashlib.sha256(header[: hops_end + 8 + 4 + 8 + 4]).digest()
+    binding = hashlib.sha256(header[: hops_end + 4 + 8 + 4 + 8 + 4]).digest()
     secret = hashlib.shake_256(b"frames\0").digest(32)
     epoch_key = expand(bytes([1]) * 32, b"veilmq/1 scope" + b"\0\7plant/#" + b"\0\0\0\3" + b"\0\1")
     prk = hmac.digest(epoch_key, secret, "sha256")
-    after = header[hops_end + 24 :]
+    after = header[hops_end + 28 :]
     assert after[:16] == expand(epoch_key, b"veilmq/1 kcv")[:16]
     assert after[16:48] == expand(prk, b"veilmq/1 commit" + binding)
     level1 = frames["level1_shares"][14:]
@@ -164,11 +166,11 @@ def test_the_derivations_are_those_of_the_readme() -> None:
         value = level1[33 * (place - 1) + 1 : 33 * place]
         commitment = hashlib.sha256(b"veilmq/1 share" + binding + bytes([place]) + value).digest()[:16]
         assert after[48 + 16 * (place - 1) : 48 + 16 * place] == commitment
-    associated = b"\1" + message[:68] + len(TOPIC).to_bytes(2) + TOPIC.encode()
+    associated = b"\1" + message[:81] + len(WIRE_TOPIC).to_bytes(2) + WIRE_TOPIC.encode()
     nonce = bytes(4) + message[36:44]
     opened = AESGCM(expand(prk, b"veilmq/1 enc" + binding)).decrypt(nonce, frames["sealed"], associated)
-    assert opened[3:].startswith(frames["inner"][3:])
-    assert not opened[len(frames["inner"]) :].strip(b"\0")
+    assert opened == frames["content"]
+    assert frames["retained_id"] == hmac.digest(token_key(ROOT), TOPIC.encode(), "sha256")[:16]
 
 
 if __name__ == "__main__":

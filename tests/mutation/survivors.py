@@ -33,7 +33,7 @@ _WITH_IT = "with_it = [[s for s in subsets if place in s] for subsets, place in 
 _ALL_AGAIN = "self._all_again = False  # whether choices may be complete that need none of those"
 _ENOUGH = "rows = [pair for pair in self._present.items() if pair[1].bit_count() >= needed]"
 _ALL = "if self._all_again or len(self._fresh) > FEW:"
-_THROUGH = "choices = [choice for mask, choice in self._plan.through(tuple(inner)) if not mask & missing]"
+_THROUGH = "return [choice for mask, choice in self._plan.through(tuple(inner)) if not mask & missing]"
 _PLACES = "places = tuple(sorted(self.rows))[: self._hops[0].threshold]"
 _FEW_WORDS = "if count < 2 * self._faults + 1:"
 _RANKS = "ranks[deal] = (0, False, deal) if self._faults else (least, chosen != self._avoid, deal)"
@@ -51,7 +51,7 @@ _SWEEP = "bridge/traces/sweep.py"
 _STALE = "self._is_stale = True  # whether the bound may be far below the first"
 _SOONER = "if at < self._bound:  # noqa: PLR1730  a call of min for each of ten thousand a second"
 _SORTED = 'order = self._np.argsort(due[places], kind="stable")[:most]'
-_WITNESSES = "bridge/traces/witnessing.py"
+_WITNESSES = "bridge/tracking/witnessing.py"
 _ORDERED = "order: tuple[int, int] = (-1, 0)  # of the last word about health: when its token began, its number"
 _UNTIL = "self._until_ms = -1  # when the last token of these witnesses ends"
 _SILENT = "self._silent_ms = -1  # when it said that it goes silent"
@@ -69,7 +69,124 @@ _ASKED_MS = "return -1 if known is None else known[2]"
 _COUNTED = "counted = [each.level for each in self._witnesses if each.level is not None and each.counts(now)]"
 _SAYING = "saying = [(i, e) for i, e in counted if e.level is level or (e.level or level) > level > Level.ALIVE]"
 
+_DISCOVERY = "bridge/tracking/discovery.py"
+_CLAIMS = 'claimed = b"" if claim is None else claim[0].topic'
+_KNOWN = 'for known in map(self._kept.get, {self._newest.get(entity, b""): None, claimed: None}):'
+_SAME_STRING = "return owner if entity == owner else entity"
+_NEWEST = 'newest = self._kept.get(self._newest.get(entity, b""))'
+_WITNESSED = "bridge/tracking/witnessed.py"
+_OWN_WORDS = "self._number = 0  # of what we said of ourselves"
+_TRACKER = "bridge/tracking/tracker.py"
+_CLAIMED = 'CLAIMED = ""  # as if it were a node\'s: what the entity itself says'
+_ONLY = "heard.add(0 if trace.token.seat is None else trace.token.seat.witness)"
+_OF_TOPIC = 'entity, advertisement = self._topics.get(topic, ("", None))'
+_ASKED_AT = "followed.ask_at = now + min(ASK_AGAIN_S * (1 << min(followed.asked, 10)), ASK_AGAIN_MAX_S)"
+_AVAILABILITY = "bridge/traces/availability.py"
+_WAS_OFFLINE = "if entity.state == OFFLINE:  # silent beyond its keep-alive, but the connection held"
+_REJOIN_UNTIL = "return entity.announced + self._rejoin_s"
+_SOONER_DUE = "if entity.due is not None and entity.due <= due:"
+_REJOIN = "self._schedule(event.client_id, entity, now + self._rejoin_s)"
+_PREFIX = 'if not prefix or any(c in prefix for c in "+#\\0") or prefix.startswith(("$", "/")):'
+_FETCHING = "keys/fetching.py"
+_MOMENT = "self._ahead = (-1, 0.0)  # an epoch and when to fetch its keys"
+_BUMP = "name = KeyName(scope, epoch, directory.bump(scope) or 0)"
+_MARKED = 'name = hashlib.sha256("\\0".join((sender, topic, *told.values())).encode()).digest()'
+_TICK = "return self._work(now) if now >= self._next else []"
+_RANK = "return (servers.index(server) + sum(self._identity.party_id)) % len(servers)"
+_PAUSE = "return min(RETRY_MAX_S, RETRY_S * 2.0 ** min(count - 1, 10)) * (0.75 + self._chance() / 2)"
+_ISSUING = "keys/issuing.py"
+_BOX = "archived[name.epoch] = archived.get(name.epoch) or self._archived(name.epoch, request.asker)"
+_NEARER = "nearer = [g for e, g in self._walked.items() if g.deal == start.deal and e < name.epoch]"
+_ARCHIVED = "bump = directory.bump(scope) or 0"
+_OLDEST = "oldest = calendar.at(now - calendar.grace_s - calendar.skew_s) - calendar.history_epochs"
+_NO_ARCHIVE = 'box = find_box(self._archive.get(epoch, b""), party)'
+_SHARETREE = "keys/sharetree.py"
+_PRESENT = "self.present = [tuple(sorted({*places})) for places in by_hop]"
+_FOREIGN = "if by_hop is None:  # some are of another view or path: one liar's share must not stop the search"
+
 EXPLAINED: dict[tuple[str, str, str], str] = {
+    **_alike(
+        _DISCOVERY,
+        "no trace topic is of one byte, or of none",
+        (_CLAIMS, _CLAIMS.replace('b""', "b'X'")),
+        (_KNOWN, _KNOWN.replace('b""', "b'X'")),
+        (_NEWEST, _NEWEST.replace('b""', "b'X'")),
+    ),
+    **_alike(
+        _DISCOVERY,
+        "an equal string, which is kept twice then: only memory",
+        (_SAME_STRING, _SAME_STRING.replace("entity == owner", "False")),
+    ),
+    **_alike(_TRACKER, "whatever no node is called", (_CLAIMED, _CLAIMED.replace('""', "'X'"))),
+    **_alike(_TRACKER, "any number, where there is one", (_ONLY, _ONLY.replace("add(0", "add(1"))),
+    **_alike(_TRACKER, "of no topic nothing is asked", (_OF_TOPIC, _OF_TOPIC.replace('""', "'X'"))),
+    **_alike(_TRACKER, "a minute is the most", (_ASKED_AT, _ASKED_AT.replace("10)", "11)"))),
+    **_alike(_TRACKER, "it is proven once more, with the same outcome", ("if followed.proven:", "if False:")),
+    **_alike(_WITNESSED, "before any time", ("self._since_ms = -1", "self._since_ms = -2")),
+    **_alike(
+        _WITNESSED,
+        "set anew where witnesses are named, before anything is said; with one nothing is numbered",
+        (_OWN_WORDS, "pass  # of what we said of ourselves"),
+        (_OWN_WORDS, _OWN_WORDS.replace("= 0", "= 1")),
+    ),
+    **_alike(_WITNESSED, "the first that is there is asked", ("self._asks(0)", "self._asks(1)")),
+    **_alike(
+        _WITNESSED,
+        "a set of small numbers is in order",
+        ("for other in sorted(self._met - {witness}):", "for other in list(self._met - {witness}):"),
+    ),
+    **_alike(
+        _AVAILABILITY,
+        "who is online is not turned, and looked at once more",
+        (_WAS_OFFLINE, _WAS_OFFLINE.replace("entity.state == OFFLINE", "True")),
+    ),
+    **_alike(
+        _AVAILABILITY, "looked at once more than needed, and scheduled then", (_REJOIN, _REJOIN.replace("+", "-"))
+    ),
+    **_alike(_AVAILABILITY, "letters stand for themselves", (_PREFIX, _PREFIX.replace('"+#\\0"', "'+#\\x00X'"))),
+    **_alike(
+        _FETCHING,
+        "set anew before anybody looks, or before any time",
+        (_MOMENT, _MOMENT.replace("-1", "-2")),
+        (_MOMENT, _MOMENT.replace("0.0", "1.0")),
+        ("at: float = 0.0", "at: float = 1.0"),
+    ),
+    **_alike(
+        _FETCHING,
+        "nothing is due before, and what is planned is planned",
+        (_TICK, _TICK.replace("now >= self._next", "True")),
+        ("if now < self._extra_at:", "if False:"),
+        ("if planned == self._planned:", "if False:"),
+    ),
+    **_alike(
+        _FETCHING,
+        "False is 0",
+        (_BUMP, _BUMP.replace("or 0", "or False")),
+    ),
+    **_alike(
+        "bridge/wire/early_keys.py", "any mark that stands between", (_MARKED, _MARKED.replace('"\\0"', "'\\x00X'"))
+    ),
+    **_alike(_FETCHING, "any number that differs from member to member", (_RANK, _RANK.replace("+", "-"))),
+    **_alike(_FETCHING, "far beyond the longest pause", (_PAUSE, _PAUSE.replace("10)", "11)"))),
+    **_alike(
+        _ISSUING, "the same box, looked up again", (_BOX, _BOX.replace("archived.get(name.epoch) or", "False or"))
+    ),
+    **_alike(_ISSUING, "one that is walked to already was found before", (_NEARER, _NEARER.replace("e <", "e <="))),
+    **_alike(_ISSUING, "False is 0", (_ARCHIVED, _ARCHIVED.replace("or 0", "or False"))),
+    **_alike(_ISSUING, "nothing is left to do: what comes behind stays as it is", ("break", "continue")),
+    **_alike(
+        _ISSUING,
+        "an estimate, which the next line sets right",
+        (_OLDEST, _OLDEST.replace("- calendar.grace_s", "+ calendar.grace_s")),
+        (_OLDEST, _OLDEST.replace("- calendar.skew_s", "+ calendar.skew_s")),
+    ),
+    **_alike(_ISSUING, "no archive either", (_NO_ARCHIVE, _NO_ARCHIVE.replace('b""', "b'X'"))),
+    **_alike(
+        _SHARETREE,
+        "any order that is the same everywhere",
+        (_PRESENT, _PRESENT.replace("sorted", "list")),
+    ),
+    **_alike(_SHARETREE, "the long way says the same", (_FOREIGN, _FOREIGN.replace("by_hop is None", "True"))),
     **_alike(
         "keys/sharetree.py",
         "a label of one place has one region",
@@ -86,6 +203,7 @@ EXPLAINED: dict[tuple[str, str, str], str] = {
         "keys/sharetree.py",
         "only what is remembered, hence how long a search takes",
         (_MEMO, _MEMO.replace("len(subsets) < len(self.present) - 1", "True")),
+        (_MEMO, _MEMO.replace("len(subsets) < len(self.present) - 1", "False")),
         (_MEMO, _MEMO.replace("<", "<=")),
         (_MEMO, _MEMO.replace("- 1", "+ 1")),
         (_MEMO, _MEMO.replace("- 1", "- 2")),
@@ -190,7 +308,7 @@ EXPLAINED: dict[tuple[str, str, str], str] = {
         ("total, size = 0, -1", "total, size = 0, -2"),
     ),
     **_alike(
-        "bridge/traces/entity.py",
+        "bridge/tracking/entity.py",
         "a connection, or what comes in its session, sets it before anybody looks",
         ('self._request = b""', "pass"),
         ('self._request = b""', "self._request = b'X'"),
@@ -209,12 +327,12 @@ EXPLAINED: dict[tuple[str, str, str], str] = {
         ("self._token_made_at = 0.0", "self._token_made_at = 1.0"),
     ),
     **_alike(
-        "bridge/traces/entity.py",
+        "bridge/tracking/entity.py",
         "a session is of a topic that we have",
         (_OF_A_TOPIC, _OF_A_TOPIC.replace("self._advertisement is None", "False")),
     ),
     **_alike(
-        "bridge/traces/entity.py",
+        "bridge/tracking/entity.py",
         "a minute is the most, and no request has such a length",
         (_USUAL_S, _USUAL_S.replace("10)", "11)")),
         (_NO_REQUEST, _NO_REQUEST.replace('b""', "b'X'")),
@@ -235,6 +353,25 @@ EXPLAINED: dict[tuple[str, str, str], str] = {
         (_QUOTED, _QUOTED.replace('safe=""', "safe='X'")),
     ),
     **_alike(
+        _AVAILABILITY,
+        "who is remembered is looked at when that time has come, and not before",
+        (_REJOIN_UNTIL, _REJOIN_UNTIL.replace("+", "-")),
+    ),
+    **_alike(
+        _AVAILABILITY,
+        "what is due is worked out anew at each look; only how many entries are stale",
+        (_SOONER_DUE, _SOONER_DUE.replace("<=", "<")),
+        (_SOONER_DUE, "if False:"),
+    ),
+    **_alike(
+        _TRACKER, "before any time that a claim can have", ("followed.claimed_ms = -1", "followed.claimed_ms = -2")
+    ),
+    **_alike(
+        _TRACKER,
+        "what is proven is not asked, and forgets who spoke when its topic ends: only memory",
+        ("followed.heard_on.clear()", "pass"),
+    ),
+    **_alike(
         "keys/columnsearch.py",
         "only how shares are numbered within a row",
         (_BITS, _BITS.replace("1 << i", "2 << i")),
@@ -253,7 +390,7 @@ EXPLAINED: dict[tuple[str, str, str], str] = {
         (_ALL, "if True:"),
         (_ALL, _ALL.replace(">", ">=")),
         ("if contradicted:", "if True:"),
-        ("if self._present[row].bit_count() < needed:", "if False:"),
+        ("if self._present[row].bit_count() < self._plan.needed:", "if False:"),
         (_THROUGH, _THROUGH.replace("not mask & missing", "True")),
     ),
     **_alike(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bridge.document.overlay import Endorsement, Member, Overlay, RegionView
+from bridge.document.trees import Edge
 from keys.identity import Certificate, Identity, Role
 from tests.sim.world import NOT_AFTER_MS, World
 
@@ -38,6 +39,20 @@ def changed(
     kept |= {name: card(world, name, region) for name in members if name not in kept}
     newer = replace(old.policy, version=old.policy.version + 1, **policy)  # type: ignore[arg-type]
     return Overlay.sign(world.owner, newer, views.values(), kept.values(), old.endorsements)
+
+
+def regrown(
+    world: World, old: Overlay, edges: tuple[Edge, ...], now: float, settle_s: int = 2, grace_s: int = 5,
+    without: int | None = None, **policy: object,
+) -> Overlay:  # fmt: skip
+    """The next version after `old`, in which regions are joined by these edges; one of them may be gone."""
+    assert world.owner is not None
+    tree = old.policy.tree.followed_by(old.policy.edges, int(now * 1000), settle_s, grace_s)
+    changes = {"version": old.policy.version + 1, "edges": edges, "tree": tree} | policy
+    views = [replace(v, former=None) if over(v, now) else v for r, v in old.latest.items() if r != without]
+    kept = [member for member in old.members.values() if member.certificate.region != without]
+    newer = replace(old.policy, **changes)  # type: ignore[arg-type]
+    return Overlay.sign(world.owner, newer, views, kept, old.endorsements)
 
 
 def over(view: RegionView, now: float) -> bool:

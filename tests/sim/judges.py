@@ -8,13 +8,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TypeAlias
 
-from bridge.contract.machine import Blame, Count, Deliver, Effect, Received, Wire
+from bridge.contract.machine import Blame, Count, Deliver, Effect, Publication, Received, Wire
 from bridge.reader.collector import Collector
 from bridge.replica.forwarder import Forwarder
+from keys.derivation import Derivation
 from keys.envelope import PROPERTY_SHARES
+from spark_ingest.opening.decode import Opened, Opener
 from spark_ingest.receiving.collector import SpoolCollector as JobCollector
+from spark_ingest.secrets.grants import GrantedScope, encode_grants
+from spark_ingest.spool.writer import as_batch
 from tests.sim.world import World
 
 Verdict: TypeAlias = frozenset[str]
@@ -32,19 +37,27 @@ class Verdicts:
 
 
 class Judges:
-    """Fresh ones. `reader`: a gateway of the region of both readers; `replica`: of any region."""
+    """Fresh ones. `reader`: a gateway of the region of both readers; `replica`: of any region; `executor`: opens what
+    the job spools."""
 
-    def __init__(self, world: World, reader: str = "control", replica: str = "r2a") -> None:
+    def __init__(
+        self, world: World, reader: str = "control", replica: str = "r2a", executor: Opener | None = None
+    ) -> None:
         overlay = world.overlay
         self.home = overlay.certificate(reader).region
         self.overlay = overlay
         self.gateway = Collector(overlay, reader, world.secrets, world.keys)
         self.job = JobCollector(overlay, self.home)
-        self.job.learn({name for name, _ in world.keys})
+        self.job.learn({name: Derivation(key).check_value for name, key in world.keys})
         self.replica = Forwarder(overlay, replica, lambda epoch: bytes([epoch % 256] * 32))
         self.blamed: dict[str, set[tuple[str, bool]]] = {"gateway": set(), "job": set()}
         self.delivered: set[tuple[str, int]] = set()
         self.rows: set[tuple[str, int]] = set()
+        self.executor = executor
+        self.given: dict[int, Publication] = {}
+        """What the gateway's clients got, by number."""
+        self.opened: dict[int, Publication] = {}
+        """What the executor made of the same."""
 
     def judge(self, peer: str, wire: Wire, now: float, to_replica: Received) -> Verdicts:
         """What all three say of a wire from `peer`. `to_replica`: the same as it comes to the replica."""
@@ -67,6 +80,7 @@ class Judges:
                 self.blamed["gateway"].add((effect.member, effect.named))
             elif isinstance(effect, Deliver):
                 self.delivered.add((effect.publisher, effect.sequence))
+                self.given[effect.sequence] = replace(effect.publication, expiry_s=None)  # of which rows say nothing
         return refused(effects)
 
     def _job(self, peer: str, wire: Wire, now: float) -> Verdict:
@@ -81,10 +95,45 @@ class Judges:
             for record in group.records:
                 if record.reason is None:
                     self.rows.add((self.overlay.by_party[record.publisher].name, record.sequence))
+            if self.executor is not None:
+                self._open(self.executor.open(as_batch(group.records, group.keys)))
             self.job.written(group)
         for (name, member), count in self.job.figures.items():
             if name in ("suspected", "named") and count:
                 self.blamed["job"].add((member, name == "named"))
+
+    def _open(self, opened: Opened) -> None:
+        columns, sealed = opened.content, opened.content.sealed
+        for at, number in enumerate(opened.numbers.tolist()):
+            self.opened[number] = Publication(
+                columns.topic[at].as_py(),
+                columns.payload[at].as_py(),
+                int(opened.qos[at]),
+                bool(opened.retain[at]),
+                properties=tuple((pair["name"], pair["value"]) for pair in columns.properties[at].as_py()),
+                time_ms=int(columns.time_ms[at]),
+                **{name: values[at].as_py() for name, values in sealed.items()},
+            )
+
+
+def executor_of(world: World, path: Path) -> Opener:
+    """With all epoch keys of the world, which it writes to a file."""
+    keys = dict(world.keys)
+    path.touch(mode=0o600)
+    path.write_bytes(
+        encode_grants(
+            GrantedScope(
+                secret.scope.filter,
+                secret.scope.keyed,
+                secret.token_key,
+                {name: key for name, key in keys.items() if name.scope == secret.scope.filter},
+            )
+            for secret in world.secrets
+        )
+    )
+    opener = Opener(path)
+    opener.refresh()
+    return opener
 
 
 def refused(effects: Iterable[Effect]) -> Verdict:

@@ -12,15 +12,18 @@ import random
 import tracemalloc
 from dataclasses import replace
 from functools import cache
+from unittest.mock import Mock
 
 import pytest
 
 from bridge.contract import budgets
-from bridge.contract.budgets import REFUSED_BURST, PublisherLimits
-from bridge.contract.machine import Count, Effect, Received, Send, Wire
+from bridge.contract.budgets import REFUSED_BURST
+from bridge.contract.machine import Count, Delay, Effect, Received, Send, Wire
+from bridge.document.member_budgets import MemberBudgets
 from bridge.document.policy import Scope
 from bridge.membership.adopting import OVERLAY_TOPIC, OfferedVersion, canonical
 from bridge.node import ReplicaNode
+from bridge.replica.content_relay import RECENT_S
 from bridge.topology import peers_of
 from bridge.wire.pieces import NO_PART, PROPERTY_PART
 from bridge.wire.statements import KEYS_TOPIC
@@ -47,11 +50,15 @@ KEYS = {name: forge_key(WORLD, name, "plant/#") for name in ("site", "spy", "evi
 FLOOD = 3_000
 
 
-def victim(limits: PublisherLimits | None = None) -> ReplicaNode:
+def seed_of(epoch: int) -> bytes:
+    return bytes(32)
+
+
+def victim(limits: MemberBudgets | None = None) -> ReplicaNode:
     """A replica of the second region that honest neighbours use, with a subscriber."""
     node = replica(WORLD, "r2a", peers_of(WORLD.overlay, "r2a"))
     if limits is not None:
-        node = ReplicaNode(WORLD.overlay, WORLD.identities["r2a"], "r2a", lambda epoch: bytes(32), limits)
+        node = ReplicaNode(WORLD.with_policy(budgets=limits), WORLD.identities["r2a"], "r2a", seed_of)
         for peer in peers_of(WORLD.overlay, "r2a"):
             node.forwarder.link_up(peer, NOW)
     subscribe_at(node, WORLD, "control", "plant/#")
@@ -183,6 +190,23 @@ def test_replays_are_dropped_and_cost_their_link_nothing():
     assert counted(again, "duplicates_dropped") == 40 * 30
 
 
+def test_replays_of_what_is_forgotten_are_not_verified(monkeypatch: pytest.MonkeyPatch):
+    """Attack: a liar replays, and forges, what passed longer ago than anything about it is remembered."""
+    node = victim()
+    through = [with_properties(wire, without=(PROPERTY_KEY, PROPERTY_SHARES)) for wire in honest(30)]
+    for wire in through:
+        node.handle(Received("r1a", wire), NOW)
+    later = NOW + RECENT_S + 1
+    node.handle(Received("r1a", honest(31)[-1]), later)  # what is old is forgotten when something comes
+    node.forwarder._admission._admitted.clear()
+    monkeypatch.setattr("bridge.wire.admission.verify_header", verified := Mock())
+    forgeries = [replace(wire, payload=b"x") for wire in through]
+    effects = [e for wire in (*through, *forgeries) for e in node.handle(Received("r1b", wire), later)]
+    assert (counted(effects, "duplicates_dropped"), sent(effects)) == (60, [])
+    assert not verified.called
+    assert not counted(effects, "refused")
+
+
 def test_honest_bursts_and_a_policy_in_transition_are_not_throttled():
     """While a revocation spreads, a neighbour that has not heard of it passes the revoked member's publications on."""
     node = victim()
@@ -239,20 +263,69 @@ def canonical_without_site() -> bytes:
 
 
 def test_a_verified_publisher_pays_for_its_own_flood_and_no_other_does():
-    node = victim(PublisherLimits(messages=(10.0, 20.0)))
+    """Sixty batches that were sealed at once, where ten a second are allowed: behind the publisher's region four
+    seconds' worth goes on. Waiting gives nothing: what counts is when the publisher sealed."""
+    node = victim(MemberBudgets(batches=10))
     other = gateway(WORLD, "control")
-    through = honest(60)
-    effects = [e for wire in through for e in node.handle(Received("r1a", wire), NOW)]
-    assert counted(effects, "forwarded") == 20
-    assert counted(effects, "publisher_throttled") == 40
+    through = honest(61)
+    effects = [e for wire in through[:60] for e in node.handle(Received("r1a", wire), NOW)]
+    assert counted(effects, "forwarded") == 40
+    assert counted(effects, "publisher_throttled") == 20
     wire = publish(other, "plant/u", sequence=1)["r2a"]
     assert counted(node.handle(Received("control", wire), NOW), "forwarded") == 1
-    assert counted(node.handle(Received("r1a", through[-1]), NOW + 1), "forwarded") == 1
+    assert counted(node.handle(Received("r1a", through[-1]), NOW + 50), "publisher_throttled") == 1
+    sealed = {"key_id": KEYS["site"].header.key_id, "content": b"sealed"}
+    later = craft(
+        WORLD, "site", "plant/t", sequence=900, time_ms=int(NOW * 1000) + 1000, order=(int(NOW * 1000), 1), **sealed
+    )
+    assert counted(node.handle(Received("r1b", later), NOW + 2), "forwarded") == 1
+
+
+def test_what_was_kept_back_may_come_at_four_times_its_budget():
+    """Attack: a liar keeps everything of an hour back, and brings it at once. Or an outage is over."""
+    node = victim(MemberBudgets(batches=10))
+    sealed = {"key_id": KEYS["site"].header.key_id, "content": b"sealed"}
+    wires = [
+        craft(WORLD, "site", "plant/t", sequence=n, time_ms=int(NOW * 1000) - 600_000 + n * 1000, **sealed)
+        for n in range(1, 200)
+    ]
+    effects = [e for wire in wires for e in node.handle(Received("r1b", wire), NOW)]
+    assert counted(effects, "forwarded") == 160
+    assert counted(effects, "publisher_throttled") == 39
+    again = [e for wire in wires[160:] for e in node.handle(Received("r1a", wire), NOW + 2)]
+    assert counted(again, "forwarded") == 39, "what was dropped is not remembered"
+
+
+def test_a_replica_of_the_publishers_own_region_drops_nothing_and_acknowledges_later():
+    home = ReplicaNode(WORLD.with_policy(budgets=MemberBudgets(batches=10)), WORLD.identities["r1a"], "r1a", seed_of)
+    site = gateway(WORLD, "site")
+    effects = [
+        e
+        for n in range(1, 101)
+        for e in home.handle(Received("site", publish(site, "plant/t", sequence=n, previous=n - 1)["r1a"]), NOW)
+    ]
+    assert (counted(effects, "forwarded"), counted(effects, "publisher_throttled")) == (100, 0)
+    delays = [effect.delay_s for effect in effects if isinstance(effect, Delay)]
+    assert delays == pytest.approx([n / 10 for n in range(1, 61)]), "all but the first forty wait, the last for 6 s"
+    assert counted(effects, "publisher_delayed") == 60
+    assert not counted(effects, "refused")
+
+
+def test_new_keys_without_end_are_acknowledged_later_too():
+    home = ReplicaNode(WORLD.with_policy(budgets=MemberBudgets(keys=1)), WORLD.identities["r1a"], "r1a", seed_of)
+    for salt in range(4):
+        carried = forge_key(WORLD, "site", "plant/#", salt=salt)
+        wire = Wire(KEYS_TOPIC, b"", 1, False, carried.properties(carried.shares[:1]))
+        assert not [e for e in home.handle(Received("site", wire), NOW) if isinstance(e, Delay)]
+        assert not counted(home.handle(Received("site", wire), NOW), "data_keys"), "once"
+    last = forge_key(WORLD, "site", "plant/#", salt=9)
+    wire = Wire(KEYS_TOPIC, b"", 1, False, last.properties(last.shares[:1]))
+    assert [e.delay_s for e in home.handle(Received("site", wire), NOW) if isinstance(e, Delay)] == [1.0]
 
 
 def test_nobody_can_spend_anothers_budget():
     """Attack: forgeries in the publisher's name."""
-    node = victim(PublisherLimits(messages=(10.0, 20.0)))
+    node = victim(MemberBudgets(batches=10))
     for wire in flood("forged")[:500]:
         node.handle(Received("r1b", wire), NOW)
     effects = [e for wire in honest(20) for e in node.handle(Received("r1a", wire), NOW)]
@@ -260,7 +333,7 @@ def test_nobody_can_spend_anothers_budget():
 
 
 def test_bytes_count_too():
-    node = victim(PublisherLimits(bytes=(100.0, 300.0)))
+    node = victim(MemberBudgets(sealed_bytes=75))
     effects = [e for wire in honest(60) for e in node.handle(Received("r1a", wire), NOW)]
     assert 0 < counted(effects, "forwarded") < 60
     assert counted(effects, "publisher_throttled") > 0
@@ -268,7 +341,7 @@ def test_bytes_count_too():
 
 def test_bytes_that_come_after_their_header_count_too():
     """Attack: announce everything first, so that content is no news."""
-    node = victim(PublisherLimits(bytes=(100.0, 300.0)))
+    node = victim(MemberBudgets(sealed_bytes=75))
     effects = []
     for wire in honest(60):
         announced = Wire(wire.topic, b"", 1, False, (*wire.properties, (PROPERTY_PART, NO_PART)))

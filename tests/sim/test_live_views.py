@@ -15,6 +15,7 @@ from bridge.sim.adversary import Behaviour
 from bridge.sim.checkers import check_blame, check_liveness, check_safety
 from bridge.sim.kernel import Kernel
 from bridge.topology import peers_of
+from keys.envelope import Mode
 from tests.sim.changing import changed
 from tests.sim.test_secrecy import Recorder, derivable, pool, recorded
 from tests.sim.world import NOW, Traffic, World, make_world, subscribe
@@ -57,9 +58,12 @@ def honest_nodes(world: World, kernel: Kernel) -> dict[str, Overlay]:
     return {name: kernel.nodes[name].overlay for name in names}  # type: ignore[attr-defined]
 
 
-def run(seed: int, changes: int, liars: bool = True, rate: int = 10) -> None:
+SEALED = Scope("plant/#")
+
+
+def run(seed: int, changes: int, liars: bool = True, rate: int = 10, scope: Scope = SEALED) -> None:
     rng = random.Random(seed)
-    world = make_world({1: 3, 2: 3}, [(1, 2)], {"site": 1, "near": 1, "far": 2}, [Scope("plant/#")], seed=seed)
+    world = make_world({1: 3, 2: 3}, [(1, 2)], {"site": 1, "near": 1, "far": 2}, [scope], seed=seed)
     for region in (1, 2) if liars else ():
         world.liars[f"r{region}{rng.choice('abc')}"] = frozenset(rng.sample(list(Behaviour), rng.randrange(1, 4)))
     world.probability = rng.choice([0.3, 1.0])
@@ -88,7 +92,7 @@ def run(seed: int, changes: int, liars: bool = True, rate: int = 10) -> None:
             assert not len(node.forwarder._keys), f"{node.name} keeps keys of a view that is over"
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3))])
 def test_attach_and_detach_under_load_with_a_liar_in_each_region(seed: int):
     run(seed, changes=6)
 
@@ -101,6 +105,11 @@ def test_attach_and_detach_twenty_times_in_each_region(seed: int):
 
 def test_without_liars():
     run(7, changes=4, liars=False)
+
+
+@pytest.mark.parametrize("seed", [4, pytest.param(5, marks=pytest.mark.slow)])
+def test_planes_close_and_open_while_replicas_come_and_go(seed: int):
+    run(seed, changes=2, liars=False, scope=Scope("plant/#", Mode.PLAIN, planes=True))
 
 
 def test_a_detached_replica_is_told_when_its_view_is_closed():

@@ -13,8 +13,10 @@ from typing import Any
 
 import pytest
 
-from bridge.contract.machine import Received, Wire
+from bridge.contract.batches import Numbered, packed
+from bridge.contract.machine import Publication, Received, Wire
 from bridge.document.policy import REFRESH_MESSAGES_MAX, Refresh, Scope
+from bridge.document.wire_topics import retained_topic
 from bridge.sim.adversary import Behaviour
 from bridge.topology import Topology
 from bridge.wire.pieces import PROPERTY_PART
@@ -23,7 +25,6 @@ from keys.envelope import (
     PROPERTY_HEADER,
     PROPERTY_KEY,
     PROPERTY_SHARES,
-    Inner,
     KeyHeader,
     MessageHeader,
     Mode,
@@ -33,9 +34,13 @@ from keys.envelope import (
     to_property,
 )
 from keys.epochs import Calendar, KeyName
+from keys.errors import OurFault
 from keys.identity import Identity
 from keys.keyheader import KEY_DOMAIN, NO_KCV
 from keys.sharetree import Hop, Place, Share, encode_shares
+from keys.topictokens import retained_id
+from spark_ingest.opening.decode import Opener
+from tests.bridge.helpers import wire_topic
 from tests.sim.judges import NOTHING, Judges, Verdicts, disagreements, without_shares
 from tests.sim.placements import Recorder
 from tests.sim.world import NOT_AFTER_MS, NOW, Traffic, World, make_world, subscribe
@@ -172,18 +177,35 @@ class Forge:
         return replace(altered, signature=(by or self.site).sign(KEY_DOMAIN, altered.signed_bytes))
 
     def sealed(
-        self, key: KeyHeader, data_key: Any, topic: str = "plant/a", by: Identity | None = None, **fields: Any
+        self,
+        key: KeyHeader,
+        data_key: Any,
+        topic: str = "plant/a",
+        by: Identity | None = None,
+        clear: bytes | None = None,
+        **fields: Any,
     ) -> Wire:
-        """A publication under a key, with other fields in its signed header."""
-        scope = self.world.overlay.scope_of("plant/a" if topic.startswith("plant") else topic)
-        plain = scope is not None and scope.mode is Mode.PLAIN
+        """A publication under a key, with other fields in its signed header, or other content."""
+        retained = {
+            "own": self.site,
+            "another's": self.world.identities["control"],
+        }
+        name = "plant/a" if topic in retained or topic.startswith("veilmq") or not topic else topic
+        if topic in retained:
+            topic = retained_topic(1, retained_id(None, name), retained[topic].party_id)
+        topic = wire_topic(self.world, "site", topic, retain=fields.get("retain", False))
+        plain = name.startswith("open")
         header = MessageHeader(
             publisher=self.site.party_id, key_id=bytes(16) if plain else key.key_id, sequence=7, previous=3,
             time_ms=int(self.now * 1000), deadline_ms=0, qos=1, retain=False, tombstone=False,
             mode=Mode.PLAIN if plain else Mode.COPIES, digests=(bytes(32),),
         )  # fmt: skip
         header = replace(header, **fields)
-        content = Inner(topic or "x", header.time_ms, b"21.5").encode()
+        made = Publication(name, b"21.5", 1, header.retain, time_ms=header.time_ms)
+        try:
+            content = clear or packed(name, [Numbered(header.sequence, made)]).payload
+        except OurFault:  # no record has such a time
+            content = b"c"
         if header.mode is not Mode.PLAIN:
             fits = header.key_id == data_key.key_id  # else nobody can open it, whatever is inside
             content = data_key.seal(header.prefix(), header.sequence, topic, content) if fits else bytes(40)
@@ -192,9 +214,11 @@ class Forge:
         told = to_property(sign_header(signer, header, topic).encode())
         return Wire(topic, content, 1, properties=((PROPERTY_HEADER, told),))
 
-    def judged(self, key: KeyHeader, shares: list[Share], *publications: Wire) -> list[tuple[str, Verdicts]]:
+    def judged(
+        self, key: KeyHeader, shares: list[Share], *publications: Wire, executor: Opener | None = None
+    ) -> list[tuple[str, Verdicts]]:
         """What all three say of the key alone, and then of publications."""
-        judges = Judges(self.world, "control", "r1a")
+        judges = Judges(self.world, "control", "r1a", executor)
         carried = [
             ((PROPERTY_KEY, to_property(key.encode())), (PROPERTY_SHARES, to_property(encode_shares([s]))))
             for s in shares
@@ -275,8 +299,14 @@ HEADERS: dict[str, dict[str, Any]] = {
     "sealed on a plain topic": {"topic": "open/a", "mode": Mode.COPIES, "key_id": bytes([1]) * 16},
     "on a topic without epoch keys": {"topic": "bare/a"},
     "on a topic of no scope": {"topic": "none/a"},
-    "on a wildcard": {"topic": "plant/+"},
-    "on a topic with a zero": {"topic": "plant/\0"},
+    "on a clear topic": {"topic": "elsewhere/a"},
+    "on a wildcard": {"topic": "veilmq/batch/+"},
+    "in a scope that is not": {"topic": "veilmq/batch/9"},
+    "in no scope": {"topic": "veilmq/batch/"},
+    "retained in no scope": {"topic": "veilmq/retained/1/a/b", "retain": True},
+    "retained among batches": {"topic": "veilmq/batch/1", "retain": True},
+    "not retained on a retained topic": {"topic": "own"},
+    "retained on another's topic": {"topic": "another's", "retain": True},
     "on an empty topic": {"topic": ""},
 }
 
@@ -360,6 +390,25 @@ def test_the_publishers_certificate_ended() -> None:
     forge.now = NOT_AFTER_MS / 1000 + 1
     assert not disagreements(forge.judged(key, shares, forge.sealed(key, data_key)))
     assert not forge.judges.rows
+
+
+def test_the_publishers_certificate_ended_on_the_way() -> None:
+    """Retained, so that its age alone is no reason against it."""
+    forge = Forge()
+    key, data_key, shares = forge.key()
+    wire = forge.sealed(key, data_key, retain=True)
+    forge.now = NOT_AFTER_MS / 1000 + 1
+    judges = Judges(forge.world, "control", "r1a")
+    for place, peer in enumerate(("r1b", "r1c"), 2):
+        told = (
+            (PROPERTY_KEY, to_property(key.encode())),
+            (PROPERTY_SHARES, to_property(encode_shares([shares[place - 1]]))),
+        )
+        carried = replace(wire, properties=(*wire.properties, *told))
+        judges.judge(peer, carried, forge.now, Received("site", wire))
+        forge.now += 3
+        judges.tick(forge.now)
+        assert len(judges.rows) == len(judges.delivered) == place - 2, "one is no voucher, two are"
 
 
 def test_more_than_the_key_is_for() -> None:

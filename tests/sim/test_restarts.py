@@ -83,9 +83,15 @@ def wires_of(world: World, publisher: GatewayNode) -> list[tuple[float, dict[str
         now = NOW + 60.0 * number
         retain = topic == "plant/kept"
         wires = publish(
-            publisher, topic, b"%d" % number, sequence=number, previous=last.get(topic, 0), now=now, retain=retain
+            publisher,
+            topic,
+            b"%d" % number,
+            sequence=number,
+            previous=last.get(topic.partition("/")[0], 0),
+            now=now,
+            retain=retain,
         )
-        last[topic] = number
+        last[topic.partition("/")[0]] = number
         for peer in wires:
             publisher.handle(Acked(peer, number), now)
         found.append((now, wires))

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from bridge.base import matches, specificity
 from bridge.contract.machine import Appending, Committed, Machine, Publication, Subscribed, Unstored
 from bridge.document.overlay import Member, Overlay, RegionView
 from bridge.document.policy import ENDLESS_EPOCH, Issuer, Policy, Scope
@@ -41,6 +42,7 @@ class World:
     outboxes: dict[str, SimulatedOutbox] = field(default_factory=dict)
     running: Kernel | None = None
     clocks: Mapping[str, float] = field(default_factory=dict)
+    max_age_s: float | None = None
 
     def keys_of(self, name: str) -> ScopeKeys:
         return self.own_keys.get(name, self.keys)
@@ -74,6 +76,11 @@ class World:
         found = [(secret, overlay.scope_named(secret.scope.filter)) for secret in self.secrets]
         return [replace(secret, scope=scope) for secret, scope in found if scope is not None]
 
+    def chain_of(self, topic: str) -> str:
+        """The clear filter of the scope that takes a topic."""
+        inside = [secret.clear_filter for secret in self.secrets if matches(secret.clear_filter, topic)]
+        return min(inside, key=specificity, default=topic)
+
     def clock(self, name: str) -> float:
         """What a member's clock shows."""
         return (self.running.now if self.running else NOW) + self.clocks.get(name, 0.0)
@@ -86,7 +93,7 @@ class World:
             return ReplicaNode(self.overlay, self.identities[name], name, seeds)
         return GatewayNode(
             self.overlay, self.identities[name], name, self.secrets, self.keys_of(name), rng.randbytes,
-            shelf=self.outboxes.get(name), generation=int(self.clock(name) * 1000),
+            max_age_s=self.max_age_s, shelf=self.outboxes.get(name), generation=int(self.clock(name) * 1000),
         )  # fmt: skip
 
     def maker(self, name: str, rng: random.Random) -> Callable[[], Machine]:
@@ -107,7 +114,7 @@ class World:
         """`clocks`: by how many seconds nodes' clocks are ahead."""
         names = [n for n, member in self.overlay.members.items() if member.certificate.role is not Role.KEY_SERVER]
         gateways = [n for n in names if self.overlay.certificate(n).role is Role.GATEWAY]
-        self.outboxes = {name: SimulatedOutbox() for name in gateways}
+        self.outboxes = {name: SimulatedOutbox(self.chain_of) for name in gateways}
         self.running, self.clocks = None, clocks or {}
         self.running = kernel = Kernel(
             {name: self.maker(name, rng) for name in names},
@@ -199,7 +206,7 @@ class Traffic:
         self.gateway = gateway
         self.published: dict[int, Publication] = {}
         self.entries: dict[int, tuple[int, int, Publication]] = {}
-        self._last: dict[str, int] = {}
+        self._last: dict[str, int] = {}  # by scope, which a topic's first level names
         self._next = 1
 
     def publish(
@@ -209,13 +216,18 @@ class Traffic:
         sequence = self._next
         self._next += 1
         publication = Publication(topic, payload, qos, retain, properties=properties, time_ms=int(when * 1000))
-        previous = self._last.get(topic, 0)
-        if qos:
-            self._last[topic] = sequence
+        previous = self._previous(publication, sequence)
         self.published[sequence] = publication
         self.entries[sequence] = (sequence, previous, publication)
         self._store(kernel, when, sequence)
         return sequence
+
+    def _previous(self, publication: Publication, sequence: int) -> int:
+        chain = publication.topic.partition("/")[0]
+        previous = self._last.get(chain, 0)
+        if publication.qos:
+            self._last[chain] = sequence
+        return previous
 
     def _store(self, kernel: Kernel, when: float, sequence: int) -> None:
         """What the shell does: QoS 1 and 2 to the disk first, QoS 0 beside it."""
@@ -231,15 +243,6 @@ class Traffic:
         known = {*outbox.rows, *kernel.trace.forgotten.get(self.gateway, ())}
         for sequence in [sequence for sequence in self.entries if sequence not in known]:
             self._store(kernel, when, sequence)
-
-    def republish(self, kernel: Kernel, publication: Publication) -> int:
-        """What the shell does with `Republish`: an outbox entry like any other."""
-        sequence = self._next
-        self._next += 1
-        self.published[sequence] = publication
-        self.entries[sequence] = (sequence, self._last.get(publication.topic, 0), publication)
-        self._store(kernel, kernel.now, sequence)
-        return sequence
 
 
 def subscribe(kernel: Kernel, gateway: str, topic_filter: str, when: float = NOW + 2) -> None:

@@ -17,9 +17,7 @@ from typing import Any
 from websockets.sync.client import ClientConnection, connect
 
 from tests.interop.test_browser import FLAGS
-from tests.waits import wait_until
-
-PATIENCE_S = 60.0
+from tests.waits import PATIENCE_S, wait_until
 
 
 class Page:

@@ -1,9 +1,9 @@
 """What a user runs on a cluster: all that is spooled into a file sink, from where the checkpoint left off.
 
-    python -m tests.spark_ingest.cluster_job MASTER SPOOL KEYS WORK
+    python -m tests.spark_ingest.cluster_job MASTER SPOOL KEYS WORK [OPTIONS]
 
-MASTER is a master's URL, or `sc://...` for Spark Connect. Prints as JSON the rows that the sink has and the number of
-executors, where the session tells it.
+MASTER is a master's URL, or `sc://...` for Spark Connect; OPTIONS more of the source, as JSON. Prints as JSON the rows
+that the sink has and the number of executors, where the session tells it.
 """
 
 from __future__ import annotations
@@ -44,9 +44,10 @@ def session(master: str) -> Any:
 
 def main() -> None:
     master, spool, keys, work = sys.argv[1], sys.argv[2], sys.argv[3], Path(sys.argv[4])
+    more = json.loads(sys.argv[5]) if sys.argv[5:] else {}
     spark = session(master)
     register(spark)
-    rows = spark.readStream.format("veilmq").options(spool=spool, grants=keys, partitions="4").load()
+    rows = spark.readStream.format("veilmq").options(spool=spool, grants=keys, partitions="4", **more).load()
     query = (
         rows.selectExpr("topic", "sequence", "cast(payload as string) as payload")
         .writeStream.format("parquet")

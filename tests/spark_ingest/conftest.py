@@ -1,4 +1,4 @@
-"""A Spark session for a module's tests. The Java behind it outlives it, so that only the first one of a run is slow."""
+"""One Spark session for all tests of a run: each new one takes seconds, and as long again until it is warm."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import pytest
 from tests.spark_ingest.site import Site
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def event_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where Spark tells history servers what it did."""
     return tmp_path_factory.mktemp("events")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def spark(event_log: Path) -> Iterator[Any]:
     from spark_ingest import register, spark_session
     from tests.spark_ingest.replayed import ReplayedDataSource

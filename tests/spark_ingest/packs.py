@@ -10,7 +10,7 @@ from spark_ingest.secrets.grants import Grants
 from spark_ingest.secrets.sharebox import ShareBox
 from spark_ingest.spool.packs import pack_path
 from tests.spark_ingest.opening.test_rows import Job
-from tests.spark_ingest.opening.test_unpacking import BATCHES, content
+from tests.spark_ingest.opening.test_unpacking import content
 from tests.spark_ingest.region import Overlay, Sealed, stream_of_bytes, write_grants
 
 LOCAL_KEY = bytes(range(32))
@@ -49,7 +49,7 @@ class PackJob(Job):
 
 
 def filled(tmp_path: Path, groups: int = 4) -> PackJob:
-    """One finished segment of all that occurs: lone messages, batches, availability, what does not open."""
+    """One finished segment of all that occurs: retained messages, batches, availability, what does not open."""
     job = PackJob(tmp_path)
     for group in range(groups):
         job.publisher.new_key("plant/#")
@@ -58,8 +58,10 @@ def filled(tmp_path: Path, groups: int = 4) -> PackJob:
             job.publisher.seal("plant/a", b"%d" % group, properties=properties, content_type="text/plain", qos=2),
             job.publisher.seal("plant/a", b"", retain=True),
             job.publisher.seal("entities/gw/e1/availability", b'{"state": "online", "since": 1}'),
-            job.publisher.seal("plant/c", b"odd", inner_topic="plant/d"),
-            job.publisher.seal(BATCHES, clear=content(("plant/b", b"1"), ("plant/a", b"2")), sequence=1000 * group + 5),
+            job.publisher.seal("plant/c", b"odd", inner_topic="other/d"),
+            job.publisher.seal(
+                "plant/a", clear=content(("plant/b", b"1"), ("plant/a", b"2")), sequence=1000 * group + 5
+            ),
         )
     job.finish()
     return job

@@ -10,20 +10,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bridge.contract.machine import Wire
-from bridge.document.batch_topics import batch_number
+from bridge.attack_experiments.firsthop import certified
+from bridge.contract.batches import Numbered, packed
+from bridge.contract.machine import Publication, Wire
 from bridge.document.overlay import Member, RegionView
 from bridge.document.overlay import Overlay as SignedOverlay
 from bridge.document.policy import REFRESH_MESSAGES_MAX, Issuer, Policy, Refresh, Scope, numbered
+from bridge.document.wire_topics import batch_topic, retained_topic
 from bridge.wire.key_repository import key_topic
 from bridge.wire.pieces import cut, wire
 from gateway.overlay.region_client import Properties, Publish
+from keys.derivation import Derivation
 from keys.envelope import (
     PROPERTY_HEADER,
     PROPERTY_KEY,
     PROPERTY_SHARES,
     DataKey,
-    Inner,
     KeyHeader,
     KeyName,
     MessageHeader,
@@ -38,7 +40,7 @@ from keys.epochs import Calendar, scope_key
 from keys.grants import ENDLESS, Grant, Right
 from keys.identity import Certificate, Identity, Role
 from keys.sharetree import Hop, Share, encode_shares, resplit
-from keys.topictokens import matches, tokenise_topic
+from keys.topictokens import matches, retained_id, tokenise_topic
 from spark_ingest.receiving.collector import SpoolCollector
 from spark_ingest.receiving.sealings import Group
 from spark_ingest.secrets.grants import GrantedScope, Grants, encode_grants
@@ -70,6 +72,11 @@ def epoch_key(name: KeyName) -> bytes:
     return scope_key(ROOT, *name)
 
 
+def check_values(names: Iterable[KeyName]) -> dict[KeyName, bytes]:
+    """What a collector learns of epoch keys."""
+    return {name: Derivation(epoch_key(name)).check_value for name in names}
+
+
 def identity_of(name: str, region: int) -> Identity:
     """Of a member that is no publisher."""
     return Identity.generate(hashlib.sha256(f"{name} of {region}".encode()).digest())
@@ -78,19 +85,7 @@ def identity_of(name: str, region: int) -> Identity:
 @functools.cache
 def member(name: str, role: Role, region: int) -> Member:
     """Of a trust domain of its own."""
-    identity = identity_of(name, region)
-    return Member(
-        Certificate.issue(
-            OWNER,
-            name=name,
-            role=role,
-            public_key=identity.public_bytes,
-            agreement_key=identity.agreement_bytes,
-            domain=f"domain-{name}",
-            region=region,
-            not_after_ms=FAR_MS,
-        )
-    )
+    return certified(OWNER, identity_of(name, region), name, role, region, FAR_MS)
 
 
 class Overlay:
@@ -152,9 +147,6 @@ class Overlay:
         return SignedOverlay(OWNER.public_bytes, policy, views, members.values())
 
     def scope_of(self, wire_topic: str) -> Scope | None:
-        number = batch_number(wire_topic)
-        if number is not None:
-            return next((scope for scope in self.scopes if scope.number == number), None)
         return next((scope for scope in self.scopes if matches(scope.filter, wire_topic)), None)
 
     def scope_named(self, wire_filter: str) -> Scope | None:
@@ -225,19 +217,24 @@ class Publisher:
 
     def seal(
         self, topic: str, payload: bytes = b"{}", *, wire_topic: str | None = None, time: float = NOW,
-        sequence: int = 0, clear: bytes | None = None, **fields: Any,
+        sequence: int = 0, clear: bytes | None = None, token_key: bytes | None = None, **fields: Any,
     ) -> Sealed:  # fmt: skip
-        """A publication as every replica will carry it. `fields`: of MessageHeader (qos, retain, ...) or Inner.
+        """A publication as every replica will carry it. `fields`: of MessageHeader (qos, retain, ...) or Publication.
 
-        `clear`: what is sealed instead of an Inner.
+        `clear`: what is sealed instead of one record. `token_key`: of a scope that hides topics.
         """
         self.sequence = sequence or self.sequence + 1
-        wire_topic = wire_topic or topic
-        inner_fields = {name: fields.pop(name) for name in ("properties", "content_type") if name in fields}
-        inner = Inner(fields.pop("inner_topic", topic), int(time * 1000), payload, **inner_fields).encode()
-        inner = inner if clear is None else clear
-        scope = self.overlay.scope_of(wire_topic)
+        scope = self.overlay.scope_of(tokenise_topic(topic, token_key) if token_key else topic)
         assert scope is not None
+        retain = bool(fields.get("retain"))
+        if wire_topic is None:
+            about = retained_id(token_key, topic)
+            retained = retained_topic(scope.number, about, self.identity.party_id)
+            wire_topic = retained if retain else batch_topic(scope.number)
+        own = {name: fields.pop(name) for name in ("properties", "content_type") if name in fields}
+        qos = fields.get("qos", 1)
+        one = Publication(fields.pop("inner_topic", topic), payload, qos, retain, time_ms=int(time * 1000), **own)
+        inner = packed(topic, [Numbered(self.sequence, one)]).payload if clear is None else clear
         header = MessageHeader(
             publisher=self.identity.party_id, key_id=bytes(16), sequence=self.sequence, previous=0,
             time_ms=int(time * 1000), deadline_ms=0, qos=1, retain=False, tombstone=False, mode=scope.mode,
@@ -317,7 +314,7 @@ class Link:
     def __init__(self, overlay: Overlay, known: Collection[KeyName] | None = None, **options: Any) -> None:
         self.overlay = overlay
         self.collector = collector_of(overlay, **options)
-        self.collector.learn(overlay.names() if known is None else known)
+        self.collector.learn(check_values(overlay.names() if known is None else known))
         self.acknowledged: list[tuple[int, Wire]] = []
         self.sent = 0
 

@@ -18,10 +18,11 @@ from pathlib import Path
 
 import pytest
 
-from keys.envelope import Inner, KeyHeader, open_key
+from keys.envelope import KeyHeader, open_key
 from keys.errors import KeysError
 from keys.identity import Identity
 from keys.message import PREFIX_BYTES
+from keys.records import Records
 from keys.shamir import combine
 from keys.sharetree import decode_shares, encode_shares
 from keys.topictokens import tokenise_filter
@@ -37,7 +38,7 @@ from spark_ingest.spool.segments import read_groups, segment_path
 from spark_ingest.spool.view import SpoolView
 from spark_ingest.spool.writer import SpooledKey, SpoolWriter
 from tests.spark_ingest.receiver.test_receiver import Replicas, settings_in, spooled
-from tests.spark_ingest.region import TOKEN_KEY, Link, Overlay, Publisher, Sealed, token_topic
+from tests.spark_ingest.region import TOKEN_KEY, Link, Overlay, Publisher, Sealed
 from tests.waits import wait_until
 
 SECRET = b"the pressure is 4711"
@@ -90,7 +91,7 @@ def stolen(root: Path) -> list[bytes]:
             values = {share.label[0].place: share.value for share in decode_shares(material.shares)}
             key = open_key(KeyHeader.decode(material.header), combine(values), None)
             found += [
-                Inner.decode(key.open(header[:PREFIX_BYTES], sequence, topic, content)).payload
+                Records.decode(key.open(header[:PREFIX_BYTES], sequence, topic, content)).payload(0)
                 for header, sequence, topic, content in sealed
             ]
         except KeysError:
@@ -108,8 +109,7 @@ def test_a_stolen_spool_opens_nothing_and_names_nothing(
     overlay.change(keyed=keyed)
     publisher = Publisher(overlay)
     now = time.time()
-    wire_topic = token_topic(TOPIC)
-    sealed = [publisher.seal(TOPIC, SECRET, wire_topic=wire_topic, time=now) for _ in range(2)]
+    sealed = [publisher.seal(TOPIC, SECRET, token_key=TOKEN_KEY, retain=retain, time=now) for retain in (False, True)]
     received(root, overlay, *sealed)
     assert not stolen(root)
     files = [path for path in root.rglob("*") if path.is_file()]
@@ -130,7 +130,7 @@ def test_a_stolen_spool_opens_nothing_and_names_nothing(
     # Who has the file of scope keys reads all of it.
     opener = Opener(grants)
     opener.refresh()
-    opened = [inner.payload for batch in batches(root) for inner in opener.open(batch).inners]
+    opened = [payload for batch in batches(root) for payload in opener.open(batch).content.payload.to_pylist()]
     assert opened == [SECRET, SECRET]
     for path in (root, *root.rglob("*"), grants):
         assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path

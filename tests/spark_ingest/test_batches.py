@@ -17,7 +17,18 @@ from gateway.mqtt5.copies import Copies
 from gateway.mqtt5.packets import Properties, Publish, Version
 from keys.envelope import PROPERTY_HEADER, Mode
 from spark_ingest.receiver.acknowledging import acknowledge
-from tests.spark_ingest.region import NOW, Link, Overlay, Publisher, Sealed, Wire, collector_of, corrupt, records
+from tests.spark_ingest.region import (
+    NOW,
+    Link,
+    Overlay,
+    Publisher,
+    Sealed,
+    Wire,
+    check_values,
+    collector_of,
+    corrupt,
+    records,
+)
 
 MAXIMUM = 1 << 16
 
@@ -29,7 +40,7 @@ class Connections:
         shared = Copies()
         self.decoders = {n: Decoder(Version.V5, MAXIMUM, "client", copies=shared) for n in (1, 2, 3)}
         self.collector = collector_of(overlay, acknowledge=acknowledge, **options)
-        self.collector.learn(overlay.names())
+        self.collector.learn(check_values(overlay.names()))
         self.acknowledged: Counter[tuple[int, int]] = Counter()
 
     def read(self, place: int, wires: Sequence[tuple[int, Wire]], now: float = NOW) -> None:
@@ -166,7 +177,7 @@ def test_a_liar_in_the_same_read_changes_no_row(how: str, first: bool) -> None:
     if not first:
         connections.read(2, lie)
     (row,) = connections.write()
-    assert (row.sealed, row.reason, row.wire_topic) == (made[0].content, None, "plant/a")
+    assert (row.sealed, row.reason, row.wire_topic) == (made[0].content, None, "veilmq/batch/1")
     assert connections.acknowledged == {(place, 1): 1 for place in (1, 2, 3)}
     connections.collector.tick(NOW + 2)
     wrong = {name: n for (name, replica), n in connections.collector.figures.items() if replica == "r2" and n}

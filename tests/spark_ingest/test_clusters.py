@@ -1,7 +1,8 @@
 """The same source on clusters: executors in other processes read spool and keys, and every row comes once.
 
 `local-cluster` starts its executors itself, a standalone cluster of a master and two workers and a Spark Connect server
-are started here, with what the pyspark wheel has. All on loopback, with a shared directory as on one file system.
+are started here, with what the pyspark wheel has. All on loopback, with a shared directory as on one file system; in
+one test with workers in mount namespaces where spool and keys are not, which get both over the network.
 """
 
 from __future__ import annotations
@@ -18,9 +19,12 @@ from typing import Any
 
 import pytest
 
+from spark_ingest.extents.server import ExtentServer
+from spark_ingest.secrets.grants import seal_grants
 from spark_ingest.session import use_java
 from spark_ingest.spool.writer import SpoolWriter
 from tests.gateway.overlay_processes import free_ports
+from tests.spark_ingest.extents.served import identity_in
 from tests.spark_ingest.region import Link, Overlay, Publisher, write_grants
 from tests.waits import wait_until
 
@@ -41,11 +45,12 @@ class Site:
         self.overlay = Overlay()
         self.publisher = Publisher(self.overlay)
         self.link = Link(self.overlay)
-        self.keys = write_grants(path / "keys.json")
+        self.spool, self.keys = path / "spool", write_grants(path / "keys.json")
+        self.options: dict[str, str] = {}
         self.published: list[tuple[str, int, str]] = []
 
     def fill(self) -> None:
-        writer = SpoolWriter(self.path / "spool", "main", cap_bytes=1 << 30)
+        writer = SpoolWriter(self.spool, "main", cap_bytes=1 << 30)
         writer.roll(b"")
         for number in range(ROWS):
             self.publisher.messages = 16
@@ -61,7 +66,7 @@ class Site:
     def run(self, master: str) -> dict[str, Any]:
         job = [sys.executable, "-m", "tests.spark_ingest.cluster_job", master]
         done = subprocess.run(
-            [*job, str(self.path / "spool"), str(self.keys), str(self.path / "work")],
+            [*job, str(self.spool), str(self.keys), str(self.path / "work"), json.dumps(self.options)],
             cwd=self.path, env=environment(self.path), capture_output=True, text=True, timeout=RUN_S, check=False,
         )  # fmt: skip
         told = [line for line in done.stderr.splitlines() if not line.startswith("\tat ")]
@@ -100,10 +105,10 @@ def environment(path: Path) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def started(log: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A process of Spark's."""
+def started(log: Path, *arguments: str, before: tuple[str, ...] = ()) -> Iterator[subprocess.Popen[bytes]]:
+    """A process of Spark's. `before`: a command that runs it."""
     environ = environment(log.parent)
-    command = [str(Path(environ["SPARK_HOME"]) / "bin" / "spark-class"), *arguments]
+    command = [*before, str(Path(environ["SPARK_HOME"]) / "bin" / "spark-class"), *arguments]
     with log.open("wb") as output:
         process = subprocess.Popen(command, env=environ, cwd=log.parent, stdout=output, stderr=output)
     try:
@@ -131,7 +136,9 @@ def test_executors_of_a_local_cluster(site: Site) -> None:
     site.check("local-cluster[2,1,1024]", 2)
 
 
-def test_a_standalone_cluster_of_two_workers(site: Site, tmp_path: Path) -> None:
+@contextlib.contextmanager
+def standalone(tmp_path: Path, before: tuple[str, ...] = ()) -> Iterator[str]:
+    """A cluster of a master and two workers; its URL."""
     port, ui, *worker_ui = free_ports(4)
     host = ("--host", "127.0.0.1")
     deploy = "org.apache.spark.deploy"
@@ -143,9 +150,38 @@ def test_a_standalone_cluster_of_two_workers(site: Site, tmp_path: Path) -> None
         for number, each in enumerate(worker_ui):
             work = ("--work-dir", str(tmp_path / f"worker{number}"), "--webui-port", str(each))
             worker = (f"{deploy}.worker.Worker", *host, "--cores", "1", "--memory", "1g", *work)
-            cluster.enter_context(started(tmp_path / f"worker{number}.log", *worker, f"spark://127.0.0.1:{port}"))
+            told = tmp_path / f"worker{number}.log"
+            cluster.enter_context(started(told, *worker, f"spark://127.0.0.1:{port}", before=before))
         said(log, "Registering worker", 2)
-        site.check(f"spark://127.0.0.1:{port}", 2)
+        yield f"spark://127.0.0.1:{port}"
+
+
+def test_a_standalone_cluster_of_two_workers(site: Site, tmp_path: Path) -> None:
+    with standalone(tmp_path) as master:
+        site.check(master, 2)
+
+
+HIDE = ("unshare", "--mount", "sh", "-c", 'mount -t tmpfs none "$0" && exec "$@"')
+
+
+def test_workers_that_do_not_see_the_spool(site: Site, tmp_path: Path) -> None:
+    there = tmp_path / "there"
+    there.mkdir()
+    if subprocess.run([*HIDE, str(there), "true"], capture_output=True, check=False).returncode:
+        pytest.skip("no mount namespaces here")
+    identity = identity_in(tmp_path / "reader")
+    clear, site.spool, site.keys = site.keys, there / "spool", there / "keys.json"
+    site.keys.touch(mode=0o600)
+    site.keys.write_bytes(seal_grants(clear.read_bytes(), identity, bytes(range(32))))
+    clear.unlink()
+    site.spool.mkdir()
+    server = ExtentServer(site.spool, [site.keys], tmp_path / "reader", "127.0.0.1:0")
+    site.options = {"extents": f"127.0.0.1:{server.port}", "grants_identity": str(tmp_path / "reader")}
+    try:
+        with standalone(tmp_path, (*HIDE, str(there))) as master:
+            site.check(master, 2)
+    finally:
+        server.stop()
 
 
 def test_spark_connect(site: Site, tmp_path: Path) -> None:

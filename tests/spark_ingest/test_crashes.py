@@ -173,8 +173,8 @@ class Device:
             self._thread.join()
 
     def close(self) -> None:
-        self._client.loop_stop()
         self._client.disconnect()
+        self._client.loop_stop()
 
 
 @pytest.fixture

@@ -36,6 +36,7 @@ def settled(overlay: OverlayProcesses, view: int) -> bool:
     return wait_until(lambda: [v.number for v in overlay_at(overlay, "job").open_views(1)] == [view], 60, 0.25)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_every_row_is_there_after_an_attach_and_a_detach(overlay: OverlayProcesses, tmp_path: Path) -> None:
     overlay.make({"north": 3}, [], {"site": "north", "job": "north"})
@@ -95,7 +96,7 @@ def test_every_row_is_there_after_an_attach_and_a_detach(overlay: OverlayProcess
 
     wait_until(lambda: rows().total() >= sent, 60, 1.0)
     receiver.stop()
-    device.loop_stop()
     device.disconnect()
+    device.loop_stop()
     assert rows() == Counter(range(sent)), receiver.figures
     assert receiver.failure is None

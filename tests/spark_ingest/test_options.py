@@ -5,12 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from spark_ingest.errors import BadOption
 from spark_ingest.options import parse_options
-from spark_ingest.spool.sharding import SHARDS_MAX, Shard, parse_shard
+from spark_ingest.spool.sharding import Shard
 from spark_ingest.spool.view import SpoolView
 from tests.spark_ingest.spool.test_segments import fill, opened
 
@@ -26,8 +24,7 @@ BASE = {"spool": "/s/spool", "grants": "/s/keys.json"}
      ({"retain_s": "an hour"}, "is not a number"), ({"startingOffsets": "middle"}, "earliest, latest"),
      ({"inferSchema": "true"}, "fixed schema"), ({"Schema": "a int"}, "fixed schema"),
      ({"shard": "0/3"}, "1/3, 2/3"), ({"shard": "4/3"}, "i/n"), ({"shard": "1"}, "i/n"), ({"shard": "a/b"}, "i/n"),
-     ({"shard": "1/1025"}, "i/n"), ({"shard": "1/²"}, "i/n"), ({"device_level": "2"}, "shard too"),
-     ({"shard": "1/2", "device_level": "-1"}, "range"), ({"cap_bytes": "big"}, "whole number"),
+     ({"shard": "1/1025"}, "i/n"), ({"shard": "1/²"}, "i/n"), ({"cap_bytes": "big"}, "whole number"),
      ({"startingOffset": "latest"}, "known are .*startingOffsets")],
 )  # fmt: skip
 def test_each_option_that_cannot_work_is_one_clear_line(change: dict[str, str], message: str) -> None:
@@ -62,33 +59,10 @@ def test_names_are_told_apart_by_no_case_and_aliases_are_the_same() -> None:
 
 
 def test_shards_have_names_of_their_own() -> None:
-    options = parse_options(BASE | {"shard": "2/3", "device_level": "2"})
-    assert options.shard == Shard(2, 3, 2)
+    options = parse_options(BASE | {"shard": "2/3"})
+    assert options.shard == Shard(2, 3)
     assert (options.consumer, options.receiver) == ("telemetry-2of3", "main-2of3")
     assert parse_options(BASE | {"shard": "2/3", "consumer": "mine"}).consumer == "mine"
-
-
-@given(st.text("abc/0é", min_size=1, max_size=12), st.integers(1, SHARDS_MAX), st.integers(0, 5))
-@settings(max_examples=200, deadline=None)
-def test_every_topic_is_in_exactly_one_shard(topic: str, count: int, level: int) -> None:
-    owners = [n for n in range(1, count + 1) if Shard(n, count, level).owns(topic)] if count < 9 else None
-    assert owners is None or len(owners) == 1
-    levels = topic.split("/")
-    sibling = "/".join([*levels[: level + 1], "other", "level"])
-    if len(levels) > level:
-        assert Shard(1, count, level).owns(topic) == Shard(1, count, level).owns(sibling), "one device, one shard"
-
-
-def test_devices_spread_over_shards() -> None:
-    counts = [sum(Shard(n, 4).owns(f"plant/press-{d}/temperature") for d in range(2_000)) for n in (1, 2, 3, 4)]
-    assert sum(counts) == 2_000
-    assert min(counts) > 400
-    assert str(parse_shard("3/4")) == "3/4"
-
-
-def test_the_shard_of_a_device_never_changes() -> None:
-    """Receivers of different versions must agree, and a checkpoint's rows stay with their query."""
-    assert [next(n for n in (1, 2, 3) if Shard(n, 3).owns(f"a/{d}")) for d in "abcdefgh"] == [3, 3, 1, 3, 3, 1, 2, 2]
 
 
 @pytest.mark.parametrize(("rows", "size", "expected"), [(35, None, 30), (None, 1, 10), (1, 1 << 30, 10), (35, 1, 10)])

@@ -93,7 +93,20 @@ def test_what_is_wrong_on_disk_is_a_reason(job: Job, damage: Callable[[Job, Grou
     assert not job.rows()
     (row,) = job.rows("quarantine")
     assert row["reason"].startswith(reason)
-    assert row["wire_topic"] == "plant/a"
+    assert row["wire_topic"] == "veilmq/batch/1"
+
+
+def test_who_seals_under_the_data_key_of_somebody_else_is_not_opened(job: Job) -> None:
+    """Attack: a member that reads a scope names another publisher's key, which executors look up by its id alone."""
+    job.publish(job.publisher.seal("plant/1"))
+    evil = Publisher(job.overlay, "evil")
+    evil.keys["plant/#"] = job.publisher.keys["plant/#"]
+    job.publish(evil.seal("plant/1", sequence=9), with_key=False)
+    job.link.collector.tick(NOW + 10)
+    job.link.write(job.writer)
+    assert len(job.rows()) == 1
+    (row,) = job.rows("quarantine")
+    assert row["reason"] == "key: it belongs to another publisher, scope or tree of regions"
 
 
 def test_content_of_another_form_is_a_reason(tmp_path: Path) -> None:
@@ -111,7 +124,9 @@ def test_content_of_another_form_is_a_reason(tmp_path: Path) -> None:
 def test_a_time_that_no_row_can_show_is_a_reason(job: Job) -> None:
     job.publish(job.publisher.seal("plant/a", time=3e11, time_ms=int(NOW * 1000)))
     assert not job.rows()
-    assert [row["reason"] for row in job.rows("quarantine")] == ["content: a time beyond the year 9999"]
+    assert [row["reason"] for row in job.rows("quarantine")] == [
+        "content: a record on a topic that its publisher may not use in this scope, or of no time"
+    ]
 
 
 def test_every_publication_is_in_one_stream_and_no_other(job: Job) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bridge.sim.octopis_cells import Cell, measure
+from bridge.overlay_experiments.octopis_cells import Cell, measure
 from spark_ingest import sweep
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from bridge.traces.entity import Stage, Wishes
+from bridge.tracking.entity import Stage, Wishes
 from gateway.tracing.client import TracedEntity
 from gateway.trust.credentials import Credentials
 from gateway.trust.domains import Card, TrustDomain

@@ -8,12 +8,12 @@ const sections = { overview: "Now", overlay: "Overlay", clients: "Clients", subs
   retained: "Retained", entities: "Entities", try: "Try topics", users: "Users", log: "Log" };
 
 async function ask(path, method = "GET", body) {
-  const options = { method, headers: {} };
+  const options = { method, headers: {} }, me = state.me;
   if (method !== "GET") options.headers["X-Requested-By"] = "page";
   if (body !== undefined) { options.headers["Content-Type"] = "application/json"; options.body = JSON.stringify(body); }
   const answer = await fetch(api + path, options);
   const content = await answer.json();
-  if (answer.status === 401 && path !== "/login") leave();
+  if (answer.status === 401 && path !== "/login") leave(me);
   if (!answer.ok) throw new Error(content.error || answer.statusText);
   return content;
 }
@@ -300,15 +300,17 @@ function go(name) {
 }
 
 async function refresh() {
-  if (!state.me || document.hidden || $("sure").open) return;
+  const me = state.me;
+  if (!me || document.hidden || $("sure").open) return;
   try {
     if (state.me.admin && state.section !== "overview") level((await ask("/overview")).status.level);
     await show[state.section]();
     fail("", true);
-  } catch (error) { fail(error.message, true); }
+  } catch (error) { if (!state.me || state.me === me) fail(error.message, true); }
 }
 
-function leave() {
+function leave(me) {  // the login that is over
+  if (state.me !== me) return;  // left already, and somebody may be typing; or another login has begun
   state.me = null;
   if (state.stream) { state.stream.close(); state.stream = null; }
   $("login").hidden = false; $("nav").hidden = true; $("logout").hidden = true;
@@ -340,7 +342,11 @@ $("login").addEventListener("submit", (event) => {
     event.target.reset(); await enter(); $("main").focus();
   });
 });
-$("logout").addEventListener("click", () => attempt(async () => { await ask("/logout", "POST"); leave(); }));
+$("logout").addEventListener("click", () => attempt(async () => {
+  const me = state.me;
+  await ask("/logout", "POST");
+  leave(me);
+}));
 $("publish").addEventListener("submit", (event) => {
   event.preventDefault();
   const form = new FormData(event.target);
@@ -385,4 +391,4 @@ for (const [id, name] of [["find-client", "clients"], ["find-sub", "subscription
   $(id).addEventListener("input", () => attempt(show[name]));
 addEventListener("resize", () => { if (state.section === "overlay") refresh(); });
 setInterval(refresh, every);
-attempt(async () => { try { await enter(); } catch { leave(); } });
+attempt(async () => { try { await enter(); } catch { leave(state.me); } });

@@ -86,7 +86,12 @@ def test_index_equals_a_list_of_filters_under_adding_and_removing(
             last = model.pop((topic_filter, key), None) is not None and not others
             assert index.remove(topic_filter, key) is last
         for name in asked:
+            assert index.reaches(name) is any(naive(f, name) for f, _ in model)
             assert sorted(index.match(name)) == sorted(v for (f, _), v in model.items() if naive(f, name))
+    for topic_filter in {f for _, f, _ in steps}:
+        entries = {k: v for (f, k), v in model.items() if f == topic_filter}
+        assert index.entries(topic_filter) == entries
+        assert [index.entry(topic_filter, key) for key in range(4)] == [entries.get(key) for key in range(4)]
     assert set(index) == {f for f, _ in model}
     assert len(index) == len({f for f, _ in model})
 
@@ -108,6 +113,24 @@ def test_the_memory_of_matches_is_bounded() -> None:
     for number in range(1_000):
         index.match(f"t/{number}")
     assert len(index._memo) <= 10
+
+
+def test_names_of_which_each_client_has_its_own_are_not_remembered() -> None:
+    index: TopicIndex[int] = TopicIndex()
+    for name in ("$Constrained/x", "plant/x", "/x"):
+        index.add(name, "one", 1)
+        assert index.match(name) == (1,)
+    assert set(index._memo) == {"plant/x", "/x"}
+
+
+def test_what_is_asked_for_of_a_filter_is_a_copy() -> None:
+    index: TopicIndex[int] = TopicIndex()
+    for number in range(3):
+        for topic_filter in ("a", "+"):
+            index.entries(topic_filter)["other"] = 9
+            assert len(index.entries(topic_filter)) == number
+            index.add(topic_filter, number, number)
+    assert sorted(index.match("a")) == [0, 0, 1, 1, 2, 2]
 
 
 @pytest.mark.parametrize(

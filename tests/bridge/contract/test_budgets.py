@@ -5,7 +5,16 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridge.contract.budgets import REFUSED_BURST, RESEALED_MAX, Allowance, Budget, FairTable, LinkGuard, Repeats
+from bridge.contract.budgets import (
+    REFUSED_BURST,
+    RESEALED_MAX,
+    Allowance,
+    Budget,
+    FairBudget,
+    FairTable,
+    LinkGuard,
+    Repeats,
+)
 from bridge.contract.machine import Count
 
 
@@ -90,6 +99,29 @@ def test_debt_is_bounded_so_that_a_link_recovers():
     assert not budget.open(9.9)
     assert budget.open(10.1)
     assert budget.open(5.0), "a clock that goes back takes nothing"
+
+
+@given(st.lists(st.tuples(st.sampled_from([b"a", b"b", b"c"]), st.floats(0, 3)), max_size=200))
+def test_what_owners_share_gives_together_no_more_than_its_burst_and_rate(steps: list[tuple[bytes, float]]):
+    budget, now, given_out = FairBudget(2.0, 10.0, 0.0), 0.0, 0
+    for owner, passed in steps:
+        now += passed
+        given_out += budget.take(owner, now)
+        assert given_out <= 10 + 2 * now
+
+
+def test_whoever_spends_most_of_what_is_shared_waits_and_who_spent_nothing_does_not():
+    budget = FairBudget(30.0, 90.0, 0.0)
+    greedy = (b"a", b"b", b"c", b"d")
+    for second in range(20):
+        while sum(budget.take(owner, float(second)) for owner in greedy):
+            pass
+        assert sum(budget.take(b"late", float(second)) for _ in range(5)) == 5
+    taken = [0, 0, 0, 0]
+    for _ in range(100):
+        taken = [before + budget.take(owner, 30.0) for before, owner in zip(taken, greedy, strict=True)]
+    assert max(taken) - min(taken) <= 1
+    assert sum(taken) == 72, "and a fifth is left for others"
 
 
 def test_a_neighbour_that_left_is_forgotten():

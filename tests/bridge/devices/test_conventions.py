@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from bridge.devices import conventions
 from bridge.devices.conventions import (
     CONFIG_BYTES_MAX,
+    TOPIC_MAX,
     Cleared,
     ConventionAvailability,
     Conventions,
@@ -511,3 +512,9 @@ def test_names_that_others_build_on() -> None:
     assert ConventionWord("homie", "x", Said.READY).source == ""
     assert ConventionAvailability("t") == ConventionAvailability("t", "online", "offline", "")
     assert Named("x", ()) == Named("x", (), "all", None)
+
+
+def test_an_availability_topic_that_is_too_long_is_not_watched() -> None:
+    for length, topics in ((TOPIC_MAX, 1), (TOPIC_MAX + 1, 0)):
+        said = named(config(unique_id="lamp", avty_t="t" * length))
+        assert (0 if said is None else len(said.topics)) == topics

@@ -29,8 +29,6 @@ from bridge.devices.rules import DeviceRules
 from bridge.devices.sparkplug import state
 from bridge.document.own_topics import OwnTopics
 from bridge.traces.availability import EntityConnected, EntityGone
-from bridge.traces.discovery import Asked, DiscoveryNode, Heard, ShareAdvertisement, owns
-from bridge.traces.entity import BrokerConnected, Listen, Told
 from bridge.traces.kinds import (
     DISCOVERY_TOPIC,
     GAUGE_IDLE_S,
@@ -42,7 +40,9 @@ from bridge.traces.kinds import (
     uuid_of,
 )
 from bridge.traces.tracer import Interested, Say
-from bridge.traces.tracker import Follow, Leave, Observed, Tracker
+from bridge.tracking.discovery import Asked, DiscoveryNode, Heard, ShareAdvertisement, owns
+from bridge.tracking.entity import BrokerConnected, Listen, Told
+from bridge.tracking.tracker import Follow, Leave, Observed, Tracker
 from keys.delegation import Advertisement, Delegated, Token, Trace
 from keys.errors import KeysError
 from tests.bridge.tracebus import NODES, NOW, OTHER_NODE, identity

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.base.topics import TopicError, matches
+from bridge.document import constrained
 from bridge.document.constrained import BROKER, Actions, Constrained, Distribution, canonical, is_constrained, parse
 
 UUID = "0f8c2c0e-5f0b-4c7a-9d41-0a61c0ffee00"
@@ -34,6 +35,21 @@ EXAMPLES = {
 def test_examples(spelled: str, routed: str) -> None:
     assert canonical(spelled) == routed
     assert canonical(routed) == routed
+
+
+@pytest.mark.parametrize("spelled", ["plant/a", *EXAMPLES])
+def test_what_it_means_comes_with_the_spelling_that_is_routed(spelled: str) -> None:
+    assert constrained.spelled(spelled) == (parse(spelled), canonical(spelled))
+
+
+def test_a_topic_in_the_canonical_spelling_is_routed_as_the_very_string_that_came() -> None:
+    """Each subscription keeps its own; and few topics are remembered, whoever writes them."""
+    for came in (*dict.fromkeys(EXAMPLES.values()), "plant/a"):
+        constrained.spelled.cache_clear()
+        assert canonical(came) is came
+    for number in range(2 * constrained.PARSED_KEPT):
+        canonical(f"$Constrained/Traces/{number}")
+    assert constrained.spelled.cache_info().currsize == constrained.PARSED_KEPT
 
 
 @pytest.mark.parametrize("topic", ["plant/a", "/Constrain/x", "ConstrainedX/y", "x/Constrained/y", "$SYS/broker", "#"])

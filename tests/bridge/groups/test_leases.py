@@ -24,7 +24,8 @@ from bridge.groups.leases import (
     LeaseTable,
     group_id,
 )
-from keys.errors import BadFrame, BadSignature, NotAuthorised, TooOften
+from bridge.wire import AHEAD_S
+from keys.errors import BadFrame, BadSignature, NotAuthorised, NotFresh, TooOften
 from keys.identity import Identity
 from tests.sim.world import NOW, make_world
 
@@ -142,6 +143,15 @@ def test_leases_are_bounded_for_each_author():
     for number in range(3 * LIVES_MAX):
         table.accept(lease_of("b", start_s=number / 10, version=NOW_MS + number), NOW)
     assert len(table.of(ID)["b"]) == LIVES_MAX
+
+
+def test_a_version_that_is_to_come_outranks_nothing():
+    """Attack: who has a former key of a gateway says its last word for it, and makes its process unable to say more."""
+    table = LeaseTable(WORLD.overlay)
+    for version in (NOW_MS + int(AHEAD_S * 1000) + 1, (1 << 64) - 1):
+        with pytest.raises(NotFresh):
+            table.accept(lease_of("a", version=version, on=False), NOW)
+    assert table.accept(lease_of("a", version=NOW_MS + int(AHEAD_S * 1000)), NOW)
 
 
 def test_a_gateway_with_too_many_groups_loses_its_own_oldest(monkeypatch: pytest.MonkeyPatch):

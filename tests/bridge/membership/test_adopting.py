@@ -36,6 +36,7 @@ from bridge.membership.adopting import (
     OFFER_AGAIN_S,
     OVERLAY_BYTES_MAX,
     OVERLAY_TOPIC,
+    OVERLAY_VALUES_MAX,
     UNENDORSED_S,
     OfferedVersion,
     OverlayKeeper,
@@ -109,7 +110,7 @@ def test_a_version_with_a_scope_whose_regions_are_not_joined_is_not_adopted(monk
     more than for any other document that cannot be used."""
     world = make_world({1: 3, 2: 3, 3: 3}, [(1, 2), (2, 3)], {"site": 1})
     with monkeypatch.context() as older:
-        older.setattr(Overlay, "_check_scopes", lambda self: None)
+        older.setattr(Overlay, "_check_tree", lambda self, tree: None)
         apart = world.with_policy(scopes=(Scope("plant/#", regions=(1, 3)), Scope("open/#")))
     made = keeper(overlay=world.overlay)
     with pytest.raises(OverlayError, match="not joined"):
@@ -170,6 +171,15 @@ def test_what_does_not_hold_is_refused_and_its_sender_not_asked_again(packed: by
     assert asks(made.received(Received("r1b", offer(NEWER)), NOW + 2 * ASK_S)) == ["r1b"]
 
 
+@pytest.mark.parametrize("unit", [b"{},", b"[],", b'{"":0},', b"0,"])
+def test_a_document_of_ever_so_many_values_is_not_parsed(unit: bytes, monkeypatch: pytest.MonkeyPatch):
+    """Attack: 16 MiB of empty values, a few kB on the wire, take 400 MiB before the owner's signature is looked at."""
+    monkeypatch.setattr("bridge.membership.adopting.json.loads", lambda _: pytest.fail("parsed"))
+    packed = zlib.compress(b"[" + unit * OVERLAY_VALUES_MAX + b"0]")
+    effects = answered(keeper(), document(NEWER, packed))
+    assert (counted(effects, "refused"), suspected(effects)) == (1, {"r1a"})
+
+
 def test_a_document_that_nobody_asked_for_is_dropped_unread():
     made = keeper()
     made.received(Received("r1a", offer(NEWER)), NOW)
@@ -225,16 +235,58 @@ def test_who_stays_behind_is_told_again():
     assert len(made.tick(NOW + OFFER_AGAIN_S)) == 1
 
 
-def test_what_changes_the_shape_waits_for_a_restart_but_is_kept_and_passed_on():
+def test_another_calendar_waits_for_a_restart_but_what_it_takes_away_is_gone():
+    """Members, rights and publishers that the newer version shuts out are shut out before anybody restarts."""
     made = keeper()
-    larger = make_world({1: 3, 2: 3}, [(1, 2)], {"site": 1, "control": 1}).overlay
-    moved = Overlay.sign(owner(), replace(larger.policy, version=5), larger.latest.values(), larger.members.values())
-    effects = made.offered(canonical(moved), NOW)
+    grants = tuple(grant for grant in OVERLAY.policy.grants if grant.member == "site")
+    policy = replace(OVERLAY.policy, version=5, grants=grants, overlay="other")
+    later = Overlay.sign(owner(), policy, OVERLAY.latest.values(), OVERLAY.members.values())
+    effects = made.offered(canonical(later), NOW)
     (adopt,) = adopted(effects)
     assert adopt.outcome is Adoption.RESTART
-    assert made.overlay is OVERLAY
-    assert [e.wire for e in effects if isinstance(e, Send)] == [offer(moved)] * 3
-    assert made.offered(canonical(moved), NOW) == []
+    assert made.overlay.policy == OVERLAY.policy
+    plant = OVERLAY.policy.scopes[0]
+    assert OVERLAY.may_read("control", plant, 0)
+    assert not made.overlay.may_read("control", plant, 0)
+    assert made.overlay.may_read("site", plant, 0)
+    assert [e.wire for e in effects if isinstance(e, Send)] == [offer(later)] * 3
+    assert made.offered(canonical(later), NOW) == []
+    rest = [member for name, member in OVERLAY.members.items() if name != "control"]
+    gone = Overlay.sign(owner(), replace(policy, version=6), OVERLAY.latest.values(), rest)
+    made.offered(canonical(gone), NOW)
+    assert "control" not in made.overlay.members
+    assert len(made.overlay.by_party) == len(rest)
+
+
+def test_who_is_given_another_region_stops_until_it_begins_again():
+    larger = make_world({1: 3, 2: 3}, [(1, 2)], {"site": 1, "control": 1})
+    moved = make_world({1: 3, 2: 3}, [(1, 2)], {"site": 1, "control": 2}).overlay
+    later = Overlay.sign(owner(), replace(moved.policy, version=2), moved.latest.values(), moved.members.values())
+    node = gateway(larger, "control")
+    effects = node.offered(canonical(later), NOW)
+    assert [adopt.outcome for adopt in adopted(effects)] == [Adoption.RESTART]
+    assert node.removed
+    assert node.peers == frozenset()
+    other = replica(larger, "r1a", ["site", "control"])
+    assert [adopt.outcome for adopt in adopted(other.offered(canonical(later), NOW))] == [Adoption.LIVE]
+    assert "control" not in other.peers
+
+
+def test_regions_and_edges_change_while_we_run_under_a_new_number_only():
+    made = keeper()
+    larger = make_world({1: 3, 2: 3}, [(1, 2)], {"site": 1, "control": 1}).overlay
+    rival = Overlay.sign(owner(), replace(larger.policy, version=5), larger.latest.values(), larger.members.values())
+    with pytest.raises(OverlayError, match="old number of the tree"):
+        made.offered(canonical(rival), NOW)
+    assert not adopted(answered(made, document(rival), rival))
+    tree = OVERLAY.policy.tree.followed_by((), int(NOW * 1000), 0, 60)
+    policy = replace(larger.policy, version=6, tree=tree)
+    grown = Overlay.sign(owner(), policy, larger.latest.values(), larger.members.values())
+    assert [adopt.outcome for adopt in adopted(made.offered(canonical(grown), NOW))] == [Adoption.LIVE]
+    assert made.overlay.neighbours(1) == (2,)
+    assert len(made.overlay.trees.open) == 2
+    assert len(adopted(made.tick(NOW + 60))) == 1
+    assert len(made.overlay.trees.open) == 1
 
 
 def test_the_operator_is_told_why_a_file_is_not_taken():

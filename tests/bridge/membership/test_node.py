@@ -191,13 +191,9 @@ def test_a_removed_node_erases_hears_nothing_and_has_no_deadline_of_its_role() -
     assert Count("overlays_sent") in answers, "the version that removes it is passed on"
 
 
-def test_a_role_does_not_follow_what_a_restart_or_nobody_puts_in_force(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_role_does_not_follow_what_nobody_puts_in_force(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where one tick puts a view in force and, with the one before, ends our use."""
     node = Probe(CROWD, "zoo")
-    restart = Adopt(CROWD.overlay, b"", Adoption.RESTART)
-    monkeypatch.setattr(node.keeper, "tick", lambda _: [restart])
-    assert node.handle(Tick(), NOW) == [Count("event"), restart]
-    assert (node.adopted, node.erased) == ([], 0)
     node.offered(version(2, ["zoo"]), NOW)
     both = [Adopt(CROWD.overlay, b"", outcome) for outcome in (Adoption.LIVE, Adoption.REMOVED)]
     monkeypatch.setattr(node.keeper, "tick", lambda _: both)

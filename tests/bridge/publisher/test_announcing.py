@@ -45,7 +45,7 @@ def test_what_has_no_key_leaves_as_it_is() -> None:
     assert send(None) == [Send("r1b", WIRE, 7)]
 
 
-def test_a_key_rides_on_the_first_of_a_topic_with_that_replicas_share() -> None:
+def test_a_key_rides_on_the_first_with_that_replicas_share() -> None:
     key = key_of("plant/#")
     (first,) = send(key)
     assert first.wire.properties[0] == ("vmq", "header")
@@ -53,7 +53,6 @@ def test_a_key_rides_on_the_first_of_a_topic_with_that_replicas_share() -> None:
     assert [share.label[0].place for share in shares_in(first.wire)] == [2]
     assert send(key) == [Send("r1b", WIRE, 7)]
     assert carries(send(key, "r1c")[0].wire), "each replica is told"
-    assert carries(send(key, wire=replace(WIRE, topic="plant/u"))[0].wire)
 
 
 def test_what_is_retained_always_carries_its_key() -> None:

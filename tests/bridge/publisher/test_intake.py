@@ -7,6 +7,7 @@ from collections import defaultdict
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bridge.contract.batches import Chain
 from bridge.contract.machine import (
     Committed,
     Count,
@@ -33,6 +34,10 @@ class Sender:
         self.late: list[OutboxEntry] = []
         self.outdated: list[str] = []
         self.stuck: set[str] = set()
+        self.sealer = self
+
+    def chain_of(self, topic: str) -> Chain:
+        return Chain(topic)
 
     @property
     def room(self) -> tuple[int, int]:

@@ -1,64 +1,85 @@
-"""What a gateway published retained: the latest of each topic, within bounds, again when its keys end."""
+"""What a gateway published retained: the latest of each topic, again when its keys end, over restarts, in bounds."""
 
 from __future__ import annotations
 
 import pytest
 
-from bridge.contract import Count, Effect, Publication, Republish, Wire
+from bridge.contract import Count, Keep, Publication, Wire
 from bridge.document import Scope, ScopeSecret
 from bridge.publisher import own_retained
-from bridge.publisher.own_retained import RETELL_BURST, RETELL_EVERY_S, OwnRetained
+from bridge.publisher.own_retained import RETELL_BURST, RETELL_EVERY_S, ROW, KeptRetained, OwnRetained
 from bridge.publisher.sealing import Entry
+from keys.epochs import KeyName
 
 NOW = 1000.0
 SCOPE = "plant/#"
+NOTHING: dict[int, Entry] = {}
 
 
 def value(topic: str = "plant/t", payload: bytes = b"21", expiry_s: int | None = None) -> Publication:
     return Publication(topic, payload, 1, True, expiry_s=expiry_s, time_ms=int(NOW * 1000))
 
 
-def entry(sequence: int, publication: Publication, wire: Wire | None = None) -> Entry:
+def entry(sequence: int, publication: Publication, wire: Wire | None = None, epoch: int = 7) -> Entry:
     secret = ScopeSecret(Scope(SCOPE), SCOPE)
-    return Entry(sequence, publication, secret, publication.topic, 0, NOW, wire=wire)
+    name = KeyName(SCOPE, epoch, 0)
+    return Entry(sequence, publication, secret, publication.topic, 0, NOW, wire=wire, name=name)
 
 
-def kept(*topics: str) -> OwnRetained:
+def kept(*topics: str, seal: str = "one") -> OwnRetained:
+    """These, sealed."""
     retained = OwnRetained()
     for sequence, topic in enumerate(topics, 1):
-        assert retained.published(sequence, SCOPE, value(topic)) == []
+        assert retained.published(sequence, value(topic), True) == []
+        retained.sealed(entry(sequence, value(topic), Wire(topic, b"")), seal)
     return retained
 
 
-def due(retained: OwnRetained, *scopes: str, unsent: tuple[int, ...] = (), now: float = NOW) -> list[str]:
-    effects = retained.due(scopes or (SCOPE,), unsent, now)
-    found = [p.topic for e in effects if isinstance(e, Republish) for p in e.publications]
-    counts: list[Effect] = [Count("retained_resealed", len(found))] if found else []
-    assert [e for e in effects if isinstance(e, Count)] == counts
-    return found
+def due(retained: OwnRetained, now: float = NOW, seal: str = "two", oldest: int = 0) -> list[str]:
+    return [each.publication.topic for each in retained.due(lambda _: seal, oldest, now)]
+
+
+def told(retained: OwnRetained, peer: str = "r1a", now: float = NOW, seal: str = "one") -> list[KeptRetained]:
+    return retained.to_retell(peer, lambda _: seal, NOTHING, now)
+
+
+def rows_of(retained: OwnRetained) -> dict[bytes, bytes | None]:
+    return {key: row for effect in retained.changes() if isinstance(effect, Keep) for key, row in effect.rows}
 
 
 def test_the_latest_of_each_topic_is_kept() -> None:
     retained = OwnRetained()
     for sequence, payload in ((5, b"new"), (4, b"old"), (5, b"same")):
-        retained.published(sequence, SCOPE, value(payload=payload))
-    (one,) = retained.to_retell("r1a", NOW)
+        retained.published(sequence, value(payload=payload), True)
+    retained.sealed(entry(5, value(), Wire("w", b"")), "one")
+    (one,) = told(retained)
     assert (one.sequence, one.publication.payload) == (5, b"new")
-    retained.published(6, SCOPE, value(payload=b""))
-    assert due(retained) == []
-    retained.published(5, SCOPE, value(payload=b"newer than what is known now"))
-    assert due(retained) == ["plant/t"]
 
 
-def test_what_is_due_is_of_these_scopes_sent_and_not_expired() -> None:
+def test_what_is_due_is_sealed_otherwise_and_not_expired_in_order() -> None:
     retained = kept("plant/a", "plant/b")
-    retained.published(3, "open/#", value("open/t"))
-    retained.published(4, SCOPE, value("plant/c", expiry_s=60))
-    assert due(retained, "nothing/#") == []
-    assert due(retained, unsent=(2,)) == ["plant/a", "plant/c"]
-    assert due(retained, SCOPE, "open/#", now=NOW + 60) == ["plant/a", "plant/b", "open/t", "plant/c"]
-    assert due(retained, "open/#", now=NOW + 60.01) == ["open/t"]
-    assert due(retained, now=NOW) == ["plant/a", "plant/b"], "what expired is forgotten, whosever turn it was"
+    retained.published(3, value("plant/unsent"), True)
+    retained.published(4, value("plant/c", expiry_s=60), True)
+    retained.sealed(entry(4, value("plant/c"), Wire("w", b"")), "one")
+    assert due(retained, seal="one") == []
+    assert due(retained, seal="") == [], "it cannot be sealed now"
+    assert due(retained, NOW + 60) == ["plant/a", "plant/b", "plant/c"], "what was never sealed is in the outbox"
+    assert due(retained, NOW + 60.01) == ["plant/a", "plant/b"]
+    assert due(retained) == ["plant/a", "plant/b"], "what expired is forgotten"
+
+
+def test_a_tombstone_lives_until_the_epoch_of_its_first_sealing_is_dead() -> None:
+    """And with it every sealing of what it cleared: a replica that lost its memory would else believe an old value."""
+    retained = kept("plant/t")
+    gone = value(payload=b"")
+    retained.published(2, gone, True)
+    retained.sealed(entry(2, gone, Wire("w", b"")), "one")
+    assert [each.sequence for each in told(retained)] == [2]
+    assert due(retained, oldest=7) == ["plant/t"]
+    retained.sealed(entry(2, gone, Wire("w", b""), epoch=8), "two")
+    assert due(retained, seal="three", oldest=7) == ["plant/t"]
+    assert due(retained, seal="three", oldest=8) == []
+    assert told(retained, seal="two") == []
 
 
 def test_what_somebody_else_published_later_is_not_brought_back() -> None:
@@ -72,51 +93,96 @@ def test_what_somebody_else_published_later_is_not_brought_back() -> None:
 
 def test_a_replica_is_told_again_in_order_and_not_without_end() -> None:
     retained = kept("plant/b", "plant/a")
-    retained.published(3, SCOPE, value("plant/b"))
+    retained.published(3, value("plant/b"), True)
+    retained.sealed(entry(3, value("plant/b"), Wire("w", b"")), "one")
     for _ in range(RETELL_BURST):
-        assert [one.sequence for one in retained.to_retell("r1a", NOW)] == [2, 3]
-    assert retained.to_retell("r1a", NOW) == []
-    assert len(retained.to_retell("r1b", NOW)) == 2
-    assert retained.to_retell("r1a", NOW + RETELL_EVERY_S - 1) == []
-    assert len(retained.to_retell("r1a", NOW + RETELL_EVERY_S)) == 2
+        assert [one.sequence for one in told(retained)] == [2, 3]
+    assert told(retained) == []
+    assert len(told(retained, "r1b")) == 2
+    assert told(retained, now=NOW + RETELL_EVERY_S - 1) == []
+    assert len(told(retained, now=NOW + RETELL_EVERY_S)) == 2
+
+
+def test_a_replica_is_not_told_what_is_sealed_otherwise_now_or_comes_from_the_outbox() -> None:
+    retained = kept("plant/a", "plant/b")
+    assert told(retained, seal="two") == []
+    waiting, done = entry(1, value("plant/a")), entry(2, value("plant/b"))
+    done.acked.add("r1a")
+    entries = {1: waiting, 2: done}
+    assert [each.sequence for each in retained.to_retell("r1a", lambda _: "one", entries, NOW)] == [2]
 
 
 def test_one_that_has_nothing_to_tell_spends_nothing() -> None:
     retained = OwnRetained()
     for _ in range(2 * RETELL_BURST):
-        assert retained.to_retell("r1a", NOW) == []
-    retained.published(1, SCOPE, value())
-    assert len(retained.to_retell("r1a", NOW)) == 1
+        assert told(retained) == []
+    retained.published(1, value(), True)
+    retained.sealed(entry(1, value(), Wire("w", b"")), "one")
+    assert len(told(retained)) == 1
 
 
 def test_it_is_told_as_it_was_sealed_last() -> None:
-    retained = kept("plant/t")
+    retained = OwnRetained()
+    retained.published(1, value(), True)
     wire = Wire("plant/t", b"sealed")
-    retained.sealed(entry(2, value(), wire))
-    assert retained.to_retell("r1a", NOW)[0].wire is None, "another one of the topic was sealed"
-    retained.sealed(entry(1, value(), wire))
-    retained.sealed(entry(1, value("plant/unknown"), wire))
-    assert retained.to_retell("r1a", NOW)[0].wire is wire
+    retained.sealed(entry(2, value(), wire), "one")
+    assert told(retained) == [], "another one of the topic was sealed"
+    retained.sealed(entry(1, value(), wire), "one")
+    retained.sealed(entry(1, value("plant/unknown"), wire), "one")
+    assert told(retained)[0].wire is wire
 
 
 def test_topics_are_bounded_and_the_longest_untouched_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own_retained, "RETAINED_OWN_MAX", 2)
     retained = kept("plant/a", "plant/b")
-    retained.published(3, SCOPE, value("plant/a"))
-    assert retained.published(4, SCOPE, value("plant/c")) == [Count("retained_own_dropped", 1)]
+    retained.published(3, value("plant/a"), True)
+    retained.sealed(entry(3, value("plant/a"), Wire("w", b"")), "one")
+    assert retained.published(4, value("plant/c"), True) == [Count("retained_own_dropped", 1)]
+    retained.sealed(entry(4, value("plant/c"), Wire("w", b"")), "one")
     assert due(retained) == ["plant/a", "plant/c"]
 
 
 def test_bytes_count_in_clear_and_sealed_and_are_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own_retained, "RETAINED_OWN_BYTES_MAX", 100)
     retained = OwnRetained()
-    retained.published(1, SCOPE, value("plant/a", bytes(20)))
-    retained.published(2, SCOPE, value("plant/b", bytes(20)))
+    retained.published(1, value("plant/a", bytes(20)), True)
+    retained.published(2, value("plant/b", bytes(20)), True)
     for _ in range(3):  # sealed anew, in the place of the former
-        assert retained.sealed(entry(2, value("plant/b"), Wire("plant/b", bytes(60)))) == []
-    assert retained.published(3, SCOPE, value("plant/c", b"x")) == [Count("retained_own_dropped", 1)]
-    assert due(retained) == ["plant/b", "plant/c"]
-    retained.published(4, SCOPE, value("plant/b", b""))
-    assert retained.published(5, SCOPE, value("plant/d", bytes(99))) == []
-    assert retained.sealed(entry(5, value("plant/d"), Wire("plant/d", bytes(2)))) == [Count("retained_own_dropped", 2)]
+        assert retained.sealed(entry(2, value("plant/b"), Wire("plant/b", bytes(60))), "one") == []
+    assert retained.published(3, value("plant/c", b"x"), True) == [Count("retained_own_dropped", 1)]
+    retained.published(4, value("plant/b", b""), True)
+    assert retained.published(5, value("plant/d", bytes(99)), True) == []
+    dropped = retained.sealed(entry(5, value("plant/d"), Wire("plant/d", bytes(2))), "one")
+    assert dropped == [Count("retained_own_dropped", 3)]
     assert due(retained) == []
+
+
+# ------------------------------------------------------------------------------------------- over restarts
+
+
+def test_the_next_process_seals_what_this_one_sealed_and_nothing_that_it_dropped() -> None:
+    retained = kept("plant/a", "plant/b", "plant/left")
+    retained.published(4, value("plant/b", b""), True)
+    retained.sealed(entry(4, value("plant/b", b""), Wire("w", b"")), "one")
+    retained.published(5, value("plant/never"), False)
+    retained.overtaken("plant/a", int(NOW * 1000))
+    rows = rows_of(retained)
+    assert rows[ROW + b"plant/a"] is None
+    assert rows_of(retained) == {}, "once"
+    again = OwnRetained()
+    found = [(key, row) for key, row in rows.items() if row is not None]
+    again.restore([*found, (b"k" + bytes(16), b"of others"), (ROW + b"x", b"damaged")], lambda number: number == 3)
+    assert again.due(lambda _: "", 0, NOW) == []
+    (one,) = again.due(lambda _: "one", 0, NOW)
+    assert (one.sequence, one.publication, one.protected, one.epoch) == (4, value("plant/b", b""), True, 7)
+    assert due(again, oldest=8) == [], "the epoch of the clearing is over"
+
+
+def test_what_the_next_process_hears_of_from_its_outbox_first_is_kept() -> None:
+    rows = rows_of(kept("plant/a"))
+    again = OwnRetained()
+    again.restore([(key, row) for key, row in rows.items() if row is not None], lambda _: True)
+    assert due(again) == [], "it comes from the outbox"
+    assert again.published(1, value("plant/a"), True) == []
+    again.sealed(entry(1, value("plant/a"), Wire("w", b"")), "one")
+    assert [each.sequence for each in told(again)] == [1]

@@ -254,8 +254,20 @@ def test_what_grew_too_old_in_memory_goes_though_some_have_it(world: World):
     assert publisher.next_deadline is not None
     assert NOW + 100 < publisher.next_deadline < NOW + 100.01
     effects = publisher.tick(publisher.next_deadline)
-    assert (forgotten(effects), counted(effects, "outbox_expired")) == ({1}, 1)
+    assert (forgotten(effects), counted(effects, "outbox_expired")) == (set(), 1)
+    (void,) = {send.wire.topic: send for send in sent(effects)}.values()
+    assert void.ticket == 1
+    acknowledge(publisher, 1, now=NOW + 101)  # of the former sealing
+    assert forgotten(acknowledge(publisher, 1, now=NOW + 102)) == {1}
     assert publisher.depth == 1
+
+
+def test_what_followed_something_too_old_by_either_bound_names_the_last_that_was_sent(world: World):
+    publisher = publisher_of(world, max_age_s=100.0, links=False)
+    old_ms = int((NOW - 90) * 1000)
+    entries = [entry(1), entry(2, previous=1, time_ms=old_ms), entry(3, previous=2, expiry_s=10), entry(4, previous=3)]
+    publisher.take(entries, NOW)
+    assert previous_in(publisher.link_up("r1a", NOW + 11)) == {1: 0, 4: 1}
 
 
 def test_what_enough_replicas_have_is_not_counted_as_lost_to_age(world: World):

@@ -158,6 +158,20 @@ def test_a_flood_of_incomplete_publications_loses_the_flooders_own(monkeypatch: 
     assert len(table._parts) == 0
 
 
+def test_holes_of_one_publisher_leave_others_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attack: a publisher signs gaps that nothing fills."""
+    monkeypatch.setattr(assembling, "REQUESTS_BURST", 40.0)
+    monkeypatch.setattr(assembling, "REQUESTS_PER_S", 20.0)
+    table, honest = Assembling(REGION), b"z" * 16
+    for number in range(1000):
+        assert table.miss((b"p" * 16, number), NOW)
+    for second in range(1, 5):
+        table.miss((honest, second), NOW)
+        asked = [PullRequest.decode(send.wire.payload).publisher for send in sent(table.tick(NOW + second))]
+        assert honest in asked
+        assert len(asked) <= 40
+
+
 def test_a_later_sealing_takes_the_place_of_an_earlier_one() -> None:
     content, anew = b"sealed once" * 9, b"sealed again" * 9
     table = Assembling(REGION)

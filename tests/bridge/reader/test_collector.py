@@ -10,7 +10,6 @@ import pytest
 
 from bridge.contract.machine import (
     Committed,
-    Deliver,
     Effect,
     LinkUp,
     Publication,
@@ -27,10 +26,9 @@ from bridge.reader.collector import REPAIR_S
 from bridge.reader.freshness import FRESH_S
 from bridge.reader.heads import OPEN_MAX
 from bridge.reader.newest_retained import RETAINED_WAIT_S
-from bridge.reader.unpacking import EXPIRY_MAX_S
 from bridge.wire.admission import SEQUENCE_MAX
 from bridge.wire.statements import KEYS_TOPIC
-from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, Inner, Mode, to_property
+from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, Mode, to_property
 from keys.keyheader import KEY_DOMAIN
 from keys.sharetree import Share, encode_shares
 from tests.bridge.helpers import (
@@ -149,6 +147,8 @@ def test_what_was_given_up_comes_late_however_many_batches_came_meanwhile(world:
 def test_the_first_publications_of_a_stream_are_not_lost_if_a_liar_sends_a_later_one_first(world: World):
     node, site = subscriber(world, "control"), gateway(world, "site")
     feed(node, publish(site, "plant/other", sequence=1))  # the key is open
+    node.handle(Unsubscribed("#"), NOW)
+    node.handle(Subscribed("#"), NOW)
     two, three, four = (publish(site, "plant/t", sequence=n, previous=n - 1 if n > 2 else 0) for n in (2, 3, 4))
     assert told(feed(node, four, peers=("r1c",))) == [(4, False)]
     assert told(feed(node, two) + feed(node, three) + feed(node, two)) == [(2, True), (3, True)]
@@ -177,7 +177,7 @@ def test_streams_do_not_wait_for_each_other(world: World):
     feed(node, publish(site, "plant/a", sequence=1))
     publish(site, "plant/a", sequence=2, previous=1)
     feed(node, publish(site, "plant/a", sequence=3, previous=2))
-    assert told(feed(node, publish(site, "plant/b", sequence=4))) == [(4, False)]
+    assert told(feed(node, publish(site, "open/b", sequence=4))) == [(4, False)]
 
 
 def test_what_was_published_while_nobody_subscribed_is_not_waited_for(world: World):
@@ -274,6 +274,27 @@ def test_of_retained_publications_the_newest_wins_over_a_replayed_one(world: Wor
         assert [d.publication.payload for d in delivered(effects)] == [b"newest"]
 
 
+def test_a_retained_value_that_found_no_room_to_be_marked_is_not_delivered_again_as_live(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
+    """Attack: a late joiner has more retained values than it can mark as seen; a liar sends one again when it is no
+    longer news to the stream."""
+    monkeypatch.setattr("bridge.reader.heads.MARKS_MAX", 1)
+    node, late = subscriber(world, "control"), NOW + FRESH_S + 60
+    old = [
+        craft(world, "site", f"clear/{n}", sequence=n, previous=n - 1, mode=Mode.PLAIN, retain=True)
+        for n in (10, 20, 30)
+    ]
+    for wire in old:
+        feed(node, dict.fromkeys(REPLICAS, wire), late)
+    assert len(delivered(node.handle(Tick(), late + RETAINED_WAIT_S))) == 3
+    live = craft(world, "site", "clear/x", sequence=5, previous=4, mode=Mode.PLAIN, now=late + 1)
+    assert len(delivered(feed(node, dict.fromkeys(REPLICAS, live), late + 1))) == 1
+    for wire in old:
+        assert not delivered(node.handle(Received("r1a", wire), late + 2))
+    assert not delivered(node.handle(Tick(), late + 2 + REPAIR_S))
+
+
 def test_after_a_retained_publication_the_next_live_one_is_not_held_up(world: World):
     site = gateway(world, "site")
     kept = publish(site, "plant/t", sequence=1, retain=True)
@@ -281,6 +302,17 @@ def test_after_a_retained_publication_the_next_live_one_is_not_held_up(world: Wo
     effects = feed(node, kept, later) + node.handle(Tick(), later + RETAINED_WAIT_S)
     live = publish(site, "plant/t", sequence=50, previous=49, now=later + 1)
     assert told(effects + feed(node, live, later + 1)) == [(1, False), (50, False)]
+
+
+def test_what_was_retained_a_moment_before_the_subscription_waits_for_nothing(world: World):
+    """Its predecessors were overwritten, or never retained: nobody sends them any more."""
+    site, before = gateway(world, "site"), NOW - 0.5
+    one = publish(site, "plant/a", sequence=2, previous=1, retain=True, now=before)
+    two = publish(site, "plant/b", sequence=5, previous=4, retain=True, now=before)
+    node = subscriber(world, "control")
+    live = publish(site, "plant/c", sequence=7, previous=6, now=NOW + 1)
+    assert told(feed(node, one) + feed(node, two) + feed(node, live, NOW + 1)) == [(2, False), (5, False), (7, False)]
+    assert told(feed(node, two, NOW + 1.1)) == []
 
 
 def test_an_overtaken_retained_publication_does_not_bring_back_the_old_value(world: World):
@@ -398,8 +430,10 @@ def test_a_flood_of_topics_makes_others_forget_nothing(world: World, monkeypatch
     honest = publish(gateway(world, "site"), "plant/t", sequence=1)
     feed(node, honest)
     for n in range(1, 31):
-        inner = Inner(f"clear/{n}", int(NOW * 1000), b"x")
-        node.handle(Received("r1a", craft(world, "evil", f"clear/{n}", sequence=n, mode=Mode.PLAIN, inner=inner)), NOW)
+        wire = craft(world, "evil", f"open/{n}", sequence=n, key_id=b"k" * 16, retain=True, now=NOW - 60)
+        node.handle(Received("r1a", wire), NOW)
+    node.handle(Tick(), NOW + RETAINED_WAIT_S)  # each waits for its key from now on
+    assert len(node.collector._streams) == 10
     assert counted(feed(node, honest), "duplicates_dropped") == 3
 
 
@@ -463,19 +497,19 @@ def test_a_key_that_commits_to_nothing_is_searched_no_more_once_all_shares_are_t
 
 
 @pytest.mark.parametrize(
-    "inner",
+    "record",
     [
-        Inner("open/other", 0, b"x"),
-        Inner("open/t", 0, b"x", response_topic="open/#"),
-        Inner("open/t", 0, b"x", response_topic="a\0b"),
-        Inner("open/t", 0, b"x", content_type="a\0b"),
-        Inner("open/t", 0, b"x", properties=(("a", "\0"),)),
+        Publication("plant/other", b"x", 1),
+        Publication("open/t", b"x", 1, response_topic="open/#"),
+        Publication("open/t", b"x", 1, response_topic="a\0b"),
+        Publication("open/t", b"x", 1, content_type="a\0b"),
+        Publication("open/t", b"x", 1, properties=(("a", "\0"),)),
     ],
     ids=["topic", "wildcard", "nul", "type", "property"],
 )
-def test_sealed_fields_that_would_break_local_connections_are_refused(world: World, inner: Inner):
+def test_sealed_fields_that_would_break_local_connections_are_refused(world: World, record: Publication):
     node, key = subscriber(world, "control"), forge_key(world, "evil", "open/#")
-    effects = feed(node, all_from(key, craft(world, "evil", "open/t", sequence=1, key=key, inner=inner)))
+    effects = feed(node, all_from(key, craft(world, "evil", "open/t", sequence=1, key=key, record=record)))
     assert not delivered(effects)
     assert suspected(effects) == {"evil"}
 
@@ -488,14 +522,31 @@ def test_garbage_for_content_is_the_publishers_fault(world: World, content: byte
     assert suspected(effects) == {"evil"}
 
 
-def test_an_expiry_that_no_packet_can_carry_is_cut(world: World):
-    node, key = subscriber(world, "control"), forge_key(world, "evil", "open/#")
-    wire = craft(world, "evil", "open/t", sequence=1, key=key, deadline_ms=(1 << 64) - 1)
-    (got,) = delivered(feed(node, all_from(key, wire)))
-    assert isinstance(got, Deliver)
-    assert got.publication.expiry_s == EXPIRY_MAX_S
-
-
 def test_expired_publications_are_not_delivered(world: World):
     wires = publish(gateway(world, "site"), "plant/t", sequence=1, expiry_s=5)
     assert counted(feed(subscriber(world, "control"), wires, NOW + 6), "expired") == 3
+
+
+def test_what_lacks_its_key_stops_only_what_follows_it_in_its_chain(world: World):
+    node, site, former = subscriber(world, "control"), gateway(world, "site"), gateway(world, "site")
+    feed(node, publish(site, "plant/t", sequence=1))
+    lost = publish(former, "plant/t", sequence=2, previous=1, qos=0)  # killed then: its key came from one replica
+    feed(node, lost, peers=("r1a",))
+    assert told(feed(node, publish(site, "plant/t", sequence=3, previous=1))) == [(3, False)]
+    feed(node, publish(former, "plant/t", sequence=4, previous=3))
+    assert told(feed(node, publish(site, "plant/t", sequence=5, previous=4))) == []
+    assert sorted(told(feed(node, lost))) == [(2, True), (4, False), (5, False)]
+
+
+def test_nobody_waits_for_what_expired_on_its_way(world: World):
+    node, site = subscriber(world, "control"), gateway(world, "site")
+    one, two, three, four = (
+        publish(site, "plant/t", sequence=n, previous=n - 1, expiry_s=None if n % 2 else n) for n in range(1, 5)
+    )
+    feed(node, one)
+    assert told(feed(node, three, NOW + 3)) == []
+    over = node.handle(Received("r1a", replace(two["r1a"], payload=b"")), NOW + 3)
+    assert suspected(over) == {"r1a"}, "what expired is no licence to alter it"
+    over = feed(node, two, NOW + 3)
+    assert (told(over), counted(over, "expired")) == ([(3, False)], 1)
+    assert told(feed(node, four, NOW + 3)) == [(4, False)]

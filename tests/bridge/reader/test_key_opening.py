@@ -6,16 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from bridge.contract.machine import Blame, Doubted, Effect, Wanted
+from bridge.contract.machine import Blame, Doubted, Effect, Keep, Wanted
 from bridge.document.policy import Scope
+from bridge.reader.kept import KeptReader, key_of
 from bridge.reader.key_opening import KeyRing
 from bridge.reader.opening import OpeningKeys
 from bridge.topology import Topology
 from bridge.wire.admission import Admission
-from keys.envelope import DataKey
+from keys.envelope import DataKey, from_property
 from keys.epochs import KeyName, ScopeKeys
 from keys.keyheader import KEY_DOMAIN
-from keys.sharetree import resplit
+from keys.sharetree import decode_shares, resplit
 from tests.bridge.helpers import ForgedKey, counted, forge_key
 from tests.sim.world import NOW, World, make_world
 
@@ -47,6 +48,26 @@ def down_the_path(world: World, key: ForgedKey) -> ForgedKey:
     for hop in Topology(world.overlay).key_way(key.header, 1, 3)[1:]:
         key.shares = [s for share in key.shares for s in resplit(share, key.header.digest, hop, bytes(32))]
     return key
+
+
+def test_a_share_is_kept_once_however_often_it_comes_again():
+    """Attack: a replica that brings one share more each time, beside all that came before: of three regions of seven
+    half a megabyte for each key, and 170 times that written to the disk."""
+    world = make_world({1: 5, 3: 3}, [(1, 3)], {"evil": 1, "reader": 3}, [Scope("plant/#")])
+    kept, admission = KeptReader(), Admission(world.overlay, replica=False)
+    ring = KeyRing(world.overlay, 3, OpeningKeys(world.secrets, world.keys), admission, kept)
+    key = down_the_path(world, forge_key(world, "evil", "plant/#"))
+    of_a = [share for share in key.shares if share.label[-1].place == 1]
+    for count in range(1, 6):
+        ring.take("r3a", dict(key.properties(of_a[:count])), NOW)
+    ((_, row), *_) = next(effect.rows for effect in kept.changes(NOW) if isinstance(effect, Keep))
+    assert row is not None
+    brought = [decode_shares(from_property(told)) for _, told in key_of(row)[2]]
+    assert [share for shares in brought for share in shares] == of_a
+    restored = KeyRing(world.overlay, 3, OpeningKeys(world.secrets, world.keys), admission, KeptReader())
+    restored.restore(row, NOW)
+    of_b = [share for share in key.shares if share.label[-1].place == 2]
+    assert restored.take("r3b", dict(key.properties(of_b)), NOW)[1] == key.header.key_id
 
 
 @pytest.mark.parametrize("scope", ["plant/#", "sealed/#"])

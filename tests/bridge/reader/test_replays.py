@@ -46,6 +46,23 @@ def test_a_replica_that_replays_pushes_out_its_own_entries(world: World, monkeyp
     assert vouchers.vouched("r1c", old, "plant/a")
 
 
+def test_a_replica_that_brings_something_first_takes_no_voucher_of_others_with_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
+    """Attack: of five replicas a liar brings what is honest first, and then so much that it is forgotten."""
+    monkeypatch.setattr("bridge.reader.replays.VOUCHED_MAX", 4)
+    vouchers, old = Vouchers(world.overlay, 1), admitted(world)
+    for peer in ("r1e", "r1a", "r1b"):
+        believed = vouchers.vouched(peer, old, "plant/a")
+    assert believed, "two liars of five need one more"
+    old = admitted(world, 2)
+    for peer in ("r1e", "r1a"):
+        assert not vouchers.vouched(peer, old, "plant/a")
+    for sequence in range(3, 20):
+        vouchers.vouched("r1e", admitted(world, sequence, publisher="evil"), "plant/a")
+    assert [vouchers.vouched(peer, old, "plant/a") for peer in ("r1b", "r1c")] == [False, True]
+
+
 @pytest.mark.parametrize("off_s", [-FRESH_S - 1, -FRESH_S, 0, FRESH_S, FRESH_S + 1])
 def test_the_first_of_a_stream_is_young_or_retained(world: World, off_s: float):
     header = admitted(world).header

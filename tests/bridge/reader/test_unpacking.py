@@ -13,11 +13,10 @@ from bridge.node import GatewayNode
 from bridge.sim.adversary import Behaviour
 from bridge.sim.checkers import check_blame, check_liveness, check_safety
 from keys.envelope import Mode
-from tests.bridge.helpers import NOW, counted, craft, delivered, gateway, suspected
+from tests.bridge.helpers import NOW, counted, craft, delivered, gateway, suspected, wire_topic
 from tests.sim.world import World, make_world, subscribe
 
 MS = int(NOW * 1000)
-BATCHES = "veilmq/batch/1"
 
 
 def plain_world(publish: tuple[str, ...] = ("#",)) -> World:
@@ -39,11 +38,10 @@ def arrive(node: GatewayNode, wire: Wire) -> tuple[list[Deliver], int, set[str]]
     return delivered(effects), counted(effects, "unopened"), suspected(effects)
 
 
-def batch_wire(world: World, records: list[Numbered], topic: str = BATCHES, retain: bool = False) -> Wire:
+def batch_wire(world: World, records: list[Numbered], topic: str = "plant/a", retain: bool = False) -> Wire:
     content = packed(topic, records).payload
-    return craft(
-        world, "site", topic, sequence=records[0].number, mode=Mode.PLAIN, content=content, retain=retain
-    )  # fmt: skip
+    first = records[0].number
+    return craft(world, "site", topic, sequence=first, mode=Mode.PLAIN, content=content, retain=retain)
 
 
 def test_records_are_delivered_in_order_with_their_own_numbers() -> None:
@@ -75,8 +73,7 @@ def test_one_bad_record_among_many_is_refused_alone(bad: Numbered) -> None:
     found, refused, blamed = arrive(node, batch_wire(world, many))
     assert [d.sequence for d in found] == [5, *range(7, 105)]
     assert (refused, blamed) == (1, {"site"})
-    again = craft(world, "site", BATCHES, sequence=200, previous=5, mode=Mode.PLAIN,
-                  content=packed(BATCHES, [record(200)]).payload)  # fmt: skip
+    again = craft(world, "site", "plant/a", sequence=200, previous=5, mode=Mode.PLAIN)
     assert [d.sequence for d in arrive(node, again)[0]] == [200]  # the chain goes on
 
 
@@ -88,12 +85,52 @@ def test_a_record_that_expired_on_its_way_is_left_out() -> None:
     assert counted(effects, "expired") == 1
 
 
-def test_no_batch_travels_on_another_topic_or_is_retained() -> None:
+def kept(number: int, topic: str = "plant/a", **fields: object) -> Numbered:
+    return record(number, topic, retain=True, **fields)
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        [kept(5), kept(6)],
+        [kept(5), record(6)],
+        [kept(5, "plant/b")],
+        [kept(5, "elsewhere/a")],
+        [record(5)],
+    ],
+    ids=["two", "one of them", "another topic", "another scope", "not retained"],
+)
+def test_retained_is_one_record_of_the_topic_that_the_wire_topic_stands_for(records: list[Numbered]) -> None:
     world = plain_world()
-    node = reader_of(world)
-    found, refused, blamed = arrive(node, batch_wire(world, [record(5)], "plant/a"))
+    found, refused, blamed = arrive(reader_of(world), batch_wire(world, records, retain=True))
     assert (found, refused, blamed) == ([], 1, {"site"})
-    assert arrive(node, batch_wire(world, [record(6)], retain=True))[0] == []
+    (good,) = arrive(reader_of(world), batch_wire(world, [kept(5)], retain=True))[0]
+    assert (good.sequence, good.publication.retain) == (5, True)
+
+
+def test_a_retained_record_of_another_number_than_its_header_is_refused() -> None:
+    world = plain_world()
+    content = packed("plant/a", [kept(4), kept(7)]).payload  # the second one carries its number
+    single = packed("plant/a", [Numbered(7, kept(7).publication)])
+    wire = craft(world, "site", "plant/a", sequence=5, mode=Mode.PLAIN, content=content, retain=True)
+    assert arrive(reader_of(world), wire)[1] == 1
+    wire = craft(world, "site", "plant/a", sequence=5, mode=Mode.PLAIN, content=single.payload, retain=True)
+    assert [d.sequence for d in arrive(reader_of(world), wire)[0]] == [5]
+
+
+def test_a_record_that_claims_to_be_retained_among_others_is_refused_alone() -> None:
+    world = plain_world()
+    found, refused, blamed = arrive(reader_of(world), batch_wire(world, [record(5), kept(6), record(7)]))
+    assert ([d.sequence for d in found], refused, blamed) == ([5, 7], 1, {"site"})
+
+
+@pytest.mark.parametrize("retain", [False, True])
+def test_what_is_retained_and_nothing_else_has_a_topic_of_its_own(retain: bool) -> None:
+    world = plain_world()
+    topic = wire_topic(world, "site", "plant/a", retain=not retain)
+    wire = craft(world, "site", topic, sequence=5, mode=Mode.PLAIN, retain=retain, content=b"c")
+    effects = reader_of(world).handle(Received("r1a", wire), NOW)
+    assert (delivered(effects), counted(effects, "refused")) == ([], 1)
 
 
 def test_of_who_may_publish_in_a_part_of_the_scope_only_that_part_is_delivered() -> None:
@@ -118,21 +155,15 @@ def test_a_record_of_a_scope_inside_does_not_come_with_this_one() -> None:
     assert ([d.sequence for d in found], refused) == ([5, 7], 1)
 
 
-def test_content_of_one_publication_on_the_topic_of_batches_is_not_delivered_as_another() -> None:
-    world = plain_world()
-    wire = craft(world, "site", BATCHES, sequence=5, mode=Mode.PLAIN, payload=b"x")
-    assert [d.publication.topic for d in arrive(reader_of(world), wire)[0]] == [BATCHES]
-
-
-def test_what_is_first_to_travel_alone_waits_for_the_batch_before_it() -> None:
+def test_what_is_retained_and_what_is_not_have_one_order() -> None:
     world = plain_world()
     node = reader_of(world)
     assert len(arrive(node, batch_wire(world, [record(5)]))[0]) == 1
-    single = craft(world, "site", "plant/a", sequence=8, previous=7, mode=Mode.PLAIN, retain=True)
-    assert arrive(node, single)[0] == []
-    late = craft(world, "site", BATCHES, sequence=7, previous=5, mode=Mode.PLAIN,
-                 content=packed(BATCHES, [record(7)]).payload)  # fmt: skip
-    assert [d.sequence for d in arrive(node, late)[0]] == [7, 8]
+    value = craft(world, "site", "plant/a", sequence=8, previous=7, mode=Mode.PLAIN, retain=True)
+    after = craft(world, "site", "plant/b", sequence=9, previous=8, mode=Mode.PLAIN)
+    assert arrive(node, after)[0] == arrive(node, value)[0] == []
+    late = craft(world, "site", "plant/c", sequence=7, previous=5, mode=Mode.PLAIN)
+    assert [d.sequence for d in arrive(node, late)[0]] == [7, 8, 9]
 
 
 @pytest.mark.parametrize("seed", range(4))

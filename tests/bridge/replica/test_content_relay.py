@@ -251,7 +251,7 @@ def test_a_flood_of_requests_is_bounded_in_work_bytes_and_in_what_we_ask(world: 
         given += sum(len(send.wire.payload) for send in sent(effects, "control"))
         asked += len(requests(ticks(node, now)))
     assert given <= 2 * pulling.ANSWERS_MAX * len(told.payload)
-    unknown = pulling.UNKNOWN_BURST + 10 * pulling.UNKNOWN_PER_S
+    unknown = pulling.UNKNOWN_BURST / 2 + 10 * pulling.UNKNOWN_PER_S
     assert looked_at <= unknown + 2 * pulling.ANSWERS_MAX + 1
     assert asked <= 20 * unknown
     ticks(node, NOW + 60)
@@ -365,6 +365,32 @@ def test_content_of_one_sealing_never_goes_with_the_header_of_another(world: Wor
     assert not parts_in(node.handle(Received("r1a", other), NOW), "control")
     effects = node.handle(Received("r1a", one), NOW)
     assert [send.wire.payload for send in sent(effects, "control")] == [texts[0]]
+
+
+def test_of_what_expired_the_header_goes_on_once_and_copies_of_it_are_still_judged(world: World) -> None:
+    node = second(world)
+    wires = {
+        qos: craft(
+            world,
+            "site",
+            "copied/t",
+            sequence=qos + 1,
+            key_id=bytes(range(16)),
+            qos=qos,
+            content=LONG,
+            deadline_ms=int(NOW * 1000),
+        )
+        for qos in (0, 1)
+    }
+    late = NOW + 1
+    assert not sent(node.handle(Received("r1b", wires[0]), late)), "nobody waits for what is not reliable"
+    effects = node.handle(Received("r1b", wires[1]), late)
+    assert (parts_in(effects, "control"), counted(effects, "expired")) == (["-"], 1)
+    assert all(not send.wire.payload for send in sent(effects))
+    assert not sent(node.handle(Received("r1c", wires[1]), late))
+    altered = replace(wires[1], payload=LONG[1:])
+    assert suspected(node.handle(Received("r1a", altered), late)) == {"r1a"}
+    assert not sent(node.handle(Received("r1a", wires[1]), late + carrying.RECENT_S + 1))
 
 
 def test_who_is_removed_while_it_is_owed_content_stops_nobody(world: World) -> None:

@@ -29,6 +29,7 @@ from tests.bridge.helpers import (
     statement,
     subscribe_at,
     suspected,
+    wire_topic,
     with_properties,
 )
 from tests.sim.world import World, make_world
@@ -103,7 +104,7 @@ def test_a_peer_that_comes_back_gets_key_and_statements_again(world: World):
     assert not shares_in(sent(second, "r2b")[0].wire)
     node.handle(LinkDown("r2b"), NOW)
     assert not sent(node.handle(Received("site", publish(site, "plant/t", sequence=3, previous=2)["r1a"]), NOW), "r2b")
-    missed = [send.wire for send in sent(node.handle(LinkUp("r2b"), NOW), "r2b") if send.wire.topic == "plant/t"]
+    missed = [send.wire for send in sent(node.handle(LinkUp("r2b"), NOW), "r2b") if send.wire.topic == "veilmq/batch/1"]
     assert len(missed) == 3, "what passed while it was away, and what may have been on its way before"
     assert [bool(shares_in(wire)) for wire in missed] == [True, False, False]
     after = node.handle(Received("site", publish(site, "plant/t", sequence=4, previous=3)["r1a"]), NOW)
@@ -176,7 +177,7 @@ def test_a_publication_from_off_the_way_is_refused(world: World):
     assert suspected(first_hop(world).handle(Received("evil", wire), NOW)) == {"evil"}
 
 
-@pytest.mark.parametrize("topic", ["$veil/other", "$SYS/x", "elsewhere", "plant/+", "plant/#"])
+@pytest.mark.parametrize("topic", ["$veil/other", "$SYS/x", "elsewhere", "veilmq/batch/+", "veilmq/retained/1/#"])
 def test_topics_outside_scopes_or_with_wildcards_are_refused(world: World, topic: str):
     node = first_hop(world)
     effects = node.handle(Received("site", craft(world, "site", topic, sequence=1, key_id=b"k" * 16)), NOW)
@@ -257,7 +258,7 @@ def test_a_newcomer_gets_live_keys_and_retained_publications_with_keys(world: Wo
     site = gateway(world, "site")
     node.handle(Received("site", publish(site, "plant/t", sequence=1, retain=True)["r1a"]), NOW)
     served = sent(subscribe_at(node, world, "local", "plant/#"), "local")
-    assert [s.wire.topic for s in served] == [KEYS_TOPIC, "plant/t"]
+    assert [s.wire.topic for s in served] == [KEYS_TOPIC, wire_topic(world, "site", "plant/t", retain=True)]
     assert all(shares_in(s.wire) for s in served)
 
 
@@ -313,4 +314,7 @@ def test_newcomers_are_served_after_a_publisher_has_left():
     node.offered(canonical(Overlay.sign(world.owner, policy, overlay.views.values(), members)), NOW)
     effects = subscribe_at(node, world, "control", "plant/#")
     assert counted(effects, "refused") == 0
-    assert {send.wire.topic for send in sent(effects, "control")} == {KEYS_TOPIC, "plant/b"}
+    assert {send.wire.topic for send in sent(effects, "control")} == {
+        KEYS_TOPIC,
+        wire_topic(world, "site", "plant/b", retain=True),
+    }

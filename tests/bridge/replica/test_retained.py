@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bridge.contract import Wire
 from bridge.document import Scope
@@ -20,14 +22,20 @@ ADMISSION = Admission(WORLD.overlay, replica=True)
 
 
 def publication(
-    sequence: int, sealed_s: float = NOW, topic: str = "plant/t", publisher: str = "a", key: bytes = b"1"
+    sequence: int,
+    sealed_s: float = NOW,
+    topic: str = "plant/t",
+    publisher: str = "a",
+    key: bytes = b"1",
+    order: tuple[int, int] = (0, 0),
 ) -> tuple[Wire, Admitted]:
     if topic.startswith("clear/"):
         wire = craft(WORLD, publisher, topic, sequence=sequence, now=sealed_s, mode=Mode.PLAIN, retain=True)
     else:
         wire = craft(
-            WORLD, publisher, topic, sequence=sequence, now=sealed_s, key_id=key * 16, content=b"c", retain=True
-        )
+            WORLD, publisher, topic, sequence=sequence, now=sealed_s, key_id=key * 16, content=b"c", retain=True,
+            order=order,
+        )  # fmt: skip
     return wire, ADMISSION.publication(dict(wire.properties)["vmq"], wire.topic, sealed_s)
 
 
@@ -35,15 +43,27 @@ def kept(table: Retained[str]) -> list[int]:
     return [each.admitted.header.sequence for each in table.values()]
 
 
-def test_the_greatest_time_publisher_and_sequence_of_a_topic_is_kept() -> None:
+def test_the_greatest_number_generation_key_counter_and_time_of_a_topic_is_kept() -> None:
     table: Retained[str] = Retained()
     assert table.keep(*publication(5), None, NOW)
     assert not table.keep(*publication(5), "key", NOW), "the same"
-    assert not table.keep(*publication(9, NOW - 1), None, NOW)
-    assert table.keep(*publication(6), None, NOW)
-    assert table.keep(*publication(1, NOW + 1), None, NOW)
+    assert not table.keep(*publication(4, NOW + 1), None, NOW), "sealed later, published before"
+    assert table.keep(*publication(6, NOW - 1), None, NOW), "its clock was set back"
+    assert not table.keep(*publication(5, order=(9, 9)), None, NOW)
+    for sealed_s, order in ((NOW - 2, (1, 1)), (NOW - 3, (1, 2)), (NOW - 4, (2, 1)), (NOW - 3, (2, 1))):
+        assert table.keep(*publication(6, sealed_s, order=order), None, NOW)
+        assert not table.keep(*publication(6, sealed_s, order=order), None, NOW)
+    assert not table.keep(*publication(6, order=(1, 3)), None, NOW), "of an earlier life, sealed anew later"
     assert table.keep(*publication(1, NOW - 50, "plant/u"), None, NOW)
-    assert (kept(table), len(table)) == ([1, 1], 2)
+    assert (kept(table), len(table)) == ([6, 1], 2)
+
+
+@given(st.permutations([(1, 0, 0), (2, 1, 1), (2, 1, 2), (2, 2, 1), (3, 0, 0)]))
+def test_whatever_came_first_the_same_is_kept(orders: list[tuple[int, int, int]]) -> None:
+    table: Retained[str] = Retained()
+    for at, (number, generation, counter) in enumerate(orders):
+        table.keep(*publication(number, NOW + at, order=(generation, counter)), None, NOW)
+    assert kept(table) == [3]
 
 
 def test_a_sealing_time_far_ahead_pins_no_topic() -> None:
@@ -71,10 +91,10 @@ def test_a_key_that_comes_is_for_what_is_sealed_under_it_only() -> None:
     table: Retained[str] = Retained()
     wire, admitted = publication(1)
     table.keep(wire, admitted, None, NOW)
-    table.key_came("plant/t", (b"x" * 16, "plant/#", b"1" * 16), "false")
+    table.key_came(wire.topic, (b"x" * 16, "plant/#", b"1" * 16), "false")
     table.key_came("plant/other", data_key_name(admitted), "false")
     assert [each.key for each in table.values()] == [None]
-    table.key_came("plant/t", data_key_name(admitted), "key")
+    table.key_came(wire.topic, data_key_name(admitted), "key")
     assert [each.key for each in table.values()] == ["key"]
 
 

@@ -139,7 +139,7 @@ def test_content_differs_in_one_bit() -> None:
 
 
 def test_topic_and_retain_are_falsified() -> None:
-    assert lie(Behaviour.TOPIC).topic == "plant/tx"
+    assert lie(Behaviour.TOPIC).topic == "veilmq/batch/1x"
     assert lie(Behaviour.RETAIN).retain
 
 

@@ -27,7 +27,6 @@ from bridge.contract import (
     Publication,
     ReadPage,
     Received,
-    Republish,
     Send,
     Tick,
     Wanted,
@@ -210,14 +209,14 @@ def test_the_trace_has_what_a_run_showed() -> None:
     let(
         kernel, "a", Deliver("site", 1, PUBLICATION), Blame("liar", True, "x"), Blame("other", False, "y"),
         Count("sealed", 2), Count("sealed", 3), Count("refused", 1, "BadFrame"), Forget((7,)),
-        Republish((PUBLICATION,)), NotAdopted("why"), KeysChanged(),
+        NotAdopted("why"), KeysChanged(),
     )  # fmt: skip
     trace = kernel.trace
     assert [each.sequence for each in trace.delivered["a"]] == [1]
     assert trace.delivered_at == {"a": [NOW + 2]}
     assert (trace.named(), trace.suspected()) == ({"liar"}, {"other"})
     assert trace.figures == {"sealed": 5, "refused{BadFrame}": 1}
-    assert (trace.forgotten, trace.republished) == ({"a": {7}}, {"a": [PUBLICATION]})
+    assert trace.forgotten == {"a": {7}}
     assert trace.not_adopted == [("a", "why")]
 
 

@@ -21,9 +21,9 @@ def routes() -> Routes:
 
 
 def test_the_next_region_on_the_way(routes: Routes) -> None:
-    assert [routes.towards(region) for region in (1, 2, 3)] == [1, None, 3]
+    assert [routes.towards(region, 0) for region in (1, 2, 3)] == [1, None, 3]
     far = Routes(OVERLAY, ONE[0])
-    assert [far.towards(region) for region in (1, 2, 3)] == [None, 2, 2]
+    assert [far.towards(region, 0) for region in (1, 2, 3)] == [None, 2, 2]
 
 
 def test_who_of_a_region_can_hear_us(routes: Routes) -> None:
@@ -39,10 +39,10 @@ def test_a_publication_comes_from_the_region_before_ours_or_from_its_publisher(
     routes: Routes, publisher: str, senders: tuple[str, ...]
 ) -> None:
     for sender in senders:
-        routes.topology.check_sender(sender, OVERLAY.certificate(publisher), routes.region)
+        routes.topology.check_sender(sender, OVERLAY.certificate(publisher), routes.region, 0)
     for stranger in {*ONE, *TWO[1:], *THREE, "west", "middle", "east"} - set(senders):
         with pytest.raises(NotAuthorised, match=f"{stranger} is not on the way from {publisher}"):
-            routes.topology.check_sender(stranger, OVERLAY.certificate(publisher), routes.region)
+            routes.topology.check_sender(stranger, OVERLAY.certificate(publisher), routes.region, 0)
 
 
 def test_a_place_is_that_of_the_view_that_a_key_was_split_for(routes: Routes) -> None:
@@ -67,7 +67,7 @@ def test_a_place_is_that_of_the_view_that_a_key_was_split_for(routes: Routes) ->
 def test_whether_something_comes_through_here(
     routes: Routes, publisher: str, member: str, region: int, between: bool
 ) -> None:
-    assert routes.lie_between(OVERLAY.certificate(publisher), member, region) is between
+    assert routes.lie_between(OVERLAY.certificate(publisher), member, region, 0) is between
 
 
 def test_who_is_no_member_any_more_cannot_hear_us(routes: Routes) -> None:
@@ -78,8 +78,8 @@ def test_who_is_no_member_any_more_cannot_hear_us(routes: Routes) -> None:
 
 def test_what_passes_other_regions_only_does_not_come_through_here() -> None:
     edge = Routes(OVERLAY, THREE[0])
-    assert not edge.lie_between(OVERLAY.certificate("west"), "middle", 2)
-    assert not edge.lie_between(OVERLAY.certificate("middle"), "west", 1)
+    assert not edge.lie_between(OVERLAY.certificate("west"), "middle", 2, 0)
+    assert not edge.lie_between(OVERLAY.certificate("middle"), "west", 1, 0)
 
 
 def test_another_version_counts_from_its_adoption(routes: Routes) -> None:

@@ -52,7 +52,7 @@ def test_home_assistant_can_read_the_retained_json() -> None:
     assert publication.qos == 1
     assert publication.content_type == "application/json"
     body = json.loads(publication.payload)
-    assert body["state"] == "online"
+    assert (body["state"], body["reason"]) == ("online", "connected")
     assert body["since"] == body["last_seen"] == 100_000
 
 
@@ -409,5 +409,47 @@ def test_stale_entries_do_not_pile_up() -> None:
     assert machine.next_deadline == now + 300
 
 
+def test_stale_entries_go_as_soon_as_there_are_four_times_as_many_as_entities_and_a_few() -> None:
+    """And those that count stay, the earliest first."""
+    machine = Availability("gw1")
+    machine.handle(connected("left"), 0.0)
+    machine.handle(gone("left"), 0.5)
+    machine.handle(Tick(), 1.0)  # it is told, and nothing of it is due any more
+    machine.handle(connected("stays"), 3.0)
+    sizes = []
+    for now in range(10, 200, 2):
+        for event, at in ((connected("d"), now), (gone("d"), now + 0.1), (Tick(), now + 1.0)):
+            machine.handle(event, at)
+            sizes.append(len(machine._heap))
+            if len(sizes) > 1 and sizes[-1] < sizes[-2] - 1:
+                assert (sizes[-1], machine.next_deadline) == (2, now + 1.0)
+    assert max(sizes) == 4 * 3 + 64
+
+
 def test_who_connects_is_of_nowhere_unless_it_is_said() -> None:
     assert EntityConnected("d", 0).origin == ""
+
+
+def test_what_was_announced_before_a_restart_settles_too() -> None:
+    machine = Availability("gw1")
+    machine.handle(EntityRemembered("d", 1_000, 2_000), 100.0)
+    assert machine.handle(connected("d"), 100.5) == []
+    (body,) = bodies(machine.handle(Tick(), 101.0))
+    assert (body["state"], body["since"], body["reason"]) == ("online", 1_000, "connected")
+
+
+def test_who_made_room_is_not_looked_at_any_more() -> None:
+    machine = Availability("gw1", max_entities=1)
+    machine.handle(connected("a"), 0.0)
+    machine.handle(gone("a"), 5.0)
+    machine.handle(connected("b"), 10.0)
+    (body,) = bodies(machine.handle(Tick(), 310.0))
+    assert body["entity"] == "b"
+
+
+def test_of_who_is_gone_nothing_is_published_again() -> None:
+    machine = Availability("gw1")
+    machine.handle(connected("d"), 0.0)
+    assert len(bodies(machine.handle(gone("d"), 5.0))) == 1
+    assert machine.handle(Tick(), 400.0) == []
+    assert machine.next_deadline is None

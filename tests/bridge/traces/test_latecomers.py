@@ -6,13 +6,13 @@ import pytest
 
 from bridge.base import Wall
 from bridge.contract.machine import Tick
-from bridge.traces.entity import Disconnected, Wishes
 from bridge.traces.kinds import TraceKind
 from bridge.traces.pings import LAN
 from bridge.traces.remembered import RememberedEntity
 from bridge.traces.tracer import REJOIN_S, Tracer
-from bridge.traces.tracker import FOUND_S, OFFLINE_S, Follow, Tracker
-from bridge.traces.witnessing import SILENT_S
+from bridge.tracking.entity import Disconnected, Wishes
+from bridge.tracking.tracker import FOUND_S, OFFLINE_S, Follow, Tracker
+from bridge.tracking.witnessing import SILENT_S
 from tests.bridge.tracebus import AUTHORITY, NODES, Bus
 
 K = TraceKind

@@ -1060,3 +1060,45 @@ def test_nobody_vouches_for_who_lives_nor_by_what_was_never_sent() -> None:
     assert pulse.vouched(ping.number, ping.sent_ms, now) is None
     assert pulse.health is Health.ALIVE
     assert Pulse(LAN, T).vouched(1, 1_000_000, T) is None
+
+
+@pytest.mark.parametrize("says", ["something", "that it lives"])
+def test_who_speaks_for_itself_again_is_vouched_for_no_more(says: str) -> None:
+    pulse, now, ping = seen_elsewhere()
+    assert pulse.vouched(ping.number, ping.sent_ms, now + 0.25) is Health.SUSPECTED
+    at = now + 0.5
+    assert (pulse.lives(at) if says == "something" else pulse.announced(at, at, 300.0)) is Health.ALIVE
+    while pulse.health is Health.ALIVE:
+        at = pulse.next_deadline
+        sent, _ = pulse.tick(at)
+        ping = sent or ping
+    assert pulse.vouched(ping.number, ping.sent_ms, at + 0.25) is Health.SUSPECTED, "which is news again"
+
+
+def test_without_a_goal_it_is_asked_until_its_link_is_known_and_may_then_speak_by_itself() -> None:
+    pulse = Pulse(LAN, T)
+    assert pulse.every_s == 0.0
+    trips(pulse, *[0.0] * HISTORY)
+    assert LAN.interval_s / 2 <= pulse.every_s <= LAN.interval_s
+
+
+def test_who_only_says_that_it_lives_is_waited_for_as_one_of_whose_link_nothing_is_known() -> None:
+    pulse = Pulse(within(10), T)
+    pulse.tick(T)
+    for second in range(1, EXPERIENCE + 2):
+        pulse.announced(T + second, T + second, 300.0)
+    assert pulse.timeout_s == within(10).timeout_initial_s
+
+
+def test_after_a_second_failure_the_pauses_begin_anew() -> None:
+    pulse = Pulse(LAN, T)
+    trips(pulse, *[0.0] * HISTORY)
+    gaps = []
+    for _ in range(2):
+        seen = run(pulse, pulse.next_deadline + 200, None)
+        failed_at = next(at for at, what in seen if what is Health.FAILED)
+        sent = [at for at in pings(seen) if at > failed_at]
+        gaps.append([round(later - earlier, 3) for earlier, later in pairwise(sent)][:3])
+        now = sent[-1] + 0.01
+        assert pulse.answered(pulse.sent, int(sent[-1] * 1000), now) is Health.ALIVE
+    assert gaps[0] == gaps[1]

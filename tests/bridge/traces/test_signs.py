@@ -7,15 +7,29 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from struct import Struct
+from types import SimpleNamespace
 
 import pytest
 
 from bridge.contract import Count, Tick
-from bridge.traces.entity import ALIVE_LEAST_S, BrokerConnected, Told, TracedEntity
 from bridge.traces.kinds import REGISTRATION_TOPIC, Interest, TraceKind, answers_to
-from bridge.traces.pings import ALIVE_PART, LAN, Ping, Preset, within
-from bridge.traces.signs import ASKED_WITHIN_S, ECHO, PING, every_of, lived, ping_of
+from bridge.traces.pings import ALIVE_PART, LAN, Health, Ping, PingMetrics, Preset, Pulse, within
+from bridge.traces.registered import Traced
+from bridge.traces.signs import (
+    ASKED_WITHIN_S,
+    ECHO,
+    LIVED,
+    METRICS_EVERY_S,
+    PING,
+    every_of,
+    lived,
+    metrics,
+    ping_of,
+    sign,
+)
 from bridge.traces.tracer import Interested, Registering, Say, Spoke, Tracer
+from bridge.tracking.entity import ALIVE_LEAST_S, BrokerConnected, Told, TracedEntity
 from keys.delegation import Trace
 from keys.errors import BadFrame
 from keys.tracesession import TraceSession, Word
@@ -222,7 +236,7 @@ def test_a_word_of_life_that_does_not_say_when_is_refused(body: bytes) -> None:
 
 
 def test_an_entity_that_knows_nothing_of_it_is_asked_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bridge.traces.entity.every_of", lambda body: (0, 0.0))
+    monkeypatch.setattr("bridge.tracking.entity.every_of", lambda body: (0, 0.0))
     link = Link()
     link.run(30)
     link.packets.clear()
@@ -259,3 +273,76 @@ def test_in_a_new_session_it_waits_for_its_first_ping() -> None:
         isinstance(effect, Say) and effect.topic not in (REGISTRATION_TOPIC, answers_to("pump-7"))
         for effect in link.entity.handle(Tick(), asked)
     )
+
+
+# ---------------------------------------------------------------------------------------------- exact edges
+
+
+class Ear:
+    """In place of a voice: what it was told to tell."""
+
+    is_heard = False
+
+    def __init__(self) -> None:
+        self.told: list[tuple[TraceKind, dict[str, object], float]] = []
+
+    def tell(self, kind: TraceKind, fields: dict[str, object], now: float) -> list[object]:
+        self.told.append((kind, fields, now))
+        return [kind]
+
+
+def traced_of(pulse: object) -> tuple[Traced, Ear]:
+    ear = Ear()
+    session = TraceSession(bytes(16), bytes(32), 1)
+    return Traced(ear, "client", session, pulse, "here", "there", 0), ear  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("layout", [ECHO, PING])
+def test_an_answer_says_to_which_ping_and_after_how_long(layout: Struct) -> None:
+    pulse = Pulse(LAN, NOW)
+    ping, _ = pulse.tick(NOW)
+    assert ping is not None
+    traced, _ = traced_of(pulse)
+    echo = layout.pack(*ping, 0) if layout is PING else layout.pack(*ping)
+    assert sign(traced, Word.ANSWER, echo, NOW + 0.25) == (None, {"ping": 1, "latency_ms": 250})
+    assert pulse.metrics.latency_s == pytest.approx(0.25)
+    for body in (b"", echo[:-1], echo + b"x"):
+        with pytest.raises(BadFrame):
+            sign(traced, Word.ANSWER, body, NOW + 0.3)
+
+
+def test_with_its_first_word_it_listens_and_is_pinged_at_once() -> None:
+    pulse = Pulse(LAN, NOW + 50)
+    traced, _ = traced_of(pulse)
+    assert sign(traced, Word.STATE, b"", NOW) == (None, {})
+    assert pulse.next_deadline == NOW
+    pulse.tick(NOW)
+    due = pulse.next_deadline
+    assert due > NOW + 0.1
+    sign(traced, Word.STATE, b"", NOW + 0.1)
+    assert pulse.next_deadline == due, "the first word only"
+
+
+def test_a_word_of_life_proves_no_more_than_that_it_lived_then() -> None:
+    """Attack: whoever sits between holds an entity's words back, and brings them after its death."""
+    assert lived(1_000, 2.0) == LIVED.pack(3_000)
+    assert lived(1_000, -2.0) == LIVED.pack(1_000), "clocks that go back make nothing older"
+    pulse = Pulse(LAN, NOW)
+    pulse.tick(NOW)
+    while pulse.health is Health.ALIVE:
+        pulse.tick(pulse.next_deadline)
+    now, (traced, _) = pulse.next_deadline, traced_of(pulse)
+    assert sign(traced, Word.ALIVE, lived(int(NOW * 1000), -1.0), now) == (None, {})
+    assert pulse.health is Health.SUSPECTED
+    assert sign(traced, Word.ALIVE, lived(int(NOW * 1000), 0.1), now) == (Health.ALIVE, {})
+
+
+def test_metrics_are_told_every_ten_seconds_in_figures_that_people_read() -> None:
+    measured = PingMetrics(loss_rate=1 / 3, latency_s=1.0006, jitter_s=None, reordered_rate=2 / 3)
+    traced, ear = traced_of(SimpleNamespace(metrics=measured))
+    told = {"loss_rate": 0.3333, "reordered_rate": 0.6667, "latency_ms": 1001, "jitter_ms": None}
+    for after_s, tells in ((0.0, True), (METRICS_EVERY_S - 0.01, False), (METRICS_EVERY_S, True)):
+        assert metrics(traced, NOW + after_s) == ([TraceKind.NETWORK_METRICS] if tells else [])
+    assert ear.told == [(TraceKind.NETWORK_METRICS, told, NOW + at) for at in (0.0, METRICS_EVERY_S)]
+    forgotten, ear = traced_of(None)
+    assert metrics(forgotten, NOW) == []

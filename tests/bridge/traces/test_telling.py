@@ -218,8 +218,8 @@ def test_who_wants_what_is_asked_in_clear_and_anew_when_there_is_a_key(sealed: b
 
 def test_who_comes_anew_hears_what_holds_of_what_it_wants(voice: Voice) -> None:
     desk = certified(DESK, "desk")
-    voice.again[Interest.CHANGES] = (TraceKind.READY, {})
-    voice.again[Interest.LOAD] = (TraceKind.LOAD_INFORMATION, {"cpu": 1})
+    voice.holds(Interest.CHANGES, TraceKind.READY, {}, NOW)
+    voice.holds(Interest.LOAD, TraceKind.LOAD_INFORMATION, {"cpu": 1}, NOW)
     effects = voice.answered(wish(desk, "desk", Interest.LOAD, anew=True), AUTHORITY.public_bytes, NOW)
     told = [one for one in effects if isinstance(one, Say) and one.topic != key_topic("desk", UUID)]
     assert [one.topic for one in told] == [trace_topic(UUID, Interest.LOAD)]
@@ -271,7 +271,7 @@ def test_the_same_wish_again_keeps_interest_alive_costs_no_signature_and_tells_n
     voice: Voice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = wish(certified(DESK, "desk"), "desk", anew=True)
-    voice.again[Interest.LOAD] = (TraceKind.LOAD_INFORMATION, {"cpu": 1})
+    voice.holds(Interest.LOAD, TraceKind.LOAD_INFORMATION, {"cpu": 1}, NOW)
     assert not voice.knows(data)
     assert len(voice.answered(data, AUTHORITY.public_bytes, NOW)) > 2
     assert voice.knows(data)
@@ -293,18 +293,62 @@ def test_another_head_before_the_same_box_is_no_trace_key(voice: Voice) -> None:
 def test_a_right_of_before_is_held_bit_by_bit_and_as_long_as_it_counts(voice: Voice) -> None:
     fresh = Voice(ADVERTISEMENT, random.Random(1).randbytes, NOW)
     secret = HOLDER.private_bytes()
-    assert (fresh.right, fresh.held(TOKEN, secret, NOW_MS)) == (None, None)
+    assert (fresh.right, fresh.held(TOKEN, secret, NOW_MS)) == (None, False)
     fresh.former = voice.right
-    assert fresh.right == (TOKEN, HOLDER)
+    assert fresh.right == (TOKEN, secret)
     for now_ms in (TOKEN.not_before_ms, TOKEN.not_after_ms):
-        assert fresh.held(TOKEN, secret, now_ms) is HOLDER
+        assert fresh.held(TOKEN, secret, now_ms)
     for now_ms in (TOKEN.not_before_ms - 1, TOKEN.not_after_ms + 1):
-        assert fresh.held(TOKEN, secret, now_ms) is None
-    assert fresh.held(replace(TOKEN, not_after_ms=TOKEN.not_after_ms + 1), secret, NOW_MS) is None
-    assert fresh.held(TOKEN, SPY.private_bytes(), NOW_MS) is None
+        assert not fresh.held(TOKEN, secret, now_ms)
+    assert not fresh.held(replace(TOKEN, not_after_ms=TOKEN.not_after_ms + 1), secret, NOW_MS)
+    assert not fresh.held(TOKEN, SPY.private_bytes(), NOW_MS)
+    assert fresh.token is None
+    fresh.authorise_again()
+    assert fresh.token == TOKEN
+    (trace,) = said(fresh.tell(TraceKind.FAILED, {}, NOW))
+    trace.verify(ADVERTISEMENT, NOW_MS)
     other = replace(TOKEN, public_key=SPY.public_bytes).signed(PUMP)
     fresh.authorise(other, SPY)
-    assert fresh.right == (other, SPY), "the present one counts, not the one of before"
+    assert fresh.right == (other, SPY.private_bytes()), "the present one counts, not the one of before"
+
+
+def test_what_nobody_hears_is_not_signed_and_holds_for_who_comes_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    signed: list[int] = []
+    sign = Trace.signed
+    monkeypatch.setattr(Trace, "signed", lambda trace, holder: (signed.append(trace.kind), sign(trace, holder))[1])
+    heard: set[str] = set()
+    voice = Voice(ADVERTISEMENT, random.Random(1).randbytes, NOW, listens=heard.__contains__)
+    voice.authorise(TOKEN, HOLDER)
+    told = voice.tell(TraceKind.FAILED, {}, NOW)
+    assert [type(each) for each in told] == [Stood, Count], "groups are summed up, whoever hears of the entity"
+    assert told[1] == Count("traces", 1, "FAILED"), "and deaths are counted"
+    assert voice.gauge(NOW) == [Count("traces", 1, "GAUGE_INTEREST")]
+    assert signed == []
+    heard.update((trace_topic(UUID, Interest.CHANGES), gauge_topic(UUID)))
+    (trace,) = said(voice.tell(TraceKind.ALLS_WELL, {}, NOW, to=Interest.CHANGES))
+    trace.verify(ADVERTISEMENT, NOW_MS)
+    assert trace.number == 1
+    (question,) = said(voice.gauge(NOW + GAUGE_EVERY_S))
+    assert (question.kind, question.number) == (TraceKind.GAUGE_INTEREST, 2)
+    assert signed == [TraceKind.ALLS_WELL, TraceKind.GAUGE_INTEREST]
+
+
+def test_a_key_that_nothing_is_said_with_is_not_kept_ready(voice: Voice, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes a kilobyte; where somebody listens it is wanted all the time."""
+    made: list[bytes] = []
+    make = Identity.from_private_bytes
+    monkeypatch.setattr(Identity, "from_private_bytes", lambda private: (made.append(private), make(private))[1])
+    voice.tell(TraceKind.FAILED, {}, NOW)
+    voice.gauge(NOW)
+    assert made == [], "it was just verified"
+    voice.tell(TraceKind.FAILED, {}, NOW)
+    voice.tell(TraceKind.FAILED, {}, NOW)
+    assert made == [HOLDER.private_bytes()]
+    ask(voice, certified(DESK, "desk"), "desk")
+    for turn in range(3):
+        voice.gauge(NOW + turn * GAUGE_EVERY_S)
+        voice.tell(TraceKind.FAILED, {}, NOW)
+    assert len(made) == 1
 
 
 def test_wishes_that_were_verified_are_remembered_up_to_a_bound_the_first_forgotten_first(
@@ -405,6 +449,20 @@ def test_nonces_have_12_fresh_bytes_and_boxes_32() -> None:
     voice.tell(TraceKind.FAILED, {}, NOW)
     ask(voice, certified(DESK, "desk"), "desk")
     assert drawn.drawn == [12, 32]
+
+
+def test_what_holds_is_what_was_said_last_of_each_and_goes_on_in_another_voice(voice: Voice) -> None:
+    voice.holds(Interest.STATES, TraceKind.READY, {"state": "READY", "of": {"a": [1]}}, NOW)
+    voice.holds(Interest.LOAD, TraceKind.LOAD_INFORMATION, {}, NOW)
+    voice.holds(Interest.STATES, TraceKind.SHUTDOWN, {"state": "SHUTDOWN"}, NOW + 1)
+    states = (TraceKind.SHUTDOWN, {"state": "SHUTDOWN", "since_ms": NOW_MS + 1_000})
+    load = (TraceKind.LOAD_INFORMATION, {"since_ms": NOW_MS})
+    assert list(voice.again.items()) == [(Interest.STATES, states), (Interest.LOAD, load)]
+    assert len(voice._held) == 2
+    other = Voice(ADVERTISEMENT, random.Random(7).randbytes, NOW)
+    other.holds(Interest.LOAD, TraceKind.LOAD_INFORMATION, {"cpu": 1}, NOW)
+    other.inherit(voice)
+    assert other.again == voice.again
 
 
 def test_what_a_restart_must_not_lose_is_recorded_and_numbers_go_on_behind_those_of_before(voice: Voice) -> None:

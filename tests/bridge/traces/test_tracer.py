@@ -76,9 +76,10 @@ def check_books(tracer: Tracer) -> None:
     assert tracer._overdue == sum(each.pulse is not None and each.pulse.is_overdue for each in traced.values())
     assert tracer._sessions == {each.voice.topic: session for session, each in traced.items()}
     assert tracer._spoken == {each.speaks_at: session for session, each in traced.items()}
-    assert tracer._placed == {each.place: session for session, each in traced.items()}
-    assert all(tracer._clients.values())
-    assert {s: client for client, own in tracer._clients.items() for s in own} == {
+    assert all(tracer._placed[each.place] == session for session, each in traced.items())
+    clients = {each.client for each in traced.values()}
+    assert len(tracer._clients) == len(clients)
+    assert {s: client for client in clients for s in tracer._clients.of(client)} == {
         session: each.client for session, each in traced.items()
     }
     assert len(tracer._places) == len(traced)
@@ -521,6 +522,60 @@ def test_who_registers_again_costs_no_signature_that_was_verified(
     pump.say(Word.TOKEN, handed)
     assert verified == ["token"], "nor for the third time"
     assert pump.traces(TraceKind.JOIN)
+
+
+def test_who_registers_again_with_an_advertisement_that_was_altered_is_taken_at_its_nodes_word(pump: Entity) -> None:
+    """What it has stays as it is unless the node signed the new one, and that is the entity's."""
+    before, topic = pump.tracer._sessions.copy(), pump.advertisement.topic
+    for altered in (
+        replace(pump.advertisement, discoverers=("*",)),
+        replace(pump.advertisement, not_after_ms=NOW_MS + 9 * HOUR_MS).signed(SPY),
+        replace(pump.advertisement, node="node-9").signed(NODE),
+        advertised(owner=SPY, topic=topic),
+    ):
+        assert registering_with(pump, altered)["traces_refused"] == 1
+        assert pump.tracer._sessions == before
+    longer = replace(pump.advertisement, not_after_ms=NOW_MS + 9 * HOUR_MS).signed(NODE)
+    assert registering_with(pump, longer) == {"entities_registered": 1}
+    assert pump.tracer._sessions != before
+    (traced,) = pump.tracer._traced.values()
+    assert traced.advertisement == longer
+
+
+def registering_with(pump: Entity, advertisement: Advertisement) -> dict[str, int]:
+    request = Registration(advertisement.encode(), b"r" * 16, int(pump.now * 1000)).signed(PUMP)
+    effects = pump.tracer.handle(Registering(pump.client, request.encode()), pump.now)
+    check_books(pump.tracer)
+    return {each.name: each.amount for each in effects if isinstance(each, Count)}
+
+
+def test_what_the_node_beside_us_verified_costs_one_signature_to_register(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The entity's own, of now. An advertisement that differs in a bit from that is verified."""
+    known = advertised()
+    tracer = Tracer(
+        LAN, {"node-1": NODE.public_bytes}, AUTHORITY.public_bytes, random.Random(1).randbytes,
+        verified={known.topic: known}.get,
+    )  # fmt: skip
+    pump = Entity(tracer)
+    verified: list[bytes] = []
+    verify = Advertisement.verify
+    monkeypatch.setattr(Advertisement, "verify", lambda ours, *of: (verified.append(ours.topic), verify(ours, *of))[1])
+    pump.register()
+    assert (verified, len(tracer)) == ([], 1)
+    pump.run(1)
+    forged = replace(known, discoverers=("*",))
+    request = Registration(forged.encode(), b"f" * 16, int(pump.now * 1000)).signed(PUMP)
+    pump.handle(Registering(pump.client, request.encode()))
+    assert (verified, pump.counted["traces_refused"]) == ([known.topic], 1)
+    stolen = Registration(known.encode(), b"s" * 16, int(pump.now * 1000)).signed(SPY)
+    pump.handle(Registering(pump.client, stolen.encode()))
+    assert pump.counted["traces_refused"] == 2, "who registers signs, whatever is known of the topic"
+    pump.now = known.not_after_ms / 1000 + 1
+    late = Entity(Tracer(LAN, {"node-1": NODE.public_bytes}, AUTHORITY.public_bytes, bytes, verified=lambda _: known))
+    late.now = pump.now
+    request = Registration(known.encode(), b"r" * 16, int(late.now * 1000)).signed(PUMP)
+    late.handle(Registering("late", request.encode()))
+    assert late.counted == {"traces_refused": 1}, "and its time counts"
 
 
 @pytest.mark.parametrize("what", ["advertisement", "token", "key", "late"])

@@ -9,9 +9,9 @@ from itertools import product
 import pytest
 
 from bridge.contract.machine import Blame, Count, Wire
-from bridge.document.batch_topics import batch_topic
 from bridge.document.overlay import Overlay
 from bridge.document.policy import REFRESH_MESSAGES_MAX, Refresh, Scope
+from bridge.document.wire_topics import batch_topic
 from bridge.wire import admission as arriving
 from bridge.wire.admission import BUMP_GRACE_S, Admission, Admitted, refused
 from bridge.wire.pieces import read
@@ -20,7 +20,7 @@ from keys.epochs import Calendar, KeyName, scope_key
 from keys.errors import BadFrame, BadShare, BadSignature, Expired, KeysError, NotAuthorised, UnknownView, WrongEpochKey
 from keys.keyheader import KEY_DOMAIN, NO_KCV, KeyHeader
 from keys.sharetree import SHARES_LIMIT, Place, Share, encode_shares
-from tests.bridge.helpers import ForgedKey, craft, forge_key, gateway, publish, with_properties
+from tests.bridge.helpers import ForgedKey, craft, forge_key, gateway, publish, wire_topic, with_properties
 from tests.sim.world import NOT_AFTER_MS, NOW, ROOT, World, make_world
 
 AFTER = NOT_AFTER_MS / 1000 + 1
@@ -62,12 +62,12 @@ def test_changed_content_is_told_and_not_refused(world: World):
 
 def test_each_lie_has_its_error(world: World):
     wire = publish(gateway(world, "site"), "plant/t", sequence=1)["r1a"]
-    assert refusal(world, Wire("plant/u", wire.payload, properties=wire.properties)) is BadSignature
+    assert refusal(world, Wire("veilmq/batch/2", wire.payload, properties=wire.properties)) is BadSignature
     assert refusal(world, with_properties(wire, (PROPERTY_HEADER, "AAAA"))) is BadFrame
     assert refusal(world, with_properties(wire, (PROPERTY_HEADER, "not base64!"))) is BadFrame
     assert refusal(world, craft(world, "evil", "plant/t", sequence=1, key_id=b"k" * 16)) is NotAuthorised
     assert refusal(world, craft(world, "r1a", "open/t", sequence=1, key_id=b"k" * 16)) is NotAuthorised
-    assert refusal(world, craft(world, "site", "elsewhere", sequence=1, key_id=b"k" * 16)) is NotAuthorised
+    assert refusal(world, craft(world, "site", "elsewhere", sequence=1, key_id=b"k" * 16)) is BadFrame
     assert refusal(world, craft(world, "site", "clear/t", sequence=1, key_id=b"k" * 16)) is BadFrame
     assert refusal(world, craft(world, "site", "plant/t", sequence=1, mode=Mode.PLAIN)) is BadFrame
     assert refusal(world, craft(world, "site", "plant/t", sequence=3, previous=3, key_id=b"k" * 16)) is BadFrame
@@ -97,7 +97,7 @@ def test_a_header_is_verified_once_and_whatever_differs_from_it_anew(world: Worl
     admission = once_admitted(world, wire, monkeypatch)
     assert publication(admission, wire).header.sequence == 1
     again = publish(gateway(world, "site"), "plant/t", sequence=2)["r1a"]
-    for lie in (replace(wire, topic="plant/u"), again):
+    for lie in (replace(wire, topic="veilmq/batch/2"), again):
         with pytest.raises(BadSignature):
             publication(admission, lie)
 
@@ -114,9 +114,22 @@ def test_a_verified_header_is_asked_about_the_time_and_forgotten_with_the_overla
         publication(admission, wire)
 
 
-def test_what_is_refused_or_has_a_huge_topic_is_not_remembered_and_the_rest_is_bounded(
-    world: World, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_reader_asks_vouchers_for_what_is_of_a_certificate_that_has_ended(world: World):
+    """It may have been away, or its clock be ahead; a replica in whose time it ended refuses."""
+    reader = Admission(world.overlay, replica=False)
+    key = forge_key(world, "site", "plant/#")
+    for wire in (
+        publish(gateway(world, "site"), "plant/t", sequence=1)["r1a"],
+        craft(world, "site", "clear/t", sequence=2, mode=Mode.PLAIN, now=AFTER),
+    ):
+        for _ in range(2):
+            assert not publication(reader, wire, AFTER).live
+            assert publication(reader, wire, NOT_AFTER_MS / 1000).live
+            assert reader.key(dict(key.properties()), AFTER) == key.header
+        assert refusal(world, wire, AFTER) is Expired
+
+
+def test_what_is_refused_is_not_remembered_and_the_rest_is_bounded(world: World, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(arriving, "HEADERS_MAX", 3)
     admission = Admission(world.overlay, replica=True)
 
@@ -126,10 +139,10 @@ def test_what_is_refused_or_has_a_huge_topic_is_not_remembered_and_the_rest_is_b
         return len(admission._admitted)
 
     assert come(craft(world, "evil", "plant/t", sequence=1, key_id=b"k" * 16)) == 0
-    assert come(craft(world, "site", "plant/" + "t" * arriving.HEADERS_TOPIC_MAX, sequence=1, key_id=b"k" * 16)) == 0
+    assert come(craft(world, "site", "veilmq/batch/" + "1" * 9999, sequence=1, key_id=b"k" * 16)) == 0
     wires = [craft(world, "site", "plant/t", sequence=number, key_id=b"k" * 16) for number in range(1, 6)]
     assert [come(wire) for wire in wires] == [1, 2, 3, 3, 3]
-    assert [topic for _, topic in admission._admitted] == ["plant/t"] * 3
+    assert [topic for _, topic in admission._admitted] == ["veilmq/batch/1"] * 3
     assert come(wires[-1]) == 3  # a copy, which evicts nothing
 
 
@@ -312,25 +325,16 @@ def test_a_refusal_suspects_and_names_nobody():
     assert refused("r1a", BadFrame("why")) == [Count("refused", 1, "BadFrame"), Blame("r1a", False, "why")]
 
 
-def test_headers_of_the_longest_topic_are_remembered_and_the_oldest_goes(monkeypatch: pytest.MonkeyPatch, world: World):
-    monkeypatch.setattr(arriving, "HEADERS_MAX", 2)
-    admission = Admission(world.overlay, replica=True)
-    topics = ["plant/" + letter * (arriving.HEADERS_TOPIC_MAX - 6) for letter in "abc"]
-    for number, topic in enumerate(topics, 1):
-        publication(admission, craft(world, "site", topic, sequence=number, key_id=b"k" * 16))
-    assert [topic for _, topic in admission._admitted] == topics[1:]
-
-
 def test_numbers_are_what_databases_and_calendars_can_show(world: World):
     last = {"sequence": arriving.SEQUENCE_MAX, "time_ms": arriving.TIME_MS_MAX}
     reader = Admission(world.overlay, replica=False)
     assert publication(reader, craft(world, "site", "plant/t", key_id=b"k" * 16, retain=True, **last)).live
     for beyond in ({**last, "sequence": last["sequence"] + 1}, {**last, "time_ms": last["time_ms"] + 1}):
-        assert refusal(world, craft(world, "site", "plant/t", key_id=b"k" * 16, **beyond)) is BadFrame
+        assert refusal(world, craft(world, "site", "plant/t", key_id=b"k" * 16, retain=True, **beyond)) is BadFrame
 
 
 def test_a_topic_that_is_none_is_a_bad_frame_and_a_carrier_no_publisher(world: World):
-    assert refusal(world, craft(world, "site", "plant/+", sequence=1, key_id=b"k" * 16)) is BadFrame
+    assert refusal(world, craft(world, "site", "veilmq/batch/+", sequence=1, key_id=b"k" * 16)) is BadFrame
     for certificate in (world.overlay.certificate("r1a"), world.overlay.certificate("site")):
         if certificate.name == "site":
             assert Admission(world.overlay, replica=True).publisher(certificate.party_id) is certificate
@@ -476,10 +480,10 @@ def test_a_right_is_asked_for_once(monkeypatch: pytest.MonkeyPatch, world: World
     learn = Admission._learn
     monkeypatch.setattr(Admission, "_learn", lambda self, *what: asked.append(what[1][1]) or learn(self, *what))
     replica = Admission(world.overlay, replica=True)
-    for topic in ("clear/a", "clear/b", "clear/a", "clear/b"):
+    for retain in (False, True, False, True):
         for number in (1, 2):
-            publication(replica, craft(world, "site", topic, sequence=number, mode=Mode.PLAIN))
-    assert asked == ["clear/a", "clear/b"]
+            publication(replica, craft(world, "site", "clear/a", sequence=number, mode=Mode.PLAIN, retain=retain))
+    assert asked == [wire_topic(world, "site", "clear/a", retain=retain) for retain in (False, True)]
 
 
 def test_a_replica_admits_what_can_be_fresh_and_a_reader_says_whether_it_is():
@@ -567,5 +571,18 @@ def test_batches_of_a_scope_come_only_from_whoever_may_publish_in_it():
 
     assert admit(world, batch("site", 1)).scope.filter == "plant/#"
     assert admit(world, batch("evil", 2)).scope.filter == "open/#"
-    for name, number in (("evil", 1), ("site", 3), ("site", 0)):
-        assert refusal(world, batch(name, number)) is NotAuthorised
+    for name, number, error in (("evil", 1, NotAuthorised), ("site", 3, NotAuthorised), ("site", 0, BadFrame)):
+        assert refusal(world, batch(name, number)) is error
+
+
+@pytest.mark.parametrize("retain", [False, True])
+def test_header_and_wire_topic_say_the_same_of_being_retained(world: World, retain: bool):
+    topic = wire_topic(world, "site", "plant/t", retain=not retain)
+    assert refusal(world, craft(world, "site", topic, sequence=1, key_id=b"k" * 16, retain=retain)) is BadFrame
+
+
+def test_nobody_publishes_on_what_another_member_retains(world: World):
+    topic = wire_topic(world, "evil", "plant/t", retain=True)
+    assert refusal(world, craft(world, "site", topic, sequence=1, key_id=b"k" * 16, retain=True)) is BadFrame
+    own = craft(world, "site", "plant/t", sequence=1, key_id=b"k" * 16, retain=True)
+    assert admit(world, own).header.retain

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -12,12 +13,13 @@ from bridge.document import Scope
 from bridge.node import GatewayNode, ReplicaNode
 from bridge.wire import AHEAD_S, GENERATION_TOPIC, Generations
 from bridge.wire.generations import PROOF_EVERY_S, OwnLife
-from keys.envelope import PROPERTY_KEY, KeyHeader, Order, from_property, to_property
+from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, KeyHeader, Mode, Order, from_property, to_property
 from keys.errors import NotFresh, Superseded
 from keys.keyheader import KEY_DOMAIN
 from tests.bridge.helpers import (
     NOW,
     counted,
+    craft,
     forge_key,
     publish,
     replica,
@@ -29,18 +31,19 @@ from tests.bridge.helpers import (
 from tests.sim.world import World, make_world
 
 LATER = NOW + 60
+PLAIN = Scope("clear/#", Mode.PLAIN)
 
 
 @pytest.fixture
 def world() -> World:
-    return make_world({1: 3}, [], {"site": 1, "evil": 1, "reader": 1}, [Scope("plant/#"), Scope("open/#")])
+    return make_world({1: 3}, [], {"site": 1, "evil": 1, "reader": 1}, [Scope("plant/#"), Scope("open/#"), PLAIN])
 
 
-def life(world: World, started: float) -> GatewayNode:
+def life(world: World, started: float, **disk: Any) -> GatewayNode:
     """The gateway `site`, started at that time."""
     node = GatewayNode(
         world.overlay, world.identities["site"], "site", world.secrets, world.keys,
-        random.Random(started).randbytes, generation=int(started * 1000),
+        random.Random(started).randbytes, generation=int(started * 1000), **disk,
     )  # fmt: skip
     for peer in world.overlay.views[1].members:
         node.handle(LinkUp(peer), started)
@@ -53,9 +56,12 @@ def r1a(world: World) -> ReplicaNode:
     return node
 
 
-def told(node: ReplicaNode, life: GatewayNode, sequence: int, now: float) -> list[Effect]:
+def told(
+    node: ReplicaNode, life: GatewayNode, sequence: int, now: float, topic: str = "plant/t", retain: bool = False
+) -> list[Effect]:
     """The life publishes; what the replica does."""
-    return node.handle(Received("site", publish(life, "plant/t", sequence=sequence, now=now)["r1a"]), now)
+    wire = publish(life, topic, sequence=sequence, now=now, retain=retain)["r1a"]
+    return node.handle(Received("site", wire), now)
 
 
 def proofs(effects: list[Effect]) -> list[Wire]:
@@ -88,6 +94,52 @@ def test_a_clone_is_refused_and_stops_when_it_is_shown_the_later_life(world: Wor
     assert counted(told(node, present, 5, LATER + 4), "forwarded") == 1
     assert not present.handle(Received("r1a", proof), LATER + 4) or not present.life.outlived_by
     assert present.life.outlived_by == 0
+
+
+@pytest.mark.parametrize("retain", [False, True])
+def test_a_clone_that_publishes_in_plain_scopes_only_is_refused_and_stops(world: World, retain: bool) -> None:
+    """What is plain names no key; so the header itself says in which life it was sealed."""
+    node, clone, present = r1a(world), life(world, NOW), life(world, LATER)
+    subscribe_at(node, world, "reader", "clear/#")
+    assert counted(told(node, clone, 1, NOW + 1, "clear/t", retain), "forwarded") == 1
+    assert counted(told(node, present, 2, LATER + 1, "clear/t", retain), "forwarded") == 1
+    refused = told(node, clone, 3, LATER + 2, "clear/t", retain)
+    assert counted(refused, "forwarded") == 0
+    assert not suspected(refused)
+    (proof,) = proofs(refused)
+    assert not present.handle(Received("r1a", proof), LATER + 2) or not present.life.outlived_by
+    for damaged in (
+        replace(proof, payload=proof.payload + b"x"),
+        replace(proof, properties=((PROPERTY_HEADER, proof.properties[0][1][:-2]),)),
+    ):
+        assert suspected(clone.handle(Received("r1b", damaged), LATER + 2)) == {"r1b"}
+    heard = clone.handle(Received("r1a", proof), LATER + 2)
+    assert [effect for effect in heard if isinstance(effect, Outlived)] == [Outlived(int(LATER * 1000))]
+    assert not publish(clone, "clear/t", sequence=4, now=LATER + 3)
+
+
+def test_a_plain_header_of_somebody_else_or_of_a_start_to_come_mutes_nobody(world: World) -> None:
+    year_s = 365 * 86_400
+    node, ahead = life(world, NOW), life(world, NOW + year_s)
+    kept = publish(ahead, "clear/t", sequence=1, now=NOW + year_s)["r1c"]
+    (header,) = [value for name, value in kept.properties if name == PROPERTY_HEADER]
+    foreign = craft(world, "evil", "clear/t", sequence=1, mode=Mode.PLAIN, order=(int(LATER * 1000), 0))
+    for topic, told_header in ((kept.topic, header), (foreign.topic, dict(foreign.properties)[PROPERTY_HEADER])):
+        proof = Wire(GENERATION_TOPIC, topic.encode(), properties=((PROPERTY_HEADER, told_header),))
+        assert counted(node.handle(Received("r1b", proof), NOW + 1), "refused") == 1
+    assert publish(node, "clear/t", sequence=2, now=NOW + 2)
+    assert counted(r1a(world).handle(Received("site", kept), NOW + 2), "refused") == 1
+
+
+def test_a_header_of_another_life_or_key_than_its_key_has_is_its_authors_fault(world: World) -> None:
+    node, key = r1a(world), forge_key(world, "site", "plant/#")
+    subscribe_at(node, world, "reader", "plant/#")
+    node.handle(Received("site", craft(world, "site", "plant/t", sequence=1, key=key,
+                                       properties=key.properties(key.shares[:1]))), NOW)  # fmt: skip
+    for sequence, order in ((2, (1, 0)), (3, (0, 1))):
+        lie = craft(world, "site", "plant/t", sequence=sequence, key=key, order=order)
+        effects = node.handle(Received("site", lie), NOW)
+        assert [e.of for e in effects if isinstance(e, Count) and e.name == "refused"] == [key.header.publisher]
 
 
 def test_what_the_life_before_sealed_before_the_present_one_began_is_taken(world: World) -> None:
@@ -132,6 +184,26 @@ def test_a_key_of_a_start_with_a_clock_far_ahead_mutes_no_later_life(world: Worl
     assert counted(effects, "refused") == 1
     assert node.life.outlived_by == 0
     assert publish(node, "plant/t", sequence=2, now=NOW + 2)
+
+
+def test_when_the_time_of_a_start_with_a_clock_far_ahead_has_come_it_mutes_nobody(world: World) -> None:
+    """Attack: the liar waits for that time, and shows the key to replicas and to the gateway that goes on since."""
+    then = NOW + 4000
+    ahead = life(world, then)
+    told(ahead_at := r1a(world), ahead, 1, then)  # what any liar can make a replica believe then
+    node = life(world, NOW, passed_over={int(then * 1000): int(then * 1000) + 3})
+    assert counted(told(ahead_at, node, 2, then - 1), "forwarded") == 1
+    refused = told(ahead_at, node, 3, then + 1)
+    assert counted(refused, "forwarded") == 0
+    (proof,) = proofs(refused)
+    heard = node.handle(Received("r1a", proof), then + 1)
+    assert (counted(heard, "generations_passed"), counted(heard, "outlived")) == (1, 0)
+    wire = publish(node, "plant/t", sequence=4, now=then + 2)["r1a"]
+    assert key_of(wire).order == Order(int(then * 1000) + 3, 1)
+    assert counted(ahead_at.handle(Received("site", wire), then + 2), "forwarded") == 1
+    assert counted(node.handle(Received("r1a", proof), then + 3), "refused") == 1, "once"
+    clone = key_of(publish(life(world, then + 5), "plant/t", sequence=5, now=then + 5)["r1a"])
+    assert counted(node.handle(Received("r1a", Wire(GENERATION_TOPIC, clone.encode())), then + 6), "outlived") == 1
 
 
 def test_a_liar_that_claims_a_generation_shuts_nobody_out(world: World) -> None:
@@ -230,6 +302,7 @@ def test_a_life_counts_its_keys_and_hears_of_each_later_one_once(world: World) -
 
     assert counted(heard(key_with(world, 5)), "refused") == 1
     assert counted(heard(key_with(world, 6), "reader"), "refused") == 1
+    assert counted(heard(replace(key_with(world, 6), publisher=b"s" * 16)), "refused") == 1, "of a stranger"
     assert life.outlived_by == 0
     assert heard(key_with(world, 7)) == [Count("outlived"), Outlived(7)]
     for generation in (6, 7):

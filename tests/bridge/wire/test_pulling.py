@@ -79,7 +79,8 @@ def test_whatever_comes_is_refused_or_canonical(offset: int, data: bytes, garbag
 
 # ---------------------------------------------------------------------------------------------- asking
 
-NAME = (b"p" * 16, 1)
+P = b"p" * 16
+NAME = (P, 1)
 
 
 def asked(
@@ -201,12 +202,27 @@ def test_bytes_to_one_neighbour_are_bounded_and_come_back(monkeypatch: pytest.Mo
 
 def test_requests_of_one_neighbour_are_bounded_and_those_for_the_unknown_more() -> None:
     answers = Answers()
-    assert sum(answers.may_ask("r1a", NOW) for _ in range(int(REQUESTS_BURST) + 50)) == REQUESTS_BURST
-    assert sum(answers.may_ask_unknown("r1a", NOW) for _ in range(int(UNKNOWN_BURST) + 50)) == UNKNOWN_BURST
-    assert answers.may_ask("r1b", NOW)
+    assert sum(answers.may_ask("r1a", P, NOW) for _ in range(int(REQUESTS_BURST) + 50)) == REQUESTS_BURST / 2
+    assert sum(answers.may_ask_unknown("r1a", P, NOW) for _ in range(int(UNKNOWN_BURST) + 50)) == UNKNOWN_BURST / 2
+    assert answers.may_ask("r1b", P, NOW)
     later = NOW + 1
-    assert sum(answers.may_ask("r1a", later) for _ in range(5000)) == REQUESTS_PER_S
-    assert sum(answers.may_ask_unknown("r1a", later) for _ in range(5000)) == UNKNOWN_PER_S
+    assert sum(answers.may_ask("r1a", P, later) for _ in range(5000)) == REQUESTS_PER_S
+    assert sum(answers.may_ask_unknown("r1a", P, later) for _ in range(5000)) == UNKNOWN_PER_S
+    answers.keep({"r1b"})
+    assert answers.may_ask_unknown("r1a", P, later), "who comes back begins anew"
+
+
+def test_holes_of_one_publisher_leave_requests_for_others() -> None:
+    """Attack: a publisher signs gaps that nothing fills, so that its readers ask for them without end."""
+    answers, honest = Answers(), b"h" * 16
+    for number in range(200):
+        while answers.may_ask("r1a", P, NOW + number):
+            pass
+        while answers.may_ask_unknown("r1a", P, NOW + number):
+            pass
+        asked = [answers.may_ask("r1a", honest, NOW + number) for _ in range(20)]
+        asked += [answers.may_ask_unknown("r1a", honest, NOW + number) for _ in range(20)]
+        assert all(asked)
 
 
 def test_a_request_names_any_sealing_and_all_pieces_unless_it_says_which() -> None:

@@ -16,11 +16,11 @@ from gateway.auth.password_hashes import make_hash
 from gateway.auth.passwords import Users
 from gateway.base.config import StartError, parse
 from gateway.base.limits import Limits
-from gateway.broker.door import Failures
 from gateway.broker.running import make_broker
 from gateway.clients import Reached
 from gateway.mqtt5.packets import Version
 from gateway.mqtt5.types import ReasonCode
+from gateway.sockets.door import Failures
 from tests.gateway.harness import Wire, on_loop, serving
 from tests.waits import until
 
@@ -186,7 +186,7 @@ def test_an_address_that_fails_too_often_waits_and_others_do_not() -> None:
 async def test_who_failed_too_often_is_refused_before_anything_is_hashed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.broker.door.origin_of", lambda host: host)
+    monkeypatch.setattr("gateway.sockets.door.origin_of", lambda host: host)
     config = _config(tmp_path, {"nurse": MOSQUITTO_2}, limits={"login_failures": 2})
     async with serving(config) as broker:
         for code in (

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from gateway.base.stamps import Stamps, stamp
+from gateway.base.stamps import Stamps
+from gateway.files import stamp
 
 
 def test_each_change_is_seen_once(tmp_path: Path) -> None:

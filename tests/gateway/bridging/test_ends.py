@@ -112,6 +112,20 @@ class Reader:
         self._client.loop_stop()
 
 
+class Releasing(paho.Client):
+    """Keeps that PUBREC came through all attempts to reconnect.
+
+    paho 2.2 does so in the first attempt. In the second it makes of "PUBREL is due" a PUBLISH without DUP, which every
+    broker must take for another message if it has acted on a PUBREL that was sent before.
+    """
+
+    def _messages_reconnect_reset_out(self) -> None:
+        due = [message for message in self._out_messages.values() if message.state == paho.mqtt_ms_resend_pubrel]
+        super()._messages_reconnect_reset_out()
+        for message in due:
+            message.state = paho.mqtt_ms_resend_pubrel
+
+
 class Writer:
     """Publishes numbers, one every 10 ms, and repeats what is not acknowledged."""
 
@@ -119,7 +133,7 @@ class Writer:
         self.acknowledged: set[bytes] = set()
         self._qos = qos
         self._topic = topic
-        self._client = paho.Client(paho.CallbackAPIVersion.VERSION2, "writer", clean_session=False)
+        self._client = Releasing(paho.CallbackAPIVersion.VERSION2, "writer", clean_session=False)
         self._waiting: dict[int, bytes] = {}
         self._client.on_publish = self._on_publish
         self._client.reconnect_delay_set(1, 1)

@@ -6,15 +6,17 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from gateway.broker.flushing import UNACKNOWLEDGED
-from gateway.broker.member_sessions import hear_acks, published, send
+import pytest
+
+from gateway.broker.member_sessions import hear_acks, published, recognised, send
 from gateway.clients import Client, PeerMessage, PeerRefusal, Reached
 from gateway.mqtt5.actions import ServerOffer, SessionLimits
 from gateway.mqtt5.codec import Decoder
 from gateway.mqtt5.packets import Connect, Packet, PingReq, Properties, PubAck, Publish, Version
 from gateway.mqtt5.session import ServerSession
-from gateway.mqtt5.types import ReasonCode
+from gateway.mqtt5.types import MqttError, ReasonCode
 from gateway.plugins import EdgeSession
+from gateway.sockets.flushing import UNACKNOWLEDGED
 
 NOW = 1000.0
 
@@ -144,3 +146,36 @@ def test_what_is_too_large_for_the_member_is_not_taken() -> None:
     assert not send(client, message(200), NOW, Reached(lambda: NOW))
     assert send(client, message(10), NOW, Reached(lambda: NOW))
     assert len(connection.packets()) == 1
+
+
+class Members:
+    """Knows one member, by its certificate and its name."""
+
+    def recognise(self, certificate: bytes, client_id: str) -> str | None:
+        return "r1" if (certificate, client_id) == (b"of r1", "north") else None
+
+
+def shows(certificate: bytes | None) -> Any:
+    return SimpleNamespace(getpeercert=lambda binary_form: certificate if binary_form else {})
+
+
+def test_a_member_is_known_by_its_certificate() -> None:
+    assert recognised(shows(b"of r1"), Connect("north"), Members()) == "r1"  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("tls", "connect", "code"),
+    [
+        (None, Connect("north"), ReasonCode.NOT_AUTHORIZED),
+        (shows(None), Connect("north"), ReasonCode.NOT_AUTHORIZED),
+        (shows(b"of r2"), Connect("north"), ReasonCode.NOT_AUTHORIZED),
+        (shows(b"of r1"), Connect("south"), ReasonCode.NOT_AUTHORIZED),
+        (shows(b"of r1"), Connect("north", version=Version.V311), ReasonCode.UNSUPPORTED_PROTOCOL_VERSION),
+    ],
+)
+def test_who_shows_no_certificate_of_a_member_or_speaks_an_older_mqtt_is_none(
+    tls: Any, connect: Connect, code: ReasonCode
+) -> None:
+    with pytest.raises(MqttError) as refused:
+        recognised(tls, connect, Members())  # type: ignore[arg-type]
+    assert refused.value.reason == code

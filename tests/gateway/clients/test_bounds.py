@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from gateway.base.limits import Limits
-from gateway.broker.connection import MqttConnection
 from gateway.clients.bounds import Pace
 from gateway.mqtt5.codec import encode
 from gateway.mqtt5.packets import (
@@ -28,8 +27,9 @@ from gateway.mqtt5.packets import (
     Will,
 )
 from gateway.mqtt5.types import ReasonCode
-from tests.gateway.broker.test_connection import RecordingTransport
+from gateway.sockets.connection import MqttConnection
 from tests.gateway.harness import Wire, serving
+from tests.gateway.sockets.test_connection import RecordingTransport
 from tests.waits import until
 
 MANUAL = Path(__file__).parents[3] / "docs" / "reference" / "bounds.md"

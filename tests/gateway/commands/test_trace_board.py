@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.traces import Observed, TraceKind
+from bridge.traces import TraceKind
+from bridge.tracking import Observed
 from gateway.commands.trace_board import PATIENCE_S, TraceBoard, Troubles
 
 START_MS = 1_800_000_000_000

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from bridge.traces.entity import Stage, Wishes
 from bridge.traces.kinds import TraceKind
-from bridge.traces.tracker import Observed
+from bridge.tracking.entity import Stage, Wishes
+from bridge.tracking.tracker import Observed
 from gateway.tracing.client import TracedEntity
 from gateway.tracing.store import TraceStore
 from gateway.trust.credentials import Credentials

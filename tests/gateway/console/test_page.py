@@ -88,6 +88,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         yield made
     finally:
         for each in made.clients.values():
+            each.disconnect()
             each.loop_stop()
         overlay.stop()
 
@@ -292,6 +293,45 @@ def test_on_a_desk_and_on_a_phone(page: Page) -> None:
         picture(page, f"console-{name}")
     assert page.evaluate("document.querySelectorAll('h1').length") == 1
     assert page.evaluate("[...document.querySelectorAll('input,textarea')].every(e => e.closest('label'))")
+
+
+LATE = """window.late = []; window.asked = fetch; window.fetch = async (path, options) => {
+    const answer = await asked(path, options), content = await answer.json();
+    if (path.endsWith("/logout") || answer.status === 401) await new Promise((go) => late.push([path, go]));
+    return { ok: answer.ok, status: answer.status, statusText: answer.statusText, json: async () => content }; };
+    window.release = (path) => late.splice(late.findIndex((one) => one[0].endsWith(path)), 1)[0][1](); 0"""
+"""Answers of /logout, and those to a login that is over, come when the test says so."""
+
+
+@pytest.mark.parametrize("moment", ["while somebody types", "after the next login"])
+def test_late_answers_to_one_login_disturb_nobody_who_begins_another(site: Site, page: Page, moment: str) -> None:
+    go(page, "retained")
+    # From the beginning of the document on, so that no request is under way that nobody holds.
+    script = page.call("Page.addScriptToEvaluateOnNewDocument", source=LATE)["identifier"]
+    page.call("Page.reload")
+    page.wait_for("!!window.late && !document.querySelector('nav').hidden")
+    try:
+        page.evaluate("document.querySelector('#logout').click()")
+        page.wait_for("late.some(one => one[0].endsWith('/logout'))")
+        page.evaluate("refresh(); refresh(); 0")
+        page.wait_for("late.filter(one => one[0].endsWith('/overview')).length >= 2")
+        page.evaluate("release('/overview')")
+        page.wait_for("!document.querySelector('#login').hidden")
+        type_into(page, "#login [name=user]", "ann")
+        page.evaluate("document.querySelector('#login [name=password]').focus()")
+        if moment == "while somebody types":
+            page.evaluate("release('/logout')")
+        assert focused(page) == "password", "what is typed next would go elsewhere"
+        type_into(page, "#login [name=password]", "ann-pw")
+        press(page, "Enter")
+        page.wait_for("!document.querySelector('nav').hidden")
+        if moment == "after the next login":
+            page.evaluate("release('/logout')")
+        page.evaluate("release('/overview')")
+        assert not page.evaluate("document.querySelector('nav').hidden"), "that login was over, not this one"
+    finally:
+        page.call("Page.removeScriptToEvaluateOnNewDocument", identifier=script)
+        page.evaluate("window.fetch = asked; for (const one of late) one[1](); 0")
 
 
 def test_nothing_comes_from_elsewhere_and_a_user_sees_what_a_user_may(site: Site, page: Page) -> None:

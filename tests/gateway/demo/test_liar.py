@@ -61,7 +61,7 @@ def test_the_liar_is_honest_until_told_and_after_and_alters_shares_and_content_b
 
 def test_no_command_leads_to_the_liar() -> None:
     code = (
-        "import sys, gateway.cli, gateway.party, gateway.broker.edge_broker, gateway.commands.check; "
+        "import sys, gateway.cli, gateway.party, gateway.broker.edge_broker, gateway.checking.check; "
         "print([name for name in sys.modules if 'bridge.sim' in name or 'gateway.demo' in name])"
     )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)

@@ -17,7 +17,7 @@ from websockets.asyncio.client import connect, unix_connect
 from gateway.base.config import ConfigError, StartError, load, parse
 from gateway.broker.edge_broker import EdgeBroker
 from gateway.broker.running import make_broker
-from gateway.commands.check import check as check_settings
+from gateway.checking.check import check as check_settings
 from gateway.mqtt5.codec import Decoder, encode
 from gateway.mqtt5.packets import ConnAck, Connect, Disconnect, Publish, Version
 from tests.gateway.certificates import Authority

@@ -370,3 +370,12 @@ def test_round_trip_whole_split_and_byte_by_byte(version: Version, role: str, da
         assert got == sent
         assert decoder.held_bytes == 0
     assert b"".join(encode(packet, version) for packet in sent) == read
+
+
+@pytest.mark.parametrize(("name", "kept"), [("plant/a", True), ("$veil/a", True), ("$Constrained/Traces/a", False)])
+def test_names_of_which_each_client_has_its_own_are_written_and_read_and_not_kept(name: str, kept: bool) -> None:
+    publish = Publish(name, b"x", 0)
+    for _ in range(2):
+        data = encode(publish, Version.V311)
+        assert Decoder(Version.V311).feed(data) == [publish]
+    assert (name in encoding._names, name.encode() in codec._topics) == (kept, kept)

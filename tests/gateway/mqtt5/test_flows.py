@@ -237,3 +237,26 @@ def test_what_has_nothing_shares_what_stays_empty() -> None:
         NONE[1] = "m"
     with pytest.raises(AssertionError):
         NONE.update({1: "m"})
+
+
+@pytest.mark.parametrize("stage", SENDER_STAGES)
+def test_a_sender_that_rests_keeps_what_is_under_way_and_no_empty_table(stage: FlowStage) -> None:
+    flows = sender_in(stage)
+    flows.rest()
+    assert flows.stage(1) is stage
+    assert (flows.unacknowledged is NONE) is (stage in (FlowStage.FREE, FlowStage.AWAIT_PUBCOMP))
+    assert (flows.released is NONE) is (stage is not FlowStage.AWAIT_PUBCOMP)
+    assert [flows.start("n", qos) for qos in (1, 2)] == ([1, 2] if stage is FlowStage.FREE else [2, 3])
+
+
+@pytest.mark.parametrize("stage", RECEIVER_STAGES)
+def test_a_receiver_that_rests_keeps_what_is_under_way_and_no_empty_table(stage: FlowStage) -> None:
+    flows = receiver_in(stage)
+    flows.rest()
+    assert flows.stage(1) is stage
+    assert (flows.accepting is NONE) is (stage in (FlowStage.FREE, FlowStage.AWAIT_PUBREL))
+    assert (flows.awaiting_pubrel is NONE) is (stage is not FlowStage.AWAIT_PUBREL)
+    publish = Publish("a", b"", 2, packet_id=7)
+    assert flows.published(publish) is Answer.ROUTE
+    assert flows.accepted(publish, refused=False)
+    assert flows.stage(7) is FlowStage.AWAIT_PUBREL

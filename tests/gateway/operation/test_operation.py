@@ -18,7 +18,7 @@ import pytest
 from gateway import cli
 from gateway.base.config import parse
 from gateway.base.logs import JsonLines, KeyValueLines
-from gateway.commands.check import check as look
+from gateway.checking.check import check as look
 from gateway.mqtt5.codec import encode
 from gateway.mqtt5.packets import Connect, Disconnect, PubAck, Publish, Subscribe, Subscription, Version
 from gateway.mqtt5.types import ReasonCode

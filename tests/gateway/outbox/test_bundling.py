@@ -5,25 +5,27 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from bridge.contract import BATCH_BYTES, RECORDS_MAX, Publication, numbers_of, unpacked
+from bridge.contract import BATCH_BYTES, RECORDS_MAX, Chain, Publication, numbers_of, unpacked
 from gateway.outbox.bundling import bundled
 from gateway.outbox.database import StoredRow
 from gateway.outbox.store import Store, StoredEntry, StoreError
 from tests.waits import until
 
 
-def row(number: int, batch: str | None = "plant/#", size: int = 10) -> StoredRow:
-    return StoredRow(number, "plant/a", 1, b"", Publication("plant/a", bytes(size), 1, time_ms=1), batch)
+def row(number: int, chain: str = "plant/#", size: int = 10, frame: bytes = b"") -> StoredRow:
+    return StoredRow(number, Chain(chain), 1, frame, Publication("plant/a", bytes(size), 1, time_ms=1))
 
 
-def test_rows_of_one_batch_topic_become_one_and_the_others_stay() -> None:
-    found = bundled([row(1), row(2, None), row(3, "open/#"), row(4), row(5, "open/#")])
-    assert [(each.sequence, each.topic, each.sequences) for each in found] == [
-        (1, "plant/#", (1, 4)),
-        (2, "plant/a", ()),
-        (3, "open/#", (3, 5)),
+def test_rows_of_one_scope_become_one_and_what_has_a_frame_stays_in_its_place() -> None:
+    rows = [row(1), row(2), row(3, "open/#"), row(4, frame=b"retained"), row(5), row(6, "open/#"), row(7)]
+    found = bundled(rows)
+    assert [(each.sequence, each.chain.name, each.sequences) for each in found] == [
+        (1, "plant/#", (1, 2)),
+        (3, "open/#", (3, 6)),
+        (4, "plant/#", ()),
+        (5, "plant/#", (5, 7)),
     ]
-    assert numbers_of(found[0].publication, 1) == (1, 4)
+    assert numbers_of(found[3].publication, 5) == (5, 7)
 
 
 def test_a_batch_has_so_many_records_and_bytes_at_most() -> None:
@@ -41,7 +43,8 @@ def test_a_commit_is_one_entry_that_survives_a_restart_and_goes_as_a_whole(tmp_p
         store.on_committed = entries.extend
         told: list[StoredEntry | StoreError] = []
         numbers = [
-            store.append(Publication(f"plant/{n}", b"%d" % n, 1, time_ms=n), told.append, "plant/#") for n in range(50)
+            store.append(Publication(f"plant/{n}", b"%d" % n, 1, time_ms=n), told.append, Chain("plant/#"))
+            for n in range(50)
         ]
         await until(lambda: len(told) >= 50)
         assert [entry.sequence for entry in told if isinstance(entry, StoredEntry)] == numbers
@@ -61,23 +64,17 @@ def test_a_commit_is_one_entry_that_survives_a_restart_and_goes_as_a_whole(tmp_p
     asyncio.run(main())
 
 
-def test_what_travels_alone_follows_the_batch_before_it(tmp_path: Path) -> None:
+def test_what_is_retained_stands_between_the_batches_of_its_scope(tmp_path: Path) -> None:
     async def main() -> None:
         store = Store.open(tmp_path)
         entries: list[StoredEntry] = []
         store.on_committed = entries.extend
-        batch = await store_one(store, Publication("plant/a", b"1", 1), "plant/#", None)
-        retained = await store_one(store, Publication("plant/a", b"2", 1, True), None, "plant/#")
-        after = await store_one(store, Publication("plant/a", b"3", 1), None, None)
-        await asyncio.sleep(0.01)
-        assert [(e.sequence, e.previous) for e in entries] == [(batch, 0), (retained, batch), (after, retained)]
+        numbers = [
+            store.append(Publication("plant/a", b"%d" % n, 1, retain), None, Chain("plant/#"))
+            for n, retain in enumerate((False, True, False))
+        ]
+        await until(lambda: len(entries) >= 3)
+        assert [(e.sequence, e.previous) for e in entries] == list(zip(numbers, [0, *numbers], strict=False))
         store.close()
 
     asyncio.run(main())
-
-
-async def store_one(store: Store, publication: Publication, batch: str | None, after: str | None) -> int:
-    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    number = store.append(publication, lambda _: future.set_result(None), batch, after)
-    await future
-    return number

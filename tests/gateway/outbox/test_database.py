@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bridge.contract.batches import Chain
 from bridge.contract.machine import Publication
 from gateway.outbox import database as module
 from gateway.outbox.database import (
@@ -28,6 +29,7 @@ from gateway.outbox.database import (
 )
 
 KEY = bytes(range(32))
+FAR = FAR_AHEAD_MS
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 publications = st.builds(
     Publication,
@@ -64,9 +66,9 @@ def outbox(tmp_path: Path) -> Iterator[Outbox]:
     made.close()
 
 
-def row(sequence: int, topic: str = "t", qos: int = 1, after: str | None = None, size: int = 1) -> StoredRow:
-    publication = Publication(topic, bytes(size), qos, time_ms=sequence)
-    return StoredRow(sequence, topic, qos, encode_publication(publication), publication, after=after)
+def row(sequence: int, chain: str = "t", qos: int = 1, size: int = 1) -> StoredRow:
+    publication = Publication("t", bytes(size), qos, time_ms=sequence)
+    return StoredRow(sequence, Chain(chain), qos, encode_publication(publication), publication)
 
 
 def commit(outbox: Outbox, *rows: StoredRow, gone: tuple[int, ...] = ()) -> list[int]:
@@ -88,27 +90,34 @@ def test_rows_come_back_in_order_with_their_predecessors(outbox: Outbox) -> None
     assert outbox.totals() == (5, sum(stored.size for stored in page.rows))
 
 
-def test_a_topic_without_a_row_of_its_own_follows_the_one_that_it_names(outbox: Outbox) -> None:
-    commit(outbox, row(1, "batch"), row(2, "own"))
-    assert commit(outbox, row(3, "new", after="batch"), row(4, "own", after="batch"), row(5, "other", after="?")) == [
-        1,
-        2,
-        0,
-    ]
-
-
 @pytest.mark.parametrize(
-    ("stored", "now_ms", "expected"),
+    ("stored", "over", "now_ms", "expected", "passed_over"),
     [
-        (0, 5_000, 5_000),  # a lost directory
-        (4_000, 5_000, 5_000),  # a restored backup
-        (5_000, 5_000, 5_001),
-        (6_000, 5_000, 6_001),  # the clock was set back
-        (FAR_AHEAD_MS + 5_001, 5_000, 5_000),  # it had been far ahead
+        (0, {}, 5_000, 5_000, {}),  # a lost directory
+        (4_000, {}, 5_000, 5_000, {}),  # a restored backup
+        (5_000, {}, 5_000, 5_001, {}),
+        (6_000, {}, 5_000, 6_001, {}),  # the clock was set back a little
+        (FAR + 4_999, {}, 5_000, FAR + 5_000, {}),
+        (FAR + 5_000, {}, 5_000, 5_000, {FAR + 5_000: FAR + 5_001}),  # it had been far ahead
+        (5_000, {FAR + 9_000: FAR + 9_001}, 6_000, 6_000, {FAR + 9_000: FAR + 9_002}),  # each start has one of its own
+        (5_000, {FAR + 9_000: FAR + 9_001}, 9_002, FAR + 9_002, {FAR + 9_000: FAR + 9_002}),  # and takes it if it can
+        (2 * FAR, {2 * FAR: 2 * FAR + 3}, 5_000, 5_000, {2 * FAR: 2 * FAR + 4}),
+        (9, {n * FAR: n * FAR + 1 for n in range(2, 11)}, 10, 10, {n * FAR: n * FAR + 2 for n in range(3, 11)}),
     ],
-)
-def test_the_generation_of_a_start(stored: int, now_ms: int, expected: int) -> None:
-    assert following(stored, now_ms) == expected
+)  # fmt: skip
+def test_the_generation_of_a_start(
+    stored: int, over: dict[int, int], now_ms: int, expected: int, passed_over: dict[int, int]
+) -> None:
+    assert following(stored, over, now_ms) == (expected, passed_over)
+
+
+def test_what_a_start_passes_over_is_on_disk(tmp_path: Path) -> None:
+    found = []
+    for now_ms in (10 * FAR, 1, 2):
+        life = Outbox(tmp_path / "o", KEY, now_ms)
+        found.append((life.generation, life.passed_over))
+        life.close()
+    assert found == [(10 * FAR, {}), (1, {10 * FAR: 10 * FAR + 1}), (2, {10 * FAR: 10 * FAR + 2})]
 
 
 @pytest.mark.parametrize("copy_of", ["nothing", "the first life"])
@@ -143,11 +152,11 @@ def test_rows_outlive_a_generation_that_goes_back(tmp_path: Path) -> None:
 def test_predecessors_outlive_their_rows_and_a_restart(tmp_path: Path) -> None:
     first = Outbox(tmp_path / "o", KEY, 1)
     commit(first, row(1), gone=(1,))
-    assert (first.holds(1), first.last_of("t"), first.holds_last_of("t")) == (False, 1, False)
+    assert (first.holds(1), first.last_of("t")) == (False, 1)
     first.close()
     again = Outbox(tmp_path / "o", KEY, 1)
     assert commit(again, row(9)) == [1]
-    assert (again.last_of("t"), again.last_of("?"), again.holds_last_of("t")) == (9, 0, True)
+    assert (again.last_of("t"), again.last_of("?")) == (9, 0)
     assert again.generation == first.generation + 1
     again.close()
 
@@ -214,7 +223,7 @@ def test_ever_new_topics_fill_nothing_and_the_oldest_begin_anew(
 def test_neither_topics_nor_payloads_are_readable_on_disk(tmp_path: Path) -> None:
     made = Outbox(tmp_path / "o", KEY, 1)
     publication = Publication("ward/pulse", b"seventy-two", 1)
-    made.commit([StoredRow(1, "ward/pulse", 1, encode_publication(publication), publication)], (), False, 0)
+    made.commit([StoredRow(1, Chain("ward/pulse"), 1, encode_publication(publication), publication)], (), False, 0)
     made.close()
     content = (tmp_path / "o").read_bytes()
     assert b"ward" not in content

@@ -12,6 +12,7 @@ from bridge.contract.machine import (
     Adoption,
     Blame,
     Count,
+    Delay,
     Deliver,
     DeliverShared,
     Doubted,
@@ -27,7 +28,6 @@ from bridge.contract.machine import (
     Publication,
     ReadPage,
     Refuse,
-    Republish,
     Rotated,
     Send,
     Tick,
@@ -52,8 +52,8 @@ EFFECTS: dict[str, tuple[Effect, ...]] = {
     "forget": (Forget((1,)),),
     "leave": (LeaveOnDisk((1,)),),
     "read_page": (ReadPage(7),),
-    "republish": (Republish((MESSAGE,)),),
     "refuse": (Refuse("time"),),
+    "delay": (Delay(2.5),),
     "keep": (Keep(((b"k", b"v"),)),),
     "keys_changed": (KeysChanged(),),
     "keep_material": (KeepMaterial(b""),),
@@ -168,12 +168,15 @@ def test_a_party_without_hands_for_an_effect_says_that_it_is_a_mistake() -> None
         NoHands().deliver(Deliver("site", 1, MESSAGE))
 
 
-def test_a_version_that_needs_a_restart_is_kept_and_nothing_follows_it(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_version_that_needs_a_restart_is_kept_and_only_what_it_takes_away_follows(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     driver, node, hands, live, dials = made()
     node.effects = [Adopt(OVERLAY, b"", Adoption.RESTART)]
     driver.handle(Tick())
     assert live.kept == [OVERLAY]
-    assert (hands.did, dials.did) == ([], [])
+    assert hands.did == ["adopted", "peers_to_dial"]
+    assert dials.did == ["adopt"]
     assert "restart to adopt it" in caplog.text
 
 
@@ -201,6 +204,24 @@ def test_a_replaced_file_is_offered_and_a_deadline_ticks(monkeypatch: pytest.Mon
         driver.start()
         await until(lambda: Offered(b"document") in node.told and node.told.count(Tick()) > 1)
         assert "complete" in live.kept
+        await driver.stop()
+
+    asyncio.run(check())
+
+
+def test_a_defect_of_ours_in_a_look_at_the_file_is_told_and_the_next_one_comes(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(driver_module, "LOOK_EVERY_S", 0.001)
+
+    async def check() -> None:
+        driver, node, _, live, _ = made()
+        monkeypatch.setattr(live, "complete", lambda: 1 // 0)
+        live.replaced = b"document"
+        driver.start()
+        await until(lambda: "overlay file failed" in caplog.text)
+        live.replaced = b"the next"
+        await until(lambda: Offered(b"the next") in node.told)
         await driver.stop()
 
     asyncio.run(check())

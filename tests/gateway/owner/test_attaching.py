@@ -13,6 +13,7 @@ from bridge.document.overlay import Endorsement, Overlay, OverlayError
 from gateway import cli
 from gateway.base.config import load
 from gateway.client.tls import LinkTls
+from gateway.files import stamp
 from gateway.owner.attaching import attach, detach
 from gateway.owner.signing import grant
 from gateway.party import Party
@@ -253,7 +254,9 @@ def test_a_members_file_gets_the_endorsements_that_it_lacks_and_a_newer_one_is_l
     overlay, local, path = world.attach(), world.local("r1"), world.directory / "r1-overlay.json"
     signed = world.out.read_bytes()
     path.write_bytes(signed)
-    live = LiveOverlay(path, local, LinkTls("r1", local.cert, local.key, overlay.members, lambda: NOW), overlay)
+    live = LiveOverlay(
+        path, local, LinkTls("r1", local.cert, local.key, overlay.members, lambda: NOW), overlay, stamp(path)
+    )
     news = [Endorsement.of(overlay.latest[1], name, world.local(name).identity) for name in ("r1", "r2")]
     endorsed = overlay.endorsed(news, NOW)
     live.adopt(endorsed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -15,6 +16,7 @@ from argon2 import PasswordHasher
 
 from gateway.mqtt5.packets import PubAck, Publish, SubAck, Version, Will
 from gateway.mqtt5.types import ReasonCode
+from gateway.plugins import EdgeSession, PluginHost
 from tests.gateway.harness import Wire, serving
 from tests.waits import until
 
@@ -122,6 +124,35 @@ def test_authentication_plugins_decide() -> None:
             assert code(await Wire.connect(broker, "b", username="u", password=b"x")) != 0
 
     asyncio.run(check())
+
+
+def asked_at_once(anonymous: bool, *, user: str | None, plugins: bool = False, methods: bool = False) -> object:
+    """What is known of a login before anybody is asked, and whether it is one without a name."""
+    manager: Any = SimpleNamespace(
+        _plugins=(), _topic_plugins=[], _event_plugin_callbacks={}, _auth_plugins=[object()] if plugins else []
+    )
+    host, session = PluginHost(manager, allow_anonymous=anonymous), EdgeSession()
+    host.has_methods, session.username = methods, user
+    return host.lets_in(session), session.is_anonymous
+
+
+def test_plugins_are_asked_only_where_they_have_a_say() -> None:
+    assert asked_at_once(True, user=None) == (True, True)
+    assert asked_at_once(True, user=None, plugins=True) == (True, True), "nobody claims anything"
+    assert asked_at_once(True, user="ann") == (True, True), "nobody can say who that is"
+    assert asked_at_once(True, user="ann", methods=True) == (False, False), "it could be proven, and is only claimed"
+    assert asked_at_once(False, user=None) == (False, False)
+    assert asked_at_once(False, user="ann") == (False, False)
+    for user in (None, "ann"):
+        assert asked_at_once(False, user=user, plugins=True, methods=True) == (None, False)
+    assert asked_at_once(True, user="ann", plugins=True) == (None, False)
+
+
+def test_our_own_parts_are_let_in_whatever_plugins_there_are() -> None:
+    manager: Any = SimpleNamespace(_plugins=(), _topic_plugins=[], _event_plugin_callbacks={}, _auth_plugins=[object()])
+    session = EdgeSession()
+    session.is_internal = True
+    assert PluginHost(manager).lets_in(session) is True
 
 
 def test_a_refused_client_does_not_disturb_the_session_that_it_claims() -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from bridge.traces import TraceKind, Wishes
+from bridge.traces import TraceKind
+from bridge.tracking import Wishes
 from gateway.tracing.addresses import PROCESSES_MAX, Address, addresses, home_of, processes_of
 from gateway.tracing.client import TracedEntity, Tracker
 from gateway.trust import TrustError

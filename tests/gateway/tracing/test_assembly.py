@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,14 +11,19 @@ from typing import Any
 import pytest
 
 from bridge.devices import HOME_ASSISTANT, SPARKPLUG, Heartbeat
-from bridge.traces import PRESETS, within
+from bridge.traces import PRESETS, RememberedEntity, within
 from gateway.base import DeviceSettings, TraceSettings
-from gateway.mqtt5.packets import Publish
+from gateway.clients import Router
+from gateway.mqtt5.packets import Publish, Subscription
 from gateway.mqtt5.types import ReasonCode
-from gateway.tracing.assembly import Spoken, authority_of, owner_of, pace_of, rules_of
-from gateway.trust import TrustError
+from gateway.tracing.assembly import Spoken, authority_of, owner_of, pace_of, rules_of, secret_of
+from gateway.tracing.store import TraceStore
+from gateway.trust import TrustDomain, TrustError
+from keys.identity import Role
+from tests.bridge.traces.test_tracer import advertised
 from tests.gateway.harness import Wire
 from tests.gateway.traced_site import Site
+from tests.keys.test_delegation import HOLDER, TOKEN
 
 TRACES: dict[str, Any] = {"authority": "ca.pem", "identity": "me"}
 
@@ -56,6 +62,7 @@ def test_what_is_no_authority_is_named(tmp_path: Path) -> None:
 class Exchange:
     def __init__(self, absent: bool = True, overlay: Any = None) -> None:
         self.host, self.overlay = SimpleNamespace(is_absent=absent), overlay
+        self.router: Router[str] = Router()
         self.flooded: list[Publish] = []
         self.local: list[Any] = []
 
@@ -109,6 +116,35 @@ def test_what_is_shown_is_for_local_clients_and_advertisements_for_other_brokers
     assert (shown.topic, shown.qos, shown.retain) == ("shown", 1, True)
     assert (known.topic, known.retain, known.expiry_s) == ("known", True, 60)
     spoken(Exchange())[0].advertise("known", b"y", 60)
+
+
+def test_somebody_listens_who_subscribed_here_or_may_anywhere_in_an_overlay() -> None:
+    exchange = Exchange()
+    exchange.router.subscribe("desk", Subscription("a/+", 0))
+    made, _ = spoken(exchange)
+    assert [made.listens(topic) for topic in ("a/b", "a", "b")] == [True, False, False]
+    assert spoken(Exchange(overlay=Overlay()))[0].listens("b")
+
+
+def test_entities_are_sealed_for_those_who_verified_them(tmp_path: Path) -> None:
+    """Under another authority, or beside other nodes, what was verified before is not believed."""
+    made, other = (TrustDomain.create(tmp_path / name, name, time.time()) for name in ("works", "other"))
+    gate = made.issue("gate", Role.GATEWAY, ("127.0.0.1",), tmp_path / "gate", time.time())
+    nodes = {"gate": gate.card.public_key}
+    secrets = [
+        secret_of(gate, made.ca.public_bytes, nodes),
+        secret_of(gate, other.ca.public_bytes, nodes),
+        secret_of(gate, made.ca.public_bytes, {**nodes, "more": other.ca.public_bytes}),
+    ]
+    assert len(set(secrets)) == 3
+    record = RememberedEntity(advertised(), TOKEN, HOLDER.private_bytes(), b"", {})
+    for secret, found in zip(secrets, ([record], [], []), strict=True):
+        store = TraceStore(tmp_path / "traces.sqlite3", secrets[0])
+        store.remember([(record.advertisement.topic, record)])
+        store.close()
+        store = TraceStore(tmp_path / "traces.sqlite3", secret)
+        assert list(store.remembered()) == found
+        store.close()
 
 
 def test_a_client_that_is_there_is_probed_or_sent_away() -> None:

@@ -12,7 +12,7 @@ import uvloop
 from bridge.contract import Count, Tick
 from bridge.document import constrained
 from bridge.traces import REGISTRATION_TOPIC, ClientGone
-from bridge.traces.registrations import AT_ONCE
+from bridge.tracking.registrations import AT_ONCE
 from gateway.mqtt5.packets import Publish, Will
 from gateway.tracing.broker_tracing import Tracing
 from keys.tracesession import Registration
@@ -75,7 +75,7 @@ def test_who_waits_to_be_registered_is_taken_up_in_the_next_turns_of_the_loop() 
             request = Registration(b"", bytes(16), place, bytes(64)).encode()
             topic = constrained.parse(REGISTRATION_TOPIC)
             assert topic is not None
-            tracing._published(f"pump-{place}", topic, request)
+            tracing._published(f"pump-{place}", topic, REGISTRATION_TOPIC, request)
         assert len(tracer.events) == AT_ONCE
         for turn in range(2, 4):
             await asyncio.sleep(0)

@@ -6,9 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.reasoncodes import ReasonCode
 
-from gateway.tracing.client import connection
+from gateway.tracing.client import Tracker, connection
 from gateway.trust import TrustError
+from tests.gateway.traced_site import Site
 
 
 class Paho:
@@ -45,3 +48,21 @@ def test_files_that_are_no_use_are_refused_before_anything_connects(tmp_path: Pa
         connection(cafile=tmp_path / "absent.pem")
     with pytest.raises(TrustError, match="is no authority"):
         connection(cafile=private(tmp_path / "ca.pem", b"nothing"))
+
+
+@pytest.mark.parametrize(("kind", "verb"), [(PacketTypes.SUBACK, "subscribe"), (PacketTypes.PUBACK, "publish")])
+def test_a_right_that_is_missing_is_said(tmp_path: Path, kind: int, verb: str) -> None:
+    tracker = Tracker(Site(tmp_path).credentials("desk"), "127.0.0.1", 1)
+    (client,) = tracker._clients
+
+    def answered(code: int) -> None:
+        said: Any = ReasonCode(kind, identifier=code)
+        if kind == PacketTypes.SUBACK:
+            client.on_subscribe(client, None, 1, [said], None)  # type: ignore[misc,call-arg,arg-type]
+        else:
+            client.on_publish(client, None, 1, said, None)  # type: ignore[misc,call-arg,arg-type]
+
+    answered(0)
+    assert tracker.amiss == ()
+    answered(0x87)
+    assert tracker.amiss == (f"127.0.0.1:1 does not let us {verb}: Not authorized",)

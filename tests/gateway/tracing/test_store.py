@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bridge.traces.kinds import TraceKind
-from bridge.traces.tracker import Observed
+from bridge.tracking.tracker import Observed
 from gateway.tracing import store as trace_store
 from gateway.tracing.store import TraceStore, TraceStoreError
 from tests.bridge.traces.test_tracer import NOW_MS, advertised

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bridge.traces.entity import Told
 from bridge.traces.kinds import TraceKind
+from bridge.tracking.entity import Told
 from gateway.base import WatchedSettings
 from gateway.base.config import ConfigError, parse
 from gateway.files import write_private

@@ -10,6 +10,7 @@ import pytest
 from cryptography import x509
 
 from gateway.client.tls import LinkTls
+from gateway.files import stamp
 from gateway.trust.domains import LocalIdentity, TrustDomain, TrustError
 from gateway.trust.leaves import DAY_S, renew_leaf
 from gateway.trust.live_overlay import LiveOverlay
@@ -84,7 +85,7 @@ def test_a_running_member_shows_the_renewed_certificate_and_no_other(tmp_path: P
     signed = world.sign().overlay
     local = world.local("r1")
     tls = {name: LinkTls(name, world.local(name).cert, world.local(name).key, signed.members) for name in ("r1", "g1")}
-    live = LiveOverlay(world.out, local, tls["r1"], load_overlay(world.out, int(time.time() * 1000)))
+    live = LiveOverlay(world.out, local, tls["r1"], load_overlay(world.out, int(time.time() * 1000)), stamp(world.out))
     before = _served(tls["r1"], tls["g1"])
     live.changed()
     assert _served(tls["r1"], tls["g1"]) == before

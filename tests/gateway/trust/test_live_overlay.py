@@ -13,6 +13,8 @@ import paho.mqtt.client as paho
 import pytest
 
 from gateway.client.tls import LinkTls
+from gateway.files import stamp
+from gateway.trust import overlay_file
 from gateway.trust.domains import LocalIdentity, TrustError
 from gateway.trust.live_overlay import LiveOverlay, take_listed_key
 from gateway.trust.overlay_file import load_overlay
@@ -135,8 +137,9 @@ def test_a_replica_and_a_gateway_rotate_under_load(overlay: OverlayProcesses) ->
 def live(overlay: OverlayProcesses, name: str) -> LiveOverlay:
     path = overlay.directory / f"{name}-overlay.json"
     local = LocalIdentity.load(overlay.directory / name)
+    seen = stamp(path)
     signed = load_overlay(path, int(time.time() * 1000), local.directory / "overlay.pin")
-    return LiveOverlay(path, local, LinkTls(name, local.cert, local.key, signed.members), signed)
+    return LiveOverlay(path, local, LinkTls(name, local.cert, local.key, signed.members), signed, seen)
 
 
 def test_a_replaced_file_is_noticed_once_and_our_own_rewriting_never(overlay: OverlayProcesses) -> None:
@@ -155,6 +158,41 @@ def test_a_replaced_file_is_noticed_once_and_our_own_rewriting_never(overlay: Ov
     assert version_at(overlay, "control") == watched_overlay.policy.version == 2
     (overlay.directory / "control-overlay.json").unlink()
     assert other.changed() is None
+
+
+@pytest.mark.parametrize("moment", ["_is_behind", "_write_pin"])
+def test_a_file_that_is_put_there_while_we_write_ours_is_noticed(
+    overlay: OverlayProcesses, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """While ours is compared with what was there, and right after ours took its place."""
+    one_region(overlay)
+    watched = live(overlay, "site")
+    for member in ("control", "site"):
+        overlay.veilmq("trust", "revoke", "overlay.json", "--owner", "owner", "--member", member)
+        if member == "control":
+            second = load_overlay(overlay.directory / "overlay.json", int(time.time() * 1000))
+    former = getattr(overlay_file, moment)
+
+    def meanwhile(*arguments: object) -> object:
+        found = former(*arguments)
+        overlay.hand_out("site")
+        return found
+
+    monkeypatch.setattr(overlay_file, moment, meanwhile)
+    watched.adopt(second)
+    assert version_at(overlay, "site") == 3
+    assert watched.changed() is not None
+
+
+def test_a_file_that_is_put_there_while_the_process_starts_is_noticed(overlay: OverlayProcesses) -> None:
+    one_region(overlay)
+    overlay.veilmq("trust", "revoke", "overlay.json", "--owner", "owner", "--member", "control")
+    path = overlay.directory / "site-overlay.json"
+    local, seen = LocalIdentity.load(overlay.directory / "site"), stamp(path)
+    signed = load_overlay(path, int(time.time() * 1000))
+    overlay.hand_out("site")
+    watched = LiveOverlay(path, local, LinkTls("site", local.cert, local.key, signed.members), signed, seen)
+    assert watched.changed() is not None
 
 
 def test_a_listed_key_that_we_do_not_have_is_refused_and_no_other_is_taken(overlay: OverlayProcesses) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from bridge.document.overlay import OverlayError
+from gateway.files import stamp
 from gateway.trust.domains import LocalIdentity, TrustDomain, TrustError
 from gateway.trust.overlay_file import describe_overlay, load_overlay, load_secrets, save_overlay
 from keys.epochs import KeyName
@@ -95,13 +96,13 @@ def test_a_newer_overlay_is_kept_and_never_an_older_one(world: World) -> None:
     pin = world.directory / "pin.json"
     first, second = world.sign().overlay, world.sign().overlay
     newest = world.out.read_bytes()
-    save_overlay(world.out, pin, first)  # the operator put a newer file there meanwhile
+    save_overlay(world.out, pin, first, stamp(world.out))  # the operator put a newer file there meanwhile
     assert world.out.read_bytes() == newest
-    save_overlay(world.out, pin, second)
+    save_overlay(world.out, pin, second, stamp(world.out))
     with pytest.raises(OverlayError, match="keep the newer"):
-        save_overlay(world.out, pin, first)
+        save_overlay(world.out, pin, first, stamp(world.out))
     world.out.unlink()
-    save_overlay(world.out, pin, second)
+    save_overlay(world.out, pin, second, stamp(world.out))
     assert load_overlay(world.out, NOW_MS, pin).policy.version == 2
 
 
@@ -115,7 +116,7 @@ def test_a_crash_between_file_and_pin_locks_nobody_out(world: World, monkeypatch
     with monkeypatch.context() as patched:
         patched.setattr("gateway.trust.overlay_file.write_private", _crash)
         with pytest.raises(KeyboardInterrupt):
-            save_overlay(world.out, pin, newer)
+            save_overlay(world.out, pin, newer, stamp(world.out))
     assert load_overlay(world.out, NOW_MS, pin).policy.version == 2
 
 

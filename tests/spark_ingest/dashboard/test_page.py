@@ -32,9 +32,8 @@ from tests.spark_ingest.chromium import Page, browser
 from tests.spark_ingest.dashboard.test_html import HOSTILE
 from tests.spark_ingest.region import NOW, Link, Overlay, Publisher, write_grants
 from tests.spark_ingest.test_metrics import progress
-from tests.waits import wait_until
+from tests.waits import PATIENCE_S, wait_until
 
-START_S = 60.0
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
 """NiceGUI takes a process with these for a test of its own."""
 VEILMQ = (sys.executable, "-c", "from gateway.cli import main; main()", "ingest", "dashboard")
@@ -55,7 +54,7 @@ def dashboard(port: int, *arguments: str) -> Iterator[str]:
         return False
 
     try:
-        assert wait_until(answers, START_S, every_s=0.1), "the page did not come"
+        assert wait_until(answers, PATIENCE_S, every_s=0.1), "the page did not come"
         yield f"http://{bind}/"
     finally:
         process.terminate()

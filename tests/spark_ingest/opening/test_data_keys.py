@@ -39,7 +39,7 @@ class World:
         assert sealed.key is not None
         header, _, shares = sealed.key
         self.materials[header.key_id] = (header.encode(), encode_shares(shares[:2]))
-        scope = self.overlay.scope_of(sealed.topic)
+        scope = self.overlay.scope_of(topic)
         assert scope is not None
         return sealed, KeyUse(header.key_id, sealed.publication[0], rights_in(scope.filter))
 

@@ -65,24 +65,28 @@ def test_sealed_and_plain_rows_of_one_batch_keep_every_byte_beside_a_closed_one(
 def test_hidden_topic_names(tmp_path: Path) -> None:
     overlay = Overlay(scopes=(token_topic("plant") + "/#",))
     job = Job(tmp_path, overlay, overlay.held(token_key=TOKEN_KEY))
-    job.publish(
-        job.publisher.seal("plant/a", b"1", wire_topic=token_topic("plant/a")),
-        job.publisher.seal("plant/b", b"2", wire_topic=token_topic("plant/a")),
-    )
-    assert [row["topic"] for row in job.rows(topics="plant/a")] == ["plant/a"]
+    sealed = [
+        job.publisher.seal("plant/a", b"1", token_key=TOKEN_KEY),
+        job.publisher.seal("plant/a", b"2", token_key=TOKEN_KEY, retain=True),
+        job.publisher.seal("plant/a", b"3", token_key=TOKEN_KEY, retain=True, inner_topic="plant/b"),
+    ]
+    job.publish(*sealed)
+    assert [row["payload"] for row in job.rows(topics="plant/a")] == [b"1", b"2"]
     (closed,) = job.rows("quarantine")
-    assert "another topic" in closed["reason"]
+    assert closed["wire_topic"] == sealed[2].topic == sealed[1].topic != sealed[0].topic
 
 
 @pytest.mark.parametrize("inner", ["plant/#", "plant/+", "plant/\0a", "/".join(["plant"] * 300), "a" * 65_535])
-def test_a_sealed_topic_that_none_can_be_costs_its_own_row_and_no_query(tmp_path: Path, inner: str) -> None:
+@pytest.mark.parametrize("retain", [False, True])
+def test_a_sealed_topic_that_none_can_be_costs_its_own_row_and_no_query(
+    tmp_path: Path, inner: str, retain: bool
+) -> None:
     """Only who opens it sees it: any publisher with a right to some topic can seal it."""
     overlay = Overlay(scopes=(token_topic("plant") + "/#",))
     job = Job(tmp_path, overlay, overlay.held(token_key=TOKEN_KEY))
-    wire_topic = token_topic("plant/a")
     job.publish(
-        job.publisher.seal("plant/a", b"1", wire_topic=wire_topic),
-        job.publisher.seal("plant/a", b"2", wire_topic=wire_topic, inner_topic=inner),
+        job.publisher.seal("plant/a", b"1", token_key=TOKEN_KEY, retain=retain),
+        job.publisher.seal("plant/a", b"2", token_key=TOKEN_KEY, retain=retain, inner_topic=inner),
     )
     assert [row["payload"] for row in job.rows()] == [b"1"]
     (closed,) = job.rows("quarantine")

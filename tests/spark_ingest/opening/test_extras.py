@@ -8,13 +8,14 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridge.wire import TIME_MS_MAX
+from bridge.wire import TIME_MS_MAX, has_expired, is_of_a_time, is_topic
 from keys.errors import BadFrame, KeysError
 from keys.records import DROPPED, QOS, RECORD_FLAGS, RETAIN, Extras, Records, encode
+from spark_ingest.opening.contents import SEALED_TYPES
 from spark_ingest.opening.extras import read_extras
-from spark_ingest.opening.inners import SEALED_TYPES
 from spark_ingest.opening.unpacking import unpack
 
+ARRIVED_MS = 1_000_000_000
 _TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=5)
 EXTRAS = st.builds(
     Extras,
@@ -51,42 +52,66 @@ def named(origin: int, topic: bytes) -> str | None:
     return None if topic in (b"\xff", b"elsewhere") or (origin and topic == b"a") else topic.decode("utf-8", "replace")
 
 
-def one_by_one(made: list[bytes], firsts: list[int], origins: list[int]) -> tuple[list[tuple[Any, ...]], set[int]]:
+def is_unfit(extras: Extras) -> bool:
+    content_type, response_topic = extras.sealed[:2]
+    texts = [text for pair in extras.properties for text in pair] + [content_type or ""]
+    return any("\0" in str(text) for text in texts) or (
+        response_topic is not None and not is_topic(str(response_topic))
+    )
+
+
+def one_by_one(
+    made: list[bytes], firsts: list[int], origins: list[int], retained: list[bool]
+) -> tuple[list[tuple[Any, ...]], set[int]]:
     rows, closed = [], set()
-    for batch, (content, first, origin) in enumerate(zip(made, firsts, origins, strict=True)):
+    for batch, (content, first, origin, alone) in enumerate(zip(made, firsts, origins, retained, strict=True)):
         try:
             records = Records.decode(content)
         except BadFrame:
             closed.add(batch)
             continue
         for at, flag in enumerate(records.flags):
-            name = named(origin, records.topics[records.indexes[at]])
+            if flag & DROPPED:
+                continue
+            name, time_ms = named(origin, records.topics[records.indexes[at]]), records.times[at]
             try:
                 extras = records.extras(at)
             except KeysError:
                 extras = None
-            if name is None or extras is None or records.times[at] > TIME_MS_MAX or (extras.number or 0) >= 2**63:
+            misplaced = bool(flag & RETAIN) is not alone or (alone and len(records) > 1)
+            if name is None or extras is None or not is_of_a_time(time_ms) or misplaced:
                 closed.add(batch)
-            elif not flag & DROPPED:
-                number = first + at if extras.number is None else extras.number
+                continue
+            number = first + at if extras.number is None else extras.number
+            expired = extras.expiry_s is not None and has_expired(time_ms, extras.expiry_s, ARRIVED_MS)
+            if expired or is_unfit(extras) or (alone and number != first):
+                closed.add(batch)
+            else:
                 rows.append((
-                    batch, number, flag & QOS, bool(flag & RETAIN), name, records.times[at], records.payload(at),
+                    batch, number, flag & QOS, bool(flag & RETAIN), name, time_ms, records.payload(at),
                     extras.properties, *extras.sealed,
                 ))  # fmt: skip
     return rows, closed
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.lists(st.tuples(contents(), st.integers(0, 2**40), st.integers(0, 1)), max_size=5))
-def test_columns_are_what_records_say_one_by_one(batches: list[tuple[bytes, int, int]]) -> None:
-    made, firsts, origins = ([each[at] for each in batches] for at in range(3))
-    found, closed = unpack(made, np.array(firsts, np.int64), np.array(origins, np.int64), named)
+@given(st.lists(st.tuples(contents(), st.integers(0, 2**40), st.integers(0, 1), st.booleans()), max_size=5))
+def test_columns_are_what_records_say_one_by_one(batches: list[tuple[bytes, int, int, bool]]) -> None:
+    made, firsts, origins, retained = ([each[at] for each in batches] for at in range(4))
+    found, closed = unpack(
+        made,
+        np.array(firsts, np.int64),
+        np.array(origins, np.int64),
+        np.array(retained, bool),
+        np.full(len(made), ARRIVED_MS),
+        named,
+    )
     content = found.content
     pairs = [tuple((pair["name"], pair["value"]) for pair in row) for row in content.properties.to_pylist()]
     columns = [found.batches.tolist(), found.numbers.tolist(), found.qos.tolist(), found.retain.tolist()]
     columns += [content.topic.to_pylist(), content.time_ms.tolist(), content.payload.to_pylist(), pairs]
     columns += [content.sealed[name].to_pylist() for name in SEALED_TYPES]
-    rows, refused = one_by_one(made, firsts, origins)
+    rows, refused = one_by_one(made, firsts, origins, retained)
     assert list(zip(*columns, strict=True)) == rows
     assert set(closed) == refused
 
@@ -99,7 +124,7 @@ def test_topics_are_asked_for_once_whatever_the_number_of_records() -> None:
         asked.append((origin, topic))
         return topic.decode()
 
-    found, closed = unpack(made, np.arange(50), np.arange(50) % 2, named)
+    found, closed = unpack(made, np.arange(50), np.arange(50) % 2, np.zeros(50, bool), np.zeros(50), named)
     assert (len(found.batches), closed) == (3200, {})
     assert sorted(asked) == [(0, b"a"), (0, b"b"), (1, b"a"), (1, b"b")]
 

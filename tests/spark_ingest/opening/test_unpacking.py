@@ -38,7 +38,7 @@ def test_each_record_is_a_row_with_its_own_number_beside_rows_of_one(job: Job) -
     batch = content(("plant/a", b"1"), ("plant/b", b"2"), ("plant/a", b"3"), qos=2)
     job.publish(
         publisher.seal("plant/x", b"first", sequence=1),
-        publisher.seal(BATCHES, clear=batch, sequence=5),
+        publisher.seal("plant/a", clear=batch, sequence=5),
         publisher.seal("plant/y", b"last", sequence=9, retain=True),
     )
     rows = job.rows()
@@ -57,23 +57,23 @@ def test_properties_and_numbers_of_their_own_come_with_the_record(job: Job) -> N
     from keys.records import Extras
 
     extras = Extras(number=77, properties=(("k", "1"), ("k", "2"))).encode()
-    job.publish(job.publisher.seal(BATCHES, clear=content(("plant/a", b""), extras=extras), sequence=70))
+    job.publish(job.publisher.seal("plant/a", clear=content(("plant/a", b""), extras=extras), sequence=70))
     (row,) = job.rows()
     assert row["sequence"] == 77
     assert [(p["name"], p["value"]) for p in row["properties"]] == [("k", "1"), ("k", "2")]
 
 
 def test_what_a_record_says_of_itself_and_its_place_are_columns(job: Job) -> None:
-    from keys.records import DROPPED, RETAIN, Extras
+    from keys.records import DROPPED, Extras
 
     extras = [Extras(sealed=("text/csv", "plant/reply", b"\0c", 1)).encode(), b"", b""]
-    flags, topics = bytes([1 | RETAIN, 0, 1 | DROPPED]), [b"plant/a", b"plant/b", b"plant/c"]
+    flags, topics = bytes([1, 0, 1 | DROPPED]), [b"plant/a", b"plant/b", b"plant/c"]
     batch = encode(flags, [MS] * 3, topics, extras, [b"1", b"2", b"3"])
-    job.publish(job.publisher.seal("plant/x", sequence=1), job.publisher.seal("plant/~", clear=batch, sequence=5))
+    job.publish(job.publisher.seal("plant/x", sequence=1), job.publisher.seal("plant/a", clear=batch, sequence=5))
     names = "retain, content_type, response_topic, correlation_data, payload_format, segment, offset"
     one, first, second = job.rows(columns=names)
     place = (first["segment"], first["offset"])
-    assert tuple(first.values()) == (True, "text/csv", "plant/reply", b"\0c", 1, *place)
+    assert tuple(first.values()) == (False, "text/csv", "plant/reply", b"\0c", 1, *place)
     assert tuple(second.values()) == (False, None, None, None, None, *place)
     assert tuple(one.values()) == (False, None, None, None, None, *place)
     assert not job.rows("quarantine")
@@ -82,7 +82,7 @@ def test_what_a_record_says_of_itself_and_its_place_are_columns(job: Job) -> Non
 @pytest.mark.parametrize("bad", ["elsewhere/a", "$SYS/a", b"plant/\xff", "plant/+"])
 def test_one_record_that_may_not_be_read_closes_itself_alone(job: Job, bad: str | bytes) -> None:
     job.publish(
-        job.publisher.seal(BATCHES, clear=content(("plant/a", b"1"), (bad, b"2"), ("plant/b", b"3")), sequence=5)
+        job.publisher.seal("plant/a", clear=content(("plant/a", b"1"), (bad, b"2"), ("plant/b", b"3")), sequence=5)
     )
     assert [row["sequence"] for row in job.rows()] == [5, 7]
     (closed,) = job.rows("quarantine")
@@ -90,20 +90,20 @@ def test_one_record_that_may_not_be_read_closes_itself_alone(job: Job, bad: str 
 
 
 def test_a_batch_whose_structure_fails_is_one_row_of_quarantine(job: Job) -> None:
-    job.publish(job.publisher.seal(BATCHES, clear=content(("plant/a", b"1"))[:-8], sequence=5))
+    job.publish(job.publisher.seal("plant/a", clear=content(("plant/a", b"1"))[:-8], sequence=5))
     assert job.rows() == []
     (closed,) = job.rows("quarantine")
     assert "frame" in closed["reason"]
 
 
 def test_topics_that_are_asked_for_are_found_within_batches(job: Job) -> None:
-    job.publish(job.publisher.seal(BATCHES, clear=content(("plant/a", b"1"), ("plant/b", b"2")), sequence=5))
+    job.publish(job.publisher.seal("plant/a", clear=content(("plant/a", b"1"), ("plant/b", b"2")), sequence=5))
     assert [row["topic"] for row in job.rows(topics="plant/b")] == ["plant/b"]
 
 
 def test_a_record_that_its_publisher_had_no_right_to_when_it_came_stays_closed(job: Job) -> None:
     narrow = Publisher(job.overlay, "narrow", publish=["plant/a"])
-    job.publish(narrow.seal(BATCHES, clear=content(("plant/a", b"1"), ("plant/b", b"2")), sequence=5))
+    job.publish(narrow.seal("plant/a", clear=content(("plant/a", b"1"), ("plant/b", b"2")), sequence=5))
     assert [row["topic"] for row in job.rows()] == ["plant/a"]
     (closed,) = job.rows("quarantine")
     assert "its publisher may not" in closed["reason"]
@@ -111,14 +111,29 @@ def test_a_record_that_its_publisher_had_no_right_to_when_it_came_stays_closed(j
 
 def test_each_batch_has_one_receiver_and_a_query_goes_by_the_same_parts(job: Job) -> None:
     publisher = job.publisher
-    sealed = [publisher.seal(BATCHES, clear=content(("plant/a", b"1")), sequence=n << 12) for n in range(1, 40)]
+    sealed = [publisher.seal("plant/a", clear=content(("plant/a", b"1")), sequence=n << 12) for n in range(1, 40)]
     parts = [Part(Shard(number, 3)) for number in (1, 2, 3)]
     told = [dict(each.piece(1).properties)["vmq"] for each in sealed]
-    takers = [[part.takes(BATCHES, text) for part in parts].index(True) for text in told]
-    assert all(sum(part.takes(BATCHES, text) for part in parts) == 1 for text in told)
+    takers = [[part.takes(text) for part in parts].index(True) for text in told]
+    assert all(sum(part.takes(text) for part in parts) == 1 for text in told)
     assert len(set(takers)) == 3
     owners = [
-        [Shard(n, 3).owns_batch(publisher.identity.party_id, at << 12) for n in (1, 2, 3)].index(True)
-        for at in range(1, 40)
+        [Shard(n, 3).owns(publisher.identity.party_id, at << 12) for n in (1, 2, 3)].index(True) for at in range(1, 40)
     ]
     assert owners == takers
+
+
+@pytest.mark.parametrize("flags", [bytes([5, 5]), bytes([5, 1]), bytes([1])], ids=["two", "one of two", "none"])
+def test_what_is_retained_is_one_record_that_says_so(job: Job, flags: bytes) -> None:
+    count = len(flags)
+    several = encode(flags, [MS] * count, [b"plant/a"] * count, [b""] * count, [b"1"] * count)
+    job.publish(job.publisher.seal("plant/a", clear=several, retain=True))
+    assert job.rows() == []
+    assert len(job.rows("quarantine")) == 1
+
+
+def test_a_record_that_claims_to_be_retained_among_others_stays_closed(job: Job) -> None:
+    batch = encode(bytes([1, 5]), [MS] * 2, [b"plant/a", b"plant/b"], [b""] * 2, [b"1", b"2"])
+    job.publish(job.publisher.seal("plant/a", clear=batch))
+    assert [row["topic"] for row in job.rows()] == ["plant/a"]
+    assert len(job.rows("quarantine")) == 1

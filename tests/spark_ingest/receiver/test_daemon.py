@@ -9,6 +9,7 @@ import sys
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import paho.mqtt.client as paho
 import pytest
@@ -74,7 +75,7 @@ class Daemon:
         except OSError:
             return ""
 
-    def payloads(self, **told: str) -> list[bytes]:
+    def rows(self, **told: str) -> list[dict[str, Any]]:
         """What an executor opens now, in any order."""
         job = self.overlay.directory / self.member
         grants = {"grants": str(job / "scope_keys.json"), "grants_identity": str(job)}
@@ -83,7 +84,11 @@ class Daemon:
             return []
         view, reader = SpoolView(options.spool), RowReader(options)
         batches = (batch for extent in view.ranges({}, view.advance({}), 1) for batch in reader.read(extent))
-        return [row["payload"] for batch in batches for row in batch.to_pylist()]
+        return [row for batch in batches for row in batch.to_pylist()]
+
+    def payloads(self, **told: str) -> list[bytes]:
+        """The same, of each row what was published."""
+        return [row["payload"] for row in self.rows(**told)]
 
 
 @pytest.mark.timeout(180)
@@ -140,27 +145,30 @@ def test_a_receiver_process_loses_nothing_to_signals_crashes_or_a_full_spool(
 
 @pytest.mark.slow
 @pytest.mark.timeout(180)
-def test_two_receivers_share_the_devices(overlay: OverlayProcesses, tmp_path: Path) -> None:
+def test_two_receivers_share_what_is_published(overlay: OverlayProcesses, tmp_path: Path) -> None:
     overlay.make({"north": 3}, [], {"site": "north", "job1": "north", "job2": "north"})
     overlay.start(*REPLICAS, "site")
     daemons = [Daemon(overlay, tmp_path / "spool", member) for member in ("job1", "job2")]
     # Both seal their keys to the first one's identity, so that one is enough to read all.
     reader = str(overlay.directory / "job1")
     for number, daemon in enumerate(daemons, 1):
-        daemon.start("--shard", f"{number}/2", "--device-level", "2", "--grants-identity", reader)
+        daemon.start("--shard", f"{number}/2", "--grants-identity", reader)
     for daemon in daemons:
         assert wait_until(lambda: daemon.log.read_text().count("subscribed at enough") == 1), daemon.log.read_text()  # noqa: B023
     device = overlay.client("site", "device", paho.MQTTv5)
     sent = [b"%d" % number for number in range(120)]
     for number, payload in enumerate(sent):
-        # Retained ones travel alone, and are shared out by device; batches are, by ranges of numbers of their gateway.
-        device.publish(f"plant/line/press-{number % 12}/temperature", payload, 1, retain=True).wait_for_publish(10)
+        device.publish(f"plant/line/press-{number % 12}/temperature", payload, 1, number % 2 == 0).wait_for_publish(10)
     grants = ",".join(str(overlay.directory / daemon.member / "scope_keys.json") for daemon in daemons)
     assert wait_until(lambda: len(daemons[0].payloads(grants=grants)) >= len(sent)), daemons[0].metrics()
     assert sorted(daemons[0].payloads(grants=grants)) == sorted(sent)
     parts = status_of(tmp_path / "spool").receivers
     assert [part.receiver for part in parts] == ["main-1of2", "main-2of2"]
-    assert all(part.rows >= 10 for part in parts)
+    said = daemons[0].rows(grants=grants, stream="availability")
+    assert [(row["entity"], row["state"]) for row in said] == [("device", "online")], "what the gateway says of it"
+    assert daemons[0].rows(grants=grants, stream="quarantine") == []
+    rows = sum(part.rows for part in parts)
+    assert rows == len(sent) + len(said), "shared out by blocks of numbers, here perhaps to one"
     assert all(daemon.end() == 0 for daemon in daemons)
     device.disconnect()
     device.loop_stop()

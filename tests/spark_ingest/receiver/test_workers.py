@@ -13,7 +13,7 @@ from spark_ingest.options import parse_options
 from spark_ingest.receiver.daemon import _receiver
 from spark_ingest.receiver.receiver import Receiver, ReceiverSettings
 from spark_ingest.receiver.workers import WORKERS_MAX, WorkerFailed, WorkingReceiver, parts_of
-from spark_ingest.spool import SpoolView, SpoolWriter
+from spark_ingest.spool import BLOCK_BITS, SpoolView, SpoolWriter
 from tests.spark_ingest.receiver.test_receiver import Replicas
 from tests.spark_ingest.region import Overlay, Publisher, Sealed
 from tests.waits import wait_until
@@ -43,7 +43,7 @@ def test_every_publication_is_one_row_over_kills_and_other_numbers_of_workers(tm
 
     def publish() -> None:
         for topic in TOPICS:
-            sealed.append(publisher.seal(topic, time=time.time()))
+            sealed.append(publisher.seal(topic, time=time.time(), sequence=1024 * len(sent) + 1))
             sent.append((topic, sealed[-1].publication[1]))
             replicas.publish(sealed[-1])
 
@@ -65,8 +65,9 @@ def test_every_publication_is_one_row_over_kills_and_other_numbers_of_workers(tm
     assert receiver.failure is None
     found = rows(tmp_path)
     assert sorted(found) == sorted(sent)
-    ordered = [number for topic, number in found if topic == TOPICS[0]]
-    assert ordered == sorted(ordered)
+    blocks = [[number for _, number in found if number >> BLOCK_BITS == block] for block in range(6)]
+    assert [len(each) for each in blocks] == [4] * 6
+    assert blocks == [sorted(each) for each in blocks]
     assert all((tmp_path / f"keys.w{number}of2.json").stat().st_mode & 0o777 == 0o600 for number in (1, 2))
 
     # Without workers: what comes once more, since its PUBACK was lost, is known.

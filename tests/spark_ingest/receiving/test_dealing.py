@@ -13,11 +13,18 @@ from spark_ingest.receiving.dealing import Dealer, Dealt
 from tests.spark_ingest.region import Overlay, Publisher
 
 WORKERS = 3
-TOPICS = [f"plant/press-{number}" for number in range(30)]
+BLOCK = 4_096
 
 
 def publish(topic: str, *user: tuple[str, str], payload: bytes = b"x") -> Publish:
     return Publish(topic, payload, 1, properties=Properties(user=(*user,)))
+
+
+def sealed(count: int) -> list[Publish]:
+    """Of one publisher, in blocks of numbers that go to several workers."""
+    publisher = Publisher(Overlay())
+    made = [publisher.seal("plant/a", sequence=BLOCK * number) for number in range(1, count + 1)]
+    return [publish(each.topic, *each.piece(1, with_key=False).properties, payload=each.content) for each in made]
 
 
 def dealer() -> Dealer:
@@ -27,21 +34,20 @@ def dealer() -> Dealer:
     return made
 
 
-def topics(dealt: list[tuple[int, Dealt]]) -> dict[int, list[str]]:
-    return {worker: [topic for _, topic, _, _ in told.pieces] for worker, told in dealt}
+def contents(dealt: list[tuple[int, Dealt]]) -> dict[int, list[bytes]]:
+    return {worker: [payload for _, _, payload, _ in told.pieces] for worker, told in dealt}
 
 
-def test_pieces_of_a_topic_meet_whoever_brings_them_and_all_workers_have_some() -> None:
-    made = dealer()
-    pieces = [publish(topic, (PROPERTY_HEADER, "AAAA")) for topic in TOPICS]
-    first = topics(made.deal("r1", pieces, "r1"))
-    assert sorted(topic for found in first.values() for topic in found) == sorted(TOPICS)
+def test_pieces_of_a_publication_meet_whoever_brings_them_and_all_workers_have_some() -> None:
+    made, pieces = dealer(), sealed(30)
+    first = contents(made.deal("r1", pieces, "r1"))
+    assert sorted(each for found in first.values() for each in found) == sorted(each.payload for each in pieces)
     assert len(first) == WORKERS
-    assert topics(made.deal("r2", pieces, "r2")) == first
-    assert topics(dealer().deal("r1", pieces, "r1")) == first, "in another process too"
+    assert contents(made.deal("r2", pieces, "r2")) == first
+    assert contents(dealer().deal("r1", pieces, "r1")) == first, "in another process too"
 
 
-def test_batches_are_dealt_by_publisher_and_number() -> None:
+def test_what_a_publisher_sends_is_dealt_by_its_number() -> None:
     overlay = Overlay()
     publishers = [Publisher(overlay, f"gw{number}") for number in range(4)]
     topic, made, owners = batch_topic(1), dealer(), set()
@@ -49,7 +55,7 @@ def test_batches_are_dealt_by_publisher_and_number() -> None:
         blocks = []
         for sequence in (1, 4_095, 4_096, 8_191):
             (told,) = (
-                value for name, value in publisher.seal(topic, sequence=sequence).piece(1).properties
+                value for name, value in publisher.seal("plant/a", sequence=sequence).piece(1).properties
                 if name == PROPERTY_HEADER
             )  # fmt: skip
             ((owner, _),) = made.deal("r1", [publish(topic, (PROPERTY_HEADER, told))], None)
@@ -84,7 +90,7 @@ def test_a_key_goes_to_everybody_and_its_piece_waits_for_all() -> None:
 
 def test_what_a_worker_has_not_answered_for_comes_again_with_its_next_session() -> None:
     made = dealer()
-    pieces = [publish(topic, (PROPERTY_HEADER, "AAAA"), payload=topic.encode()) for topic in TOPICS]
+    pieces = sealed(30)
     mine = dict(made.deal("r1", pieces[:20], "r1"))[1]
     made.done(1, [ticket for ticket, *_ in mine.pieces[:2]])
     made.ended(1)
@@ -104,10 +110,3 @@ def test_what_one_worker_owes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
     for _ in range(5):
         made.deal("r1", [publish("plant/a", (PROPERTY_HEADER, "AAAA"))], "r1")
     assert made.overflowed == 2
-    monkeypatch.setattr(dealing, "TOPICS_REMEMBERED", 2)
-    for topic in TOPICS:
-        made._owner(topic, None)
-    assert len(made._known) <= 2
-    made._known.clear()
-    made._owner("t" * (dealing.TOPIC_CHARS_REMEMBERED + 1), None)
-    assert not made._known

@@ -16,7 +16,7 @@ HEADER = message_header(b"k" * 16, sequence=7, qos=2, retain=True)
 
 def form(**changes: object) -> Form:
     nobody: Any = cast(Any, None)
-    admitted = Admitted(HEADER, b"frame", nobody, nobody, 0, True, RecordRights("plant/#", (), ("#",)))
+    admitted = Admitted(HEADER, b"frame", nobody, nobody, 0, True, RecordRights("plant/#", (), ("#",)), 0)
     made = Form(("told", "topic"), admitted, HEADER, "topic", 12.5, (HEADER.publisher, 7))
     made.content = b"content"
     for name, value in changes.items():

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from keys.envelope import KeyName
 from keys.sharetree import decode_shares
-from spark_ingest.receiving.usable_keys import WANTED_MAX, GrantedKeys, materials_from_json, materials_to_json
+from spark_ingest.receiving.usable_keys import WANTED_MAX, GrantedKeys, Usable, materials_from_json, materials_to_json
 from spark_ingest.spool.writer import SpooledKey
-from tests.spark_ingest.region import Link, Overlay, Publisher, collector_of, records
+from tests.spark_ingest.region import Link, Overlay, Publisher, check_values, collector_of, records
 
 
 def material_after(places: tuple[int, ...]) -> tuple[Overlay, Publisher, SpooledKey]:
@@ -27,7 +27,7 @@ def test_a_key_is_usable_again_after_a_restart_and_shares_of_one_that_was_not_co
         overlay, publisher, material = material_after(before)
         link = Link(overlay)
         link.collector = collector_of(overlay, keys=materials_from_json(materials_to_json([material])))
-        link.collector.learn(overlay.names())
+        link.collector.learn(check_values(overlay.names()))
         sealed = publisher.seal("plant/b")
         link.publish(sealed, with_key=False)
         for place in after:
@@ -43,7 +43,18 @@ def test_a_key_of_somebody_who_left_is_not_known_after_a_restart() -> None:
 
 def test_what_executors_lack_is_wanted_once_and_within_bounds() -> None:
     granted, names = GrantedKeys(), [KeyName("plant/#", epoch, 0) for epoch in range(WANTED_MAX + 2)]
-    granted.learn(names[:1])
+    granted.learn(check_values(names[:1]))
     assert [granted.lacks(name) for name in names] == [False] + [True] * (WANTED_MAX + 1)
     assert granted.take_wanted() == names[1:-1]
     assert not granted.take_wanted()
+
+
+def test_a_key_that_a_publisher_contradicts_is_wanted_again() -> None:
+    granted, name = GrantedKeys(), KeyName("plant/#", 0, 0)
+    granted.learn(check_values([name]))
+    (ours,) = check_values([name]).values()
+    nothing = SpooledKey(b"", b"")
+    assert not granted.contradicts(Usable(nothing, name, ours))
+    assert not granted.take_wanted()
+    assert granted.contradicts(Usable(nothing, name, bytes(16)))
+    assert granted.take_wanted() == [name]

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from keys.derivation import Derivation
 from spark_ingest.receiving.collector import SpoolCollector
 from spark_ingest.sample.region import (
     MESSAGES_A_KEY,
@@ -49,7 +50,8 @@ def test_equal_seeds_are_equal_regions_and_others_are_not() -> None:
 def test_a_job_with_the_keys_of_bump_0_opens_them_after_a_threshold_of_replicas(bump: int, opens: bool) -> None:
     made = region()
     collector = SpoolCollector(made.overlay, REGION.region)
-    collector.learn({name for scope in made.held().scopes.values() for name in scope.keys})
+    keys = (pair for scope in made.held().scopes.values() for pair in scope.keys.items())
+    collector.learn({name: Derivation(key).check_value for name, key in keys})
     (sealed,) = SampleGateway(made, "gate").seal(publications(1), bump)
     assert set(sealed.wires) == set(REPLICAS)
     for place, (replica, wire) in enumerate(sealed.wires.items(), 1):

@@ -79,12 +79,12 @@ def test_two_queries_of_their_own_pace_and_a_late_one(site: Site) -> None:
     assert rest == list(range(41, 181))
 
 
-def test_shards_share_out_the_devices(site: Site) -> None:
+@pytest.mark.slow
+def test_shards_share_out_what_is_published(site: Site) -> None:
     site.fill(60)
     parts = [drain(site, f"shard{n}", site.stream(shard=f"{n}/2"))[0] for n in (1, 2)]
     assert sorted(parts[0] + parts[1]) == list(range(1, 61))
-    assert parts[0]
-    assert parts[1]
+    assert [] in parts, "numbers of one block go to one part"
     again = site.stream(shard="1/3", shard_before="1/2@2100-01-01T00:00:00Z")
     assert drain(site, "shard1", again)[0] == [], "what was sealed before the change is as before"
     with pytest.raises(Exception, match="shard_before=PART"):

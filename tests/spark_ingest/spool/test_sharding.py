@@ -1,4 +1,4 @@
-"""Shards: every device in exactly one part, wherever its publications come from, and parts of about one size."""
+"""Shards: every publication in exactly one part, whoever asks, and parts of about one size."""
 
 from __future__ import annotations
 
@@ -8,51 +8,36 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_ingest.spool.sharding import SHARDS_MAX, Shard, parse_shard
+from spark_ingest.spool.sharding import BLOCK_BITS, SHARDS_MAX, Shard, parse_shard
 
-topics = st.lists(st.text("ab/é$", max_size=4), min_size=1, max_size=5).map("/".join)
+PUBLISHER = bytes(range(16))
 
 
-@given(topics, st.integers(1, 7), st.integers(0, 4))
-def test_a_topic_is_in_exactly_one_part(topic: str, count: int, level: int) -> None:
-    owners = [number for number in range(1, count + 1) if Shard(number, count, level).owns(topic)]
+def owner(publisher: bytes, sequence: int, count: int) -> int:
+    (found,) = [number for number in range(1, count + 1) if Shard(number, count).owns(publisher, sequence)]
+    return found
+
+
+@given(st.binary(min_size=16, max_size=16), st.integers(0, 2**63 - 1), st.integers(1, 7))
+def test_a_publication_is_in_exactly_one_part_with_those_beside_it(publisher: bytes, sequence: int, count: int) -> None:
+    block = sequence >> BLOCK_BITS << BLOCK_BITS
+    owners = {owner(publisher, each, count) for each in (sequence, block, block + (1 << BLOCK_BITS) - 1)}
     assert len(owners) == 1
 
 
-@pytest.mark.parametrize("topic", ["plant/press-4/temperature", "plant/press-4/a/b/c", "other/press-4"])
-def test_all_publications_of_a_device_are_in_one_part(topic: str) -> None:
-    for number in range(1, 6):
-        assert Shard(number, 5).owns(topic) == Shard(number, 5).owns("plant/press-4")
-
-
-def test_a_topic_with_fewer_levels_goes_by_its_last_one() -> None:
-    for number in range(1, 6):
-        assert Shard(number, 5, level=3).owns("press-4") == Shard(number, 5, level=0).owns("press-4/x/y")
-
-
-def test_the_part_of_a_device_never_changes() -> None:
-    """Positions of queries hang on it."""
-    assert [next(n for n in (1, 2, 3) if Shard(n, 3).owns(f"plant/press-{k}/t")) for k in range(8)] == [
-        1,
-        3,
-        3,
-        1,
-        1,
-        1,
-        1,
-        1,
-    ]
+def test_the_part_of_a_number_never_changes() -> None:
+    """Receivers of different versions must agree, and a checkpoint's rows stay with their query."""
+    assert [owner(PUBLISHER, block << BLOCK_BITS, 3) for block in range(8)] == [1, 1, 2, 3, 1, 2, 3, 3]
 
 
 def test_parts_are_of_about_one_size() -> None:
-    sizes = Counter(n for k in range(3_000) for n in (1, 2, 3) if Shard(n, 3).owns(f"plant/device-{k}"))
+    sizes = Counter(owner(PUBLISHER, block << BLOCK_BITS, 3) for block in range(3_000))
     assert all(900 < size < 1_100 for size in sizes.values())
 
 
 @pytest.mark.parametrize("text", ["1/1", "2/3", f"{SHARDS_MAX}/{SHARDS_MAX}"])
 def test_a_shard_reads_back(text: str) -> None:
     assert str(parse_shard(text)) == text
-    assert parse_shard(text, 4).level == 4
 
 
 @pytest.mark.parametrize(

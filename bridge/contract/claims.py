@@ -1,0 +1,57 @@
+"""What a header says before anybody verified it: whose it is, its number, when it was sealed.
+
+For what may be dropped unread, whoever wrote it. Nothing is believed, remembered or charged by it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import NamedTuple
+
+from keys.message import FLAGS_AT, PREFIX_BYTES, PUBLISHER_AT, SEQUENCE_AT, SNAPSHOT
+
+_TIME_AT = SEQUENCE_AT + 16
+_ORDER_AT = _TIME_AT + 16
+_CHARS = -(-PREFIX_BYTES // 3) * 4
+"""Base64 of a header's prefix."""
+
+
+class Claim(NamedTuple):
+    """Party id, number, UNIX time in ms; of a snapshot what `MessageHeader.order` says, empty of others."""
+
+    publisher: bytes
+    sequence: int
+    sealed_ms: int
+    order: tuple[int, ...] = ()
+
+
+NOBODYS = Claim(b"", 0, 0)
+
+
+def claim_of(told: str) -> Claim:
+    """Of property `vmq` as it came; `NOBODYS` for what is none."""
+    try:
+        head = base64.urlsafe_b64decode(told[:_CHARS])
+    except (binascii.Error, ValueError):
+        return NOBODYS
+    if len(head) < PREFIX_BYTES:
+        return NOBODYS
+    sequence, sealed_ms = _number(head, SEQUENCE_AT, 8), _number(head, _TIME_AT, 8)
+    order: tuple[int, ...] = ()
+    if head[FLAGS_AT] & SNAPSHOT:
+        order = sequence, _number(head, _ORDER_AT, 8), _number(head, _ORDER_AT + 8, 4), sealed_ms
+    return Claim(head[PUBLISHER_AT : PUBLISHER_AT + 16], sequence, sealed_ms, order)
+
+
+def _number(head: bytes, at: int, size: int) -> int:
+    return int.from_bytes(head[at : at + size])
+
+
+def tree_of(told: str) -> int:
+    """The number modulo 256 of the tree of regions that property `vmq` claims; -1 for what is none."""
+    try:
+        head = base64.urlsafe_b64decode(told[:_CHARS])
+    except (binascii.Error, ValueError):
+        return -1
+    return head[PREFIX_BYTES - 1] if len(head) >= PREFIX_BYTES else -1

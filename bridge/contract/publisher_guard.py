@@ -1,0 +1,147 @@
+"""What each publisher sends through a replica, by the owner's budgets (EventGuard E4, docs/protocol.md §5.7).
+
+It is charged after verification, so that nobody can spend another's. A replica of the publisher's own region drops
+nothing: what exceeds the budget is acknowledged later, which stops whoever waits for it. Behind that region others
+decide when things come, so two clocks count there: the signed time of sealing by the budget, and arrival by four times
+as much, after an outage or for a liar that keeps things back. What exceeds either is dropped unread and not
+remembered; it may be pulled later. What was sealed before we first heard of a publisher has an account of its own:
+after a restart a bad neighbour could replay it all, and use up what the publisher needs now. Not here: what is charged
+to links (`budgets`), new data keys behind the first region (`bridge.replica.resplitting`).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from bridge.contract.budgets import Budget
+from bridge.contract.claims import claim_of
+from bridge.contract.machine import Count, Delay, Effect, Wire
+from bridge.document import MemberBudgets
+from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY
+
+BURST_S = 4.0
+"""Seconds of a budget that may be used at once."""
+ARRIVAL_FACTOR = 4
+"""Behind the first region so many times the budget may arrive."""
+_KEY_AT_PUBLISHER = slice(3, 19)
+_Whose: TypeAlias = tuple[bytes, bool]  # publisher, and whether it is of before we heard of it
+
+
+@dataclass(slots=True)
+class _Account:
+    """Batches and bytes, and new keys: `sealed` by the time of sealing (at home there is none), `came` by our time."""
+
+    came: tuple[Budget, ...]
+    sealed: tuple[Budget, ...] = ()
+
+
+class PublisherGuard:
+    """See the module. One for each replica."""
+
+    def __init__(self, budgets: MemberBudgets) -> None:
+        self._budgets = budgets
+        self._accounts: dict[_Whose, _Account] = {}  # of certified publishers
+        self._in_debt: set[_Whose] = set()
+        self._since: dict[bytes, float] = {}  # when we heard of each first
+
+    def closed(self, wire: Wire, now: float) -> bool:
+        """Whether to drop a wire that another region brings unread."""
+        if not self._in_debt:
+            return False
+        publisher, sealed_s = _named(wire)
+        whose = self._whose(publisher, sealed_s)
+        if whose not in self._in_debt:
+            return False
+        account = self._accounts[whose]
+        if not all(budget.open(now) for budget in account.came):
+            return True
+        return not all(budget.would_open(min(sealed_s, now)) for budget in account.sealed)
+
+    def charge(self, wire: Wire, effects: Sequence[Effect], now: float, *, across: bool) -> list[Effect]:
+        """Pay for a publication that was passed on, which is one that was verified and new. `across`: another region
+        brought it, and not the publisher itself. What follows."""
+        if across:
+            self._charge(wire, effects, now)
+            return []
+        delay_s = self._delay_s(wire, effects, now)
+        return [Count("publisher_delayed"), Delay(delay_s)] if delay_s > 0 else []
+
+    def _charge(self, wire: Wire, effects: Sequence[Effect], now: float) -> None:
+        batches, sealed_bytes, _ = _costs(wire, effects)
+        if not (batches or sealed_bytes):
+            return
+        publisher, sealed_s = _named(wire)
+        self._since.setdefault(publisher, now)
+        whose = self._whose(publisher, sealed_s)
+        sealed_s = min(sealed_s, now)  # who is ahead of time gains nothing
+        account = self._accounts.get(whose)
+        if account is None:
+            rates = self._budgets.values[:2]
+            came = tuple([Budget(ARRIVAL_FACTOR * r, ARRIVAL_FACTOR * r * BURST_S, now) for r in rates])
+            sealed = tuple([Budget(rate, rate * BURST_S, sealed_s) for rate in rates])
+            account = self._accounts[whose] = _Account(came, sealed)
+        costs = (batches, sealed_bytes)
+        left = [budget.spend(cost, now) for budget, cost in zip(account.came, costs, strict=True)]
+        left += [budget.spend(cost, sealed_s) for budget, cost in zip(account.sealed, costs, strict=True)]
+        (self._in_debt.discard if all(left) else self._in_debt.add)(whose)
+
+    def _whose(self, publisher: bytes, sealed_s: float) -> _Whose:
+        return publisher, sealed_s < self._since.get(publisher, 0.0)
+
+    def _delay_s(self, wire: Wire, effects: Sequence[Effect], now: float) -> float:
+        """For how long the publisher's acknowledgement is to wait."""
+        costs = _costs(wire, effects)
+        if not any(costs):
+            return 0.0
+        # Only of what was passed on the header was verified. Any other may stand beside a key, for somebody to pay it.
+        publisher = _named(wire)[0] if costs[0] or costs[1] else _key_of(wire)
+        account = self._accounts.get((publisher, False))
+        if account is None:
+            # Whatever it sends is passed on, and its window bounds what can come meanwhile: so all of it is owed.
+            came = tuple([Budget(r, r * BURST_S, now, float("inf")) for r in self._budgets.values])
+            account = self._accounts[publisher, False] = _Account(came)
+        for budget, cost in zip(account.came, costs, strict=True):
+            budget.spend(cost, now)
+        return max(budget.owed_s for budget in account.came)
+
+    def adopt(self, budgets: MemberBudgets, publishers: Iterable[bytes]) -> None:
+        """Forget whoever is no member any more, and everything if the budgets are others."""
+        kept = set(publishers) if budgets == self._budgets else set()
+        self._budgets = budgets
+        self._accounts = {whose: account for whose, account in self._accounts.items() if whose[0] in kept}
+        self._in_debt.intersection_update(self._accounts)
+        self._since = {party: at for party, at in self._since.items() if party in kept}
+
+
+def _costs(wire: Wire, effects: Sequence[Effect]) -> tuple[int, int, int]:
+    """Batches, bytes and new keys that a wire brought. Of a header that was passed on, content may come later."""
+    batches = sealed_bytes = keys = 0
+    for effect in effects:
+        if isinstance(effect, Count):
+            if effect.name in ("forwarded", "content_after"):
+                batches, sealed_bytes = int(effect.name == "forwarded") or batches, len(wire.payload)
+            elif effect.name == "data_keys":
+                keys += effect.amount
+    return batches, sealed_bytes, keys
+
+
+def _named(wire: Wire) -> tuple[bytes, float]:
+    """Whom the header names, or without one the key, and when the header says it was sealed, in seconds; unverified.
+    Of a repeated property the last counts, as everywhere."""
+    told = dict(wire.properties).get(PROPERTY_HEADER)
+    if told is not None:
+        claim = claim_of(told)
+        return claim.publisher, claim.sealed_ms / 1000
+    return _key_of(wire), 0.0
+
+
+def _key_of(wire: Wire) -> bytes:
+    """Whom the key names; unverified."""
+    try:
+        return base64.urlsafe_b64decode(dict(wire.properties).get(PROPERTY_KEY, "")[:28])[_KEY_AT_PUBLISHER]
+    except (binascii.Error, ValueError):
+        return b""

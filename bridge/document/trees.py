@@ -1,0 +1,197 @@
+"""Trees of regions over time: how regions are joined now, how they were before, and which tree something names.
+
+Routing has versions of its own, inside the versions of the policy: a *tree* is numbered, and the owner counts on
+whenever edges, regions or the regions of a scope change (`TreeChange`, a part of the signed policy). Views have their
+own numbers: a key names one view of each region *and* one tree, and any pair of open ones may come together: places
+and thresholds follow the views, ways follow the tree.
+
+Of the two newest trees an `Overlay` knows which are *open*, hence may be named by keys and publications. From when a
+member adopts the version with a change:
+
+    settling    `settle_s` long: both are open; the former is in force, the links of new edges come up
+    in force    the new one: publishers seal for it, anew what was not acknowledged. The former stays open for `grace_s`
+    alone       the former is closed: what names it has expired, keys and shares of it are erased, its links end
+
+A tree that is to come here is `UnknownView`, one that is closed `Expired`: nobody is blamed for being early or late.
+Of the former tree only regions that are left count; hence a region that lies between others is not removed in one
+step. None of this changes a value, as in `succession`, which drives it. Not here: who is next for whom (`topology`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TypeAlias
+
+from keys.errors import Expired, UnknownView
+from keys.frames import Reader, number
+
+Edge: TypeAlias = tuple[int, int]
+
+TREE_SETTLE_S = 2  # for the links of new edges; after that who is not up counts as one that is away
+TREE_GRACE_S = 60  # how long the tree before stays open
+NUMBERS = 256  # publications name a tree by its number modulo this
+
+
+@dataclass(frozen=True, slots=True)
+class TreeChange:
+    """The number of the policy's tree, and what it followed.
+
+    `since_ms`: when the owner signed it first. `settle_s`: how long members wait with it after they learned of it; 0
+    where regions change, since nothing can then be sealed for the former. `former`: the edges before, until the owner
+    leaves them out.
+    """
+
+    number: int = 0
+    since_ms: int = 0
+    settle_s: int = 0
+    grace_s: int = 0
+    former: tuple[Edge, ...] | None = None
+
+    def followed_by(self, edges: tuple[Edge, ...], since_ms: int, settle_s: int, grace_s: int) -> TreeChange:
+        """The next change; `edges` are those that it ends."""
+        return TreeChange(self.number + 1, since_ms, settle_s, grace_s, edges)
+
+    @property
+    def closes_ms(self) -> int:
+        """When the former is closed at who learned of the change at once."""
+        return self.since_ms + 1000 * (self.settle_s + self.grace_s)
+
+    def encode(self) -> bytes:
+        parts = [number(self.number, 4), number(self.since_ms, 8), number(self.settle_s, 4), number(self.grace_s, 4)]
+        return b"".join([*parts, number(self.former is not None, 1), encode_edges(self.former or ())])
+
+    @classmethod
+    def read(cls, frame: Reader) -> TreeChange:
+        """Raises BadFrame."""
+        numbers = frame.number(4), frame.number(8), frame.number(4), frame.number(4)
+        has_former, former = frame.number(1), read_edges(frame)
+        return cls(*numbers, former if has_former else None)
+
+
+FIRST_TREE = TreeChange()
+
+
+def encode_edges(edges: Collection[Edge]) -> bytes:
+    """count(2), and each edge region(4) region(4)."""
+    return number(len(edges), 2) + b"".join(number(a, 4) + number(b, 4) for a, b in edges)
+
+
+def read_edges(frame: Reader) -> tuple[Edge, ...]:
+    """Raises BadFrame."""
+    return tuple([(frame.number(4), frame.number(4)) for _ in range(frame.number(2))])
+
+
+class Tree:
+    """Regions and how they are joined. `joined`: it is one tree indeed, without circles."""
+
+    def __init__(self, tree_number: int, edges: Iterable[Edge], regions: Collection[int]) -> None:
+        self.number = tree_number
+        self.regions = frozenset(regions)
+        self.edges = frozenset(frozenset(e) for e in edges if self.regions.issuperset(e) and len(set(e)) == 2)
+        beside: dict[int, set[int]] = {region: set() for region in self.regions}
+        for a, b in map(tuple, self.edges):
+            beside[a].add(b)
+            beside[b].add(a)
+        self._neighbours = {region: tuple(sorted(others)) for region, others in beside.items()}
+        self._paths = {start: self._paths_from(start) for start in self.regions}
+        whole = all(len(paths) == len(self.regions) for paths in self._paths.values())
+        self.joined = whole and len(self.edges) == max(0, len(self.regions) - 1)
+
+    def neighbours(self, region: int) -> tuple[int, ...]:
+        """Regions one edge away."""
+        return self._neighbours.get(region, ())
+
+    def path(self, start: int, end: int) -> tuple[int, ...]:
+        """Regions from `start` to `end`, both included; none if one of them is not in this tree."""
+        return self._paths.get(start, {}).get(end, ())
+
+    def _paths_from(self, start: int) -> dict[int, tuple[int, ...]]:
+        paths: dict[int, tuple[int, ...]] = {start: (start,)}
+        queue = deque([start])
+        while queue:
+            region = queue.popleft()
+            for following in self._neighbours[region]:
+                if following not in paths:
+                    paths[following] = (*paths[region], following)
+                    queue.append(following)
+        return paths
+
+
+class Phase(IntEnum):
+    """Of a change; see the module."""
+
+    SETTLING = 0
+    IN_FORCE = 1
+    ALONE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Trees:
+    """The newest tree, the one before it while that may be open, and how far the change is here. `known_ms`: when we
+    learned of it."""
+
+    newest: Tree
+    former: Tree | None
+    change: TreeChange
+    known_ms: int
+    phase: Phase
+
+    @classmethod
+    def of(cls, change: TreeChange, edges: Collection[Edge], regions: Collection[int]) -> Trees:
+        """As somebody begins who knows nothing else: the change counts from its signature."""
+        former = None
+        if change.former is not None:
+            before = {region for edge in change.former for region in edge} or set(regions)  # there was one region only
+            former = Tree(change.number - 1, change.former, before.intersection(regions))
+        phase = Phase.ALONE if former is None else Phase.IN_FORCE if not change.settle_s else Phase.SETTLING
+        return cls(Tree(change.number, edges, regions), former, change, change.since_ms, phase)
+
+    @property
+    def in_force(self) -> Tree:
+        """What is sealed for now."""
+        return self.former if self.phase is Phase.SETTLING and self.former is not None else self.newest
+
+    @property
+    def open(self) -> tuple[Tree, ...]:
+        """Trees that keys and publications may name, the newest first."""
+        return (self.newest,) if self.phase is Phase.ALONE or self.former is None else (self.newest, self.former)
+
+    def named(self, tree_number: int) -> Tree:
+        """Raises UnknownView for one that is to come here, Expired for one that is closed."""
+        for tree in self.open:
+            if tree.number == tree_number:
+                return tree
+        if tree_number > self.newest.number:
+            raise UnknownView(f"tree {tree_number} of regions is to come here")
+        raise Expired(f"tree {tree_number} of regions is closed")
+
+    def number_of(self, low: int) -> int:
+        """The number that a publication means by its number modulo `NUMBERS`: of those that fit, the nearest."""
+        half, newest = NUMBERS // 2, self.newest.number
+        return newest + (low - newest + half) % NUMBERS - half
+
+    def next_change(self) -> float | None:
+        """When `phase_at` is another one, in UNIX seconds."""
+        steps = {Phase.SETTLING: self._settles_s, Phase.IN_FORCE: self._closes_s}
+        return steps.get(self.phase)
+
+    def phase_at(self, now: float) -> Phase:
+        if self.former is None or now >= self._closes_s:
+            return Phase.ALONE
+        return max(self.phase, Phase.IN_FORCE if now >= self._settles_s else Phase.SETTLING)
+
+    def follows(self, old: Trees) -> bool:
+        """Whether somebody who has `old` may take these: numbers count on, and one number is one tree."""
+        same = self.newest.number == old.newest.number and self.newest.edges == old.newest.edges
+        return same or self.newest.number > old.newest.number
+
+    @property
+    def _settles_s(self) -> float:
+        return self.known_ms / 1000 + self.change.settle_s
+
+    @property
+    def _closes_s(self) -> float:
+        return self._settles_s + self.change.grace_s

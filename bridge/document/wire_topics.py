@@ -1,0 +1,75 @@
+"""Where publications travel: wire topics name a scope by its number, and never a topic.
+
+    veilmq/batch/N                batches of scope N
+    veilmq/retained/N/ID/MEMBER   what replicas retain: batches of one, of one member on one topic
+
+ID is the topic's name as readers of the scope know it (`keys.topictokens.retained_id`), MEMBER the publisher's party
+id, both in base64url: so nobody's values come between those of another. Nobody on the way sees topics. So a member may
+publish in a scope if it may publish on some topic of it, and readers judge each record alone (`record_rights`). Not
+here: what is in a batch (`bridge.contract`), who checks it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from keys.errors import BadFrame
+from keys.frames import from_property, to_property
+
+BATCH_ROOT = "veilmq/batch/"
+RETAINED_ROOT = "veilmq/retained/"
+SCOPE_NUMBER_MAX = (1 << 32) - 1
+ID_BYTES = 16
+
+
+class WireTopic(NamedTuple):
+    """What a wire topic says. `id`, `publisher`: empty for batches."""
+
+    scope: int
+    id: bytes = b""
+    publisher: bytes = b""
+
+
+def batch_topic(number: int) -> str:
+    """The wire topic of batches of the scope with this number."""
+    return f"{BATCH_ROOT}{number}"
+
+
+def retained_topic(number: int, id_: bytes, publisher: bytes) -> str:
+    """The wire topic of what a member publishes retained on one topic of the scope with this number."""
+    return f"{RETAINED_ROOT}{number}/{to_property(id_)}/{to_property(publisher)}"
+
+
+def retained_filter(number: int) -> str:
+    """All of these of one scope."""
+    return f"{RETAINED_ROOT}{number}/#"
+
+
+def read_wire_topic(wire_topic: str) -> WireTopic:
+    """Each has one spelling. Raises BadFrame."""
+    if wire_topic.startswith(BATCH_ROOT):
+        return WireTopic(_number(wire_topic[len(BATCH_ROOT) :]))
+    parts = wire_topic[len(RETAINED_ROOT) :].split("/")
+    if not is_retained_topic(wire_topic) or len(parts) != 3:
+        raise BadFrame("a wire topic that names no scope")
+    found = WireTopic(_number(parts[0]), from_property(parts[1]), from_property(parts[2]))
+    if (len(found.id), len(found.publisher)) != (ID_BYTES, ID_BYTES):
+        raise BadFrame("a wire topic with ids of another size")
+    return found
+
+
+def slot_of(wire_topic: str) -> str:
+    """What the retained topics of all members about one topic have in common."""
+    return wire_topic.rpartition("/")[0]
+
+
+def is_retained_topic(wire_topic: str) -> bool:
+    """Whether a wire topic is one of what is retained, or would be if it were spelt right."""
+    return wire_topic.startswith(RETAINED_ROOT)
+
+
+def _number(told: str) -> int:
+    if not (told.isascii() and told.isdigit() and len(told) <= 10) or told.startswith("0"):
+        raise BadFrame("a wire topic that names no scope")
+    if (number := int(told)) > SCOPE_NUMBER_MAX:
+        raise BadFrame("a wire topic with a number that no scope has")
+    return number

@@ -1,0 +1,57 @@
+"""What an experiment returns: one figure as series for a plot and rows for a table, and what the paper says.
+
+An experiment is a function `(seed, progress) -> Figure`; it draws every number from `random.Random`-like sources that
+its caller seeds. Tables are printed by the command line, pictures drawn by `gateway.simulating.pictures`: nothing here
+does either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias, TypeVar
+
+Progress: TypeAlias = Callable[[float], None]
+"""Called with the fraction that is done, 0 to 1, now and then."""
+C = TypeVar("C")
+R = TypeVar("R")
+
+
+def one_by_one(measure: Callable[[C], R]) -> Callable[[Sequence[C], Progress], list[R]]:
+    """Runs the cells of an experiment one after the other, in this process, and gives their results in order."""
+
+    def run(cells: Sequence[C], progress: Progress) -> list[R]:
+        found = []
+        for cell in cells:
+            found.append(measure(cell))
+            progress(len(found) / len(cells))
+        return found
+
+    return run
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One line, or one set of bars, of a figure."""
+
+    name: str
+    xs: tuple[float, ...]
+    ys: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A figure of a paper as we reproduce it. `rows` are the table: one cell a column, numbers or text."""
+
+    experiment: str
+    number: str
+    title: str
+    x_label: str
+    y_label: str
+    series: tuple[Series, ...]
+    columns: tuple[str, ...]
+    rows: tuple[tuple[float | str, ...], ...]
+    notes: tuple[str, ...] = ()
+    """What the paper reports, and why we deviate where we do: one sentence each."""
+    log_x: bool = False
+    log_y: bool = False

@@ -1,0 +1,236 @@
+"""Brokers that change their tree by themselves, played (paper D, its section 5): what heuristics save and cost.
+
+Time goes in steps of 25 ticks. In a step each publisher's notifications are counted, delivered along the tree of the
+moment and paid for; some subscribers move; and a tenth of the brokers tell those within η hops what they had in the
+last 250 ticks. Who hears that judges a direct link (`bridge.organising`) and asks the cycle which link goes instead.
+
+Common interest is exact here: a filter of 100,000 bits with an interval's 250 ids in it is wrong once in a billion.
+Broadcasts, requests and changes cost what notifications cost: the processing of who gets one, and the link.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
+from math import exp
+
+from bridge.experiments.draws import Draws
+from bridge.organising import cost_vector, delivery_cost, indirect_cost, is_worth_it, link_to_remove, mean_common
+from bridge.overlay_experiments.transitstub import Matrix
+
+STEP_TICKS, INTERVAL_TICKS = 25, 250
+STEPS = INTERVAL_TICKS // STEP_TICKS
+KINDS, SUBSCRIBERS = 50, 9
+PUBLISHED_A_TICK, LIFE_TICKS = 0.2, 2_500
+TELL_TICKS = 1_000
+
+
+class Heuristic(StrEnum):
+    """Who changes the tree, and by what."""
+
+    STATIC = "static"
+    CI = "CI"
+    CI_BARRED = "CI with bars"
+    LMST = "ℓMST"
+    LMIT = "ℓMIT"
+
+
+MIN_GAIN, DWELL_TICKS = 0.1, 600
+"""Of `CI_BARRED`: a link has to spare so much, and no end of a change changes again so soon."""
+
+
+@dataclass
+class Costs:
+    """What links and brokers cost; all that a run does not change by itself."""
+
+    links: Matrix
+    processing: list[float]
+
+
+@dataclass
+class Told:
+    """What a run cost in so many ticks: notifications, broadcasts, requests and changes, and how many changes."""
+
+    delivering: float = 0.0
+    telling: float = 0.0
+    asking: float = 0.0
+    swaps: int = 0
+
+
+class Organised:
+    """One overlay of brokers under one heuristic."""
+
+    def __init__(self, costs: Costs, heuristic: Heuristic, hops: int, seed: int, name: str) -> None:
+        """`name` and `seed` name the world: the same for all heuristics."""
+        self.costs, self._heuristic, self._hops = costs, heuristic, hops
+        self._draws = Draws("organised", name, seed)
+        brokers = len(costs.processing)
+        draws = self._draws
+        self._load = [draws.random() for _ in range(brokers)]
+        self.tree: list[set[int]] = [set() for _ in range(brokers)]
+        for broker in range(1, brokers):
+            self._join(broker, draws.randrange(broker))
+        self._publishers = [self._client() for _ in range(KINDS)]
+        self._subscribers = [[self._client() for _ in range(SUBSCRIBERS)] for _ in range(KINDS)]
+        self._recent: list[list[tuple[frozenset[int], int]]] = []  # of each step of an interval: whom, how many
+        self._shared: dict[int, dict[int, float]] = {}  # of this step
+        self._phis: dict[int, float] = {}  # of this step and tree
+        self._spent: dict[int, float] = {}  # by kind: what one notification costs
+        self._rested = [-DWELL_TICKS] * brokers
+        self._now = 0
+        self.told = Told()
+
+    def redraw(self, costs: Costs) -> None:
+        """Links, or brokers, cost something else now."""
+        self.costs = costs
+        self._spent.clear()
+
+    def run(self, ticks: int) -> list[Told]:
+        """Play so many ticks; what each thousand cost."""
+        found = []
+        for step in range(1, ticks // STEP_TICKS + 1):
+            self._now += STEP_TICKS
+            self._move()
+            self._publish()
+            if self._heuristic is not Heuristic.STATIC and len(self._recent) == STEPS:  # before that little is known
+                for broker in range(self._now // STEP_TICKS % STEPS, len(self.tree), STEPS):
+                    self._tell(broker)
+            if step * STEP_TICKS % TELL_TICKS == 0:
+                found.append(self.told)
+                self.told = Told()
+        return found
+
+    # ------------------------------------------------------------------------------------------- clients
+
+    def _client(self) -> int:
+        """A broker, by its load."""
+        while True:
+            broker = self._draws.randrange(len(self._load))
+            if self._draws.random() < self._load[broker]:
+                return broker
+
+    def _poisson(self, mean: float) -> int:
+        bound, count, product = exp(-mean), 0, self._draws.random()
+        while product > bound:
+            count += 1
+            product *= self._draws.random()
+        return count
+
+    def _move(self) -> None:
+        """Subscribers go, and others come elsewhere."""
+        for _ in range(self._poisson(KINDS * SUBSCRIBERS * STEP_TICKS / LIFE_TICKS)):
+            kind = self._draws.randrange(KINDS)
+            self._subscribers[kind][self._draws.randrange(SUBSCRIBERS)] = self._client()
+            self._spent.pop(kind, None)
+
+    def _publish(self) -> None:
+        said = []
+        for kind in range(KINDS):
+            count = self._poisson(PUBLISHED_A_TICK * STEP_TICKS)
+            concerned = [self._publishers[kind], *self._subscribers[kind]]
+            if kind not in self._spent:
+                self._spent[kind] = delivery_cost(
+                    self.tree, dict.fromkeys(concerned), self._link, self.costs.processing
+                )
+            self.told.delivering += count * self._spent[kind]
+            said.append((frozenset(concerned), count))
+        self._recent = [*self._recent[-STEPS + 1 :], said]
+        self._shared.clear()
+        self._phis.clear()
+
+    def _common(self, broker: int) -> dict[int, float]:
+        """With each broker, the notifications of the last interval that concerned both; with itself all of its own."""
+        common = self._shared.get(broker)
+        if common is None:
+            common = self._shared[broker] = dict.fromkeys(range(len(self.tree)), 0.0)
+            for said in self._recent:
+                for concerned, count in said:
+                    if broker in concerned:
+                        for other in concerned:
+                            common[other] += count
+        return common
+
+    # -------------------------------------------------------------------------------------------- the tree
+
+    def _link(self, a: int, b: int) -> float:
+        return self.costs.links[a][b]
+
+    def _join(self, a: int, b: int) -> None:
+        self.tree[a].add(b)
+        self.tree[b].add(a)
+
+    def _tell(self, origin: int) -> None:
+        """A broadcast: everybody within η hops hears it, on the way that it took, and may want a link."""
+        common = self._common(origin)
+        ways = [[origin]]
+        for way in ways:
+            here = way[-1]
+            for there in sorted(self.tree[here]):
+                if there not in way:
+                    self.told.telling += self._link(here, there) + self.costs.processing[there]
+                    if len(way) < self._hops:
+                        ways.append([*way, there])
+                    if len(way) >= 2 and self._wants([there, *reversed(way)], common):
+                        return  # the tree is another one now: what else it would have brought is out of date
+
+    def _wants(self, path: list[int], common_of_end: dict[int, float]) -> bool:
+        """The first broker of `path` has heard of the last. Whether the tree was changed for it."""
+        first, last = path[0], path[-1]
+        if not common_of_end[first]:
+            return False
+        direct = self._link(first, last)
+        links = [self._link(a, b) for a, b in pairwise(path)]
+        if self._heuristic is Heuristic.LMST:
+            return direct < max(links) and self._swap(path, links.index(max(links)))
+        if self._heuristic is Heuristic.LMIT:
+            shared = [self._common(a)[b] for a, b in pairwise(path)]
+            return common_of_end[first] > min(shared) and self._swap(path, shared.index(min(shared)))
+        barred = self._heuristic is Heuristic.CI_BARRED
+        if barred and max(self._rested[first], self._rested[last]) > self._now - DWELL_TICKS:
+            return False
+        common = self._common(first)
+        taken = [self.costs.processing[broker] for broker in path]
+        indirect = indirect_cost(path, common, self._phi(first, common), links, taken)
+        if not is_worth_it(direct, indirect, common[last], MIN_GAIN if barred else 0.0):
+            return False
+        return self._agree(path, [*links, direct], taken)
+
+    def _phi(self, broker: int, common: dict[int, float]) -> float:
+        """Over the neighbourhood of η hops."""
+        if broker in self._phis:
+            return self._phis[broker]
+        near = {broker: common[broker]}
+        edge = [broker]
+        for _ in range(self._hops):
+            edge = [there for here in edge for there in self.tree[here] if there not in near]
+            near.update((there, common[there]) for there in edge)
+        self._phis[broker] = mean_common(near, common[broker])
+        return self._phis[broker]
+
+    def _agree(self, ring: list[int], links: list[float], taken: list[float]) -> bool:
+        """The request goes round; the last broker decides."""
+        vectors = []
+        for at, broker in enumerate(ring):
+            common = self._common(broker)
+            vector = cost_vector(ring, at, common, self._phi(broker, common), links, taken)
+            assert vector is not None, "everybody on it is within reach"
+            vectors.append(vector)
+        self.told.asking += sum(links[:-1]) + sum(taken[1:])
+        removed = link_to_remove(vectors, ring)
+        return removed < len(ring) - 1 and self._swap(ring, removed)
+
+    def _swap(self, path: Sequence[int], removed: int) -> bool:
+        """The link number `removed` of the path goes, one between its ends comes."""
+        one, other = path[removed], path[removed + 1]
+        self.tree[one].discard(other)
+        self.tree[other].discard(one)
+        self._join(path[0], path[-1])
+        for broker in (one, other, path[0], path[-1]):
+            self._rested[broker] = self._now
+        self.told.swaps += 1
+        self.told.asking += sum(self._link(a, b) + self.costs.processing[b] for a, b in pairwise(path))
+        self._spent.clear()
+        self._phis.clear()
+        return True

@@ -1,0 +1,45 @@
+"""Publications that came before the tree of regions that they go along: kept until it is known here too.
+
+Members adopt a version of the overlay a little earlier or later. What a publisher that is ahead of us sealed for a tree
+that is to come has no way here yet; that is nobody's fault. Its header was verified; it waits here as it came, and is
+handled again when our trees change. Bounded and fair: of the publisher with most of it at one neighbour the oldest
+goes, so a publisher that names trees that never come, or a neighbour that alters what it passes on, loses its own. Not
+here: keys, which wait elsewhere (`wire.early_keys`), who asks (`forwarder`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from bridge.contract import Count, Effect, FairBytes, Received
+from bridge.wire import PROPERTY_PART
+from keys.envelope import PROPERTY_HEADER
+
+AHEAD_BYTES = 16 << 20  # of content, headers and overhead
+AHEAD_OVERHEAD_BYTES = 2048  # what a header, its properties and the table cost: bounds the number too
+
+
+class AheadPublications:
+    """Wires, each once a neighbour."""
+
+    def __init__(self) -> None:
+        self._kept: FairBytes[bytes, Received] = FairBytes(AHEAD_BYTES, AHEAD_OVERHEAD_BYTES)
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def keep(self, event: Received, publisher: bytes) -> list[Effect]:
+        """`publisher`: party id, whose header was verified. Counts it, and others that had to go for it."""
+        told = dict(event.wire.properties)
+        parts = event.peer, told[PROPERTY_HEADER], told.get(PROPERTY_PART, "")
+        name = hashlib.sha256("\0".join(parts).encode()).digest()
+        counted: list[Effect] = [Count("publications_ahead")]
+        if self._kept.get(name) is None:
+            gone = self._kept.put(name, publisher + event.peer.encode(), event, len(event.wire.payload))
+            counted += [Count("publications_ahead_dropped", len(gone))] if gone else []
+        return counted
+
+    def take(self) -> list[Received]:
+        """All of it, in the order in which it came; nothing is kept."""
+        kept, self._kept = self._kept, FairBytes(AHEAD_BYTES, AHEAD_OVERHEAD_BYTES)
+        return [event for _, event in kept.items()]

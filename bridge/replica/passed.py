@@ -1,0 +1,50 @@
+"""Whether what comes to one replica passed it before: nothing goes on twice (docs/protocol.md §4, §5.3).
+
+Of each publisher the numbers are remembered that passed, and when what they name was sealed. A snapshot has the number
+of what passed long ago: it is news if it is newer than what is retained. Not here: content that comes in pieces
+(`content_relay`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+from bridge.contract import Repeats, claim_of
+from bridge.replica.content_relay import Carrying
+from bridge.replica.resplitting import HeldKey
+from bridge.replica.retained import Retained
+from bridge.wire import Admitted
+
+
+class Passed:
+    """What passed one replica; `retained`, `content`: what it has of that."""
+
+    def __init__(self, retained: Retained[HeldKey], content: Carrying) -> None:
+        self._retained, self._content = retained, content
+        self._repeats: dict[bytes, Repeats] = {}  # by publisher, all of whom are certified
+
+    def keep(self, parties: Container[bytes]) -> None:
+        """Forget whose key is no member's any more."""
+        self._repeats = {party: seen for party, seen in self._repeats.items() if party in parties}
+
+    def is_long_over(self, told: str, wire_topic: str) -> bool:
+        """Whether a header claims to be of what passed so long ago that nothing of it is news, true or not: a flood of
+        replays is not worth verifying."""
+        claim = claim_of(told)
+        repeats = self._repeats.get(claim.publisher)
+        if claim.order:
+            if not self._retained.outranks(wire_topic, claim.order):
+                return False
+        elif repeats is None or not repeats.knows(claim.sequence, claim.sealed_ms):
+            return False
+        return not self._content.recalls((claim.publisher, claim.sequence))
+
+    def seen(self, admitted: Admitted, wire_topic: str) -> bool:
+        """Whether a verified header passed before; from now on it did."""
+        header = admitted.header
+        if header.snapshot:
+            return self._retained.outranks(wire_topic, header.order) or self._content.passes(header)
+        repeats = self._repeats.get(header.publisher)
+        if repeats is None:
+            repeats = self._repeats[header.publisher] = Repeats()
+        return repeats.seen(header.sequence, header.time_ms)

@@ -1,0 +1,140 @@
+"""To whom a replica passes statements on: to everybody, or, of scopes with planes, in the two steps of paper C (C5).
+
+A gateway tells every replica of its region. The one on whose plane it hangs passes the statement to the same plane of
+each next region (PRIMARY); whoever gets it from there tells the others of its own region, which pass nothing on
+(SECONDARY), and the next regions. So each replica hears it once, without an identification, and the step follows from
+whom it came. One that cannot reach the next replica of the plane tells all replicas of that region instead.
+
+One bad replica on that way could withhold a statement. So replicas that are next to each other, of one region or of one
+plane, compare *digests* of what they know every `COMPARE_S`, and tell each other what differs: who withholds, delays.
+Not here: whether a statement holds (`wire.statements`), what follows from it (`forwarder`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import inf
+from zlib import crc32
+
+from bridge.contract import Allowance, Effect, Received, Send, Wire
+from bridge.topology import PlaneStep, Routes, spread
+from bridge.wire import CONTROL_ROOT, SUBSCRIBE_TOPIC, RoutingTable, Statement
+from keys.errors import BadFrame, NotAuthorised
+
+COMPARE_S = 5.0
+COMPARE_TOPIC = f"{CONTROL_ROOT}/compare"
+BUCKETS, DIGEST_BYTES = 64, 8
+ANSWERS_BURST = 8
+"""Digests of one neighbour that are answered at once, then one every `ANSWERS_EVERY_S`: who makes some up gets our
+table again and again."""
+ANSWERS_EVERY_S = 30.0
+
+
+class StatementRelay:
+    """Of one replica."""
+
+    def __init__(self, routes: Routes, routing: RoutingTable) -> None:
+        self._routes, self._routing = routes, routing
+        self._compare_at: float | None = None
+        self._answers: dict[str, Allowance] = {}
+
+    # ------------------------------------------------------------------------------------------ passing on
+
+    def onwards(self, statement: Statement, sender: str) -> list[str]:
+        """To whom a statement goes that was news to us."""
+        routes = self._routes
+        across = routes.is_replica(sender)
+        before = routes.region_of(sender) if across else None
+        scope = routes.overlay.scope_named(statement.filter)
+        if scope is None or not routes.planes.open(scope):
+            regions = [other for other in routes.topology.neighbours(routes.region) if other != before]
+            return [peer for region in regions for peer in routes.replicas_up(region)]
+        here = routes.planes.place_of(scope, routes.name)
+        if here is None or before == routes.region:
+            return []
+        if not across:
+            host = routes.planes.replica((routes.region, routes.planes.host(scope, statement.member)))
+            if host != routes.name and host in routes.up:
+                return []
+        found: list[str] = []
+        nearby = routes.topology.neighbours(routes.region)
+        neighbours = [other for other in nearby if routes.topology.carries(other, scope)]
+        for place, step in spread(here, PlaneStep.PRIMARY, before, neighbours, routes.planes.count(scope)):
+            if step is PlaneStep.PRIMARY:
+                peer = routes.planes.replica(place)
+                found += [peer] if peer in routes.up else routes.replicas_up(place[0])
+        if across:  # also who stands by, or is to come; at home the gateway tells all of them itself
+            found += [peer for peer in routes.replicas_up(routes.region) if peer != routes.name]
+        return found
+
+    # ------------------------------------------------------------------------------------------ comparing
+
+    @property
+    def next_deadline(self) -> float:
+        return inf if self._compare_at is None else self._compare_at
+
+    def begin(self, now: float) -> None:
+        """A link came up, or the overlay is another: where some scope goes by planes, compare from now on."""
+        if not any(scope.planes for scope in self._routes.overlay.policy.scopes):
+            self._compare_at = None
+        elif self._compare_at is None:
+            self._compare_at = now + COMPARE_S
+
+    def tick(self, now: float) -> list[Effect]:
+        """Say what we know."""
+        if self._compare_at is None or now < self._compare_at:
+            return []
+        self._compare_at = now + COMPARE_S
+        digest = b"".join(each.to_bytes(DIGEST_BYTES) for each in self._digests(now))
+        return [Send(peer, Wire(COMPARE_TOPIC, digest)) for peer in self._neighbours()]
+
+    def compared(self, event: Received, now: float) -> list[Effect]:
+        """What a neighbour knows: tell it what we know otherwise. Raises BadFrame, NotAuthorised."""
+        if not self._routes.is_replica(event.peer):
+            raise NotAuthorised(f"{event.peer} is no replica and compares nothing with us")
+        told = event.wire.payload
+        if len(told) != BUCKETS * DIGEST_BYTES:
+            raise BadFrame(f"digests of {len(told)} bytes")
+        ours = self._digests(now)
+        theirs = [int.from_bytes(told[at : at + DIGEST_BYTES]) for at in range(0, len(told), DIGEST_BYTES)]
+        differ = {bucket for bucket in range(BUCKETS) if ours[bucket] != theirs[bucket]}
+        if not differ or event.peer not in self._routes.up:
+            return []
+        allowance = self._answers.setdefault(event.peer, Allowance(ANSWERS_BURST, ANSWERS_EVERY_S, now))
+        if not allowance.take(now):
+            return []
+        rows = [one for one in self._rows(now) if _bucket(one) in differ]
+        return [Send(event.peer, Wire(SUBSCRIBE_TOPIC, one.encode())) for one in rows]
+
+    def adopt(self, now: float) -> None:
+        """Another version of the overlay."""
+        self.begin(now)
+        members = self._routes.overlay.members
+        self._answers = {peer: left for peer, left in self._answers.items() if peer in members}
+
+    def _neighbours(self) -> list[str]:
+        """Those of our region, and those of our place in the next ones."""
+        routes, found = self._routes, dict[str, None]()
+        own = routes.overlay.views[routes.region].members
+        place = own.index(routes.name) if routes.name in own else 0
+        for region in routes.topology.neighbours(routes.region):
+            members = routes.overlay.views[region].members
+            found[members[place % len(members)]] = None
+        found |= dict.fromkeys(routes.replicas_up(routes.region))
+        return [peer for peer in found if peer in routes.up and peer != routes.name]
+
+    def _rows(self, now: float) -> Iterable[Statement]:
+        """Statements that count, of scopes with planes."""
+        planes = {scope.filter for scope in self._routes.overlay.policy.scopes if scope.planes}
+        return (one for one in self._routing.all() if one.filter in planes and now * 1000 < one.expires_ms)
+
+    def _digests(self, now: float) -> list[int]:
+        """Of each bucket of rows. Signatures tell rows apart."""
+        found = [0] * BUCKETS
+        for one in self._rows(now):
+            found[_bucket(one)] ^= int.from_bytes(one.signature[:DIGEST_BYTES])
+        return found
+
+
+def _bucket(statement: Statement) -> int:
+    return crc32(f"{statement.member}\0{statement.filter}".encode()) % BUCKETS

@@ -1,0 +1,58 @@
+"""Which replica is which broker of the structured overlay, and which gateways hang on it (C2, C3).
+
+Plane j of a region is the replica at place j + 1 of its view in force; a scope has as many planes as its smallest
+region has replicas, further ones stand by. A gateway hangs on one plane for each scope, which follows from its name, so
+that nobody has to be told. While a region changes its view, members may disagree about places: then `open` says no, and
+publications go as in any other scope; so they do while two trees of regions are open.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from bridge.document import Overlay, Scope
+from bridge.topology.scot import PlanePlace
+
+
+class Planes:
+    """The planes of one version of the overlay and its views."""
+
+    def __init__(self, overlay: Overlay) -> None:
+        self._overlay = overlay
+        self._counts: dict[str, int] = {}  # by scope: how many planes, 0 while it is not routed by them
+        self._hosts: dict[tuple[str, str], int] = {}  # by member and scope
+
+    def open(self, scope: Scope) -> bool:
+        """Whether publications of the scope go by planes now."""
+        return scope.planes and self.count(scope) > 0
+
+    def count(self, scope: Scope) -> int:
+        """Planes of a scope; 0 while a region of it changes its view, or two trees are open."""
+        found = self._counts.get(scope.filter)
+        if found is None:
+            regions = self._overlay.regions_of(scope)
+            settled = all(self._overlay.replicas(r) == self._overlay.views[r].members for r in regions)
+            settled = settled and len(self._overlay.trees.open) == 1
+            found = min(len(self._overlay.views[r].members) for r in regions) if settled else 0
+            self._counts[scope.filter] = found
+        return found
+
+    def replica(self, place: PlanePlace) -> str:
+        """The replica that stands there."""
+        region, plane = place
+        return self._overlay.views[region].members[plane]
+
+    def place_of(self, scope: Scope, replica: str) -> PlanePlace | None:
+        """Where a replica stands; None: it stands by, or is none of the view in force."""
+        region = self._overlay.certificate(replica).region
+        members = self._overlay.views[region].members[: self.count(scope)]
+        return (region, members.index(replica)) if replica in members else None
+
+    def host(self, scope: Scope, member: str) -> int:
+        """The plane that a gateway hangs on. Asked while the scope is `open`."""
+        asked = member, scope.filter
+        found = self._hosts.get(asked)
+        if found is None:
+            digest = hashlib.sha256(f"{member}\0{scope.filter}".encode()).digest()
+            found = self._hosts[asked] = int.from_bytes(digest[:8]) % self.count(scope)
+        return found

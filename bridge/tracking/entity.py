@@ -1,0 +1,368 @@
+"""The entity's side of being traced: a topic of its own, a session with its broker, tokens in time (B1, B3, B7, B8).
+
+What a client library does for its program, without I/O: it asks a discovery node for a trace topic, registers, answers
+pings, hands over tokens before the former ends, and says states and load. After a reconnect it registers anew: the
+broker may have forgotten it. The shell subscribes to `Listen`ed topics and publishes what `Say` says. Not here: MQTT,
+an entity that several brokers trace (`witnessed`, which has one of these for each).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TypeAlias
+
+from bridge.base import Wall
+from bridge.contract import Count, Tick
+from bridge.traces.kinds import (
+    CREATION_TOPIC,
+    DESCRIPTOR,
+    REGISTRATION_TOPIC,
+    STATES,
+    TraceKind,
+    answers_to,
+    body_of,
+    relayed_from,
+    relayed_to,
+    to_broker,
+    to_entity,
+)
+from bridge.traces.signs import every_of, lived
+from bridge.traces.telling import Say
+from bridge.tracking.discovery import Request, open_answer
+from keys.delegation import Advertisement, Delegated, Seat, Token
+from keys.errors import BadContent, KeysError, NotAuthorised
+from keys.frames import sized
+from keys.identity import Certificate, Identity
+from keys.tracesession import KEY_BYTES, REQUEST_BYTES, Registration, TraceSession, Word, open_registered
+
+ASK_AGAIN_S = 5.0  # a request without an answer is repeated, twice as late each time, half of that more or less ...
+ASK_AGAIN_MAX_S = 60.0  # ... up to this
+TOKEN_LIFE_S = 600.0
+TOPIC_LEFT_S = (
+    5.0  # of a trace topic's life, or a tenth of it, when the next topic is asked for: trackers ask at its end
+)
+CLOCK_SET_S = 1.0  # by which a clock is not set every day
+RENEW_AFTER_S = TOKEN_LIFE_S / 2  # half of a token's life is left when the next one comes
+ALIVE_LEAST_S = 0.1  # whatever our broker asks for, we do not say more often that we live
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerConnected:
+    """The connection to the broker stands; what was said before may be lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Disconnected:
+    """No connection to any broker stands; nothing is heard until the next `BrokerConnected`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Something came on a topic that we listen to."""
+
+    topic: str = field(repr=False)
+    payload: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Listen:
+    """Subscribe to a topic."""
+
+    topic: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """Unsubscribe from a topic."""
+
+    topic: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class KeepEntity:
+    """Store our advertisement: after a restart the same trace topic serves."""
+
+    advertisement: Advertisement
+
+
+class Stage(StrEnum):
+    """How far we are."""
+
+    WITHOUT_TOPIC = "without topic"
+    UNREGISTERED = "unregistered"
+    TRACED = "traced"
+
+
+TracedEvent: TypeAlias = BrokerConnected | Told | Tick
+TracedEffect: TypeAlias = Say | Listen | Leave | KeepEntity | Count
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """How an entity wants to be traced. `signed`: each message is signed instead of sealed, so that the broker can show
+    it to others; `secured`: traces are sealed, and trackers get the key."""
+
+    discoverers: tuple[str, ...] = ()
+    life_s: int = 24 * 3600
+    secured: bool = False
+    signed: bool = False
+
+
+class TracedEntity:
+    """One entity. `nodes`: discovery nodes' public keys by name; `random`: fresh secret bytes of a length."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        certificate: Certificate,
+        nodes: Mapping[str, bytes],
+        authority: bytes,
+        random: Callable[[int], bytes],
+        wishes: Wishes | None = None,
+        advertisement: Advertisement | None = None,
+        wall: Wall | None = None,
+    ) -> None:
+        """`advertisement`: kept from a former life."""
+        self._wall = wall or Wall()
+        self.seat: Seat | None = None  # which of several witnesses our broker is
+        self.asks = True  # for a trace topic, if there is none; else somebody else does, and we `take` it
+        self._identity = identity
+        self._certificate = certificate
+        self._nodes = dict(nodes)
+        self._authority = authority
+        self._random = random
+        self._wishes = wishes or Wishes()
+        self._advertisement = advertisement
+        self._session: TraceSession | None = None
+        self._aside: TraceSession | None = None  # its end for what comes through other brokers
+        self._request = b""
+        self._ask_at: float | None = None
+        self._asked = 0
+        self._renew_at: float | None = None
+        self._speaks_at = ""  # to our broker, in this session
+        self._pinged_ms, self._pinged_at = 0, 0.0  # the last ping, by our broker's clock and by ours
+        self._alive_s = 0.0  # how often our broker wants to hear that we live, unasked
+        self._alive_at: float | None = None
+        self._token = b""  # the last one with its key, as it is handed over
+        self._token_for: tuple[bytes, Seat | None] | None = None  # topic and seat of it
+        self._token_offset_s = 0.0  # of our clock, when we made it
+        self._token_made_at = 0.0
+        self._state = b""  # what was said last
+        self.clock_off_s: float | None = None
+        """How far our clock is ahead of our broker's, who refused a token for that."""
+        self._connected = False
+
+    @property
+    def stage(self) -> Stage:
+        if self._session is not None:
+            return Stage.TRACED
+        return Stage.WITHOUT_TOPIC if self._advertisement is None else Stage.UNREGISTERED
+
+    @property
+    def advertisement(self) -> Advertisement | None:
+        return self._advertisement
+
+    @property
+    def next_deadline(self) -> float | None:
+        return min((at for at in (self._ask_at, self._renew_at, self._alive_at) if at is not None), default=None)
+
+    def handle(self, event: TracedEvent, now: float) -> list[TracedEffect]:
+        """Effects in the order in which they must happen. What does not hold is counted and dropped."""
+        match event:
+            case BrokerConnected():
+                self._connected, self._session, self._asked, self._renew_at = True, None, 0, None
+                self._alive_at = None
+                return [Listen(answers_to(self._certificate.name)), *self.ask(now)]
+            case Told(topic, payload):
+                try:
+                    return [*self._told(topic, payload, now), *self._set_anew(now)]
+                except KeysError as error:
+                    return [Count("traces_refused", 1, type(error).__name__)]
+            case Tick():
+                effects: list[TracedEffect] = []
+                if self._alive_at is not None and now >= self._alive_at:
+                    self._alive_at = now + self._alive_s
+                    effects += self._say(Word.ALIVE, lived(self._pinged_ms, now - self._pinged_at))
+                if self._ask_at is not None and now >= self._ask_at:
+                    effects += self.ask(now)
+                if self._renew_at is not None and now >= self._renew_at:
+                    effects += self._authorise(now)
+                return effects
+
+    # ----------------------------------------------------------------------------------- what the program says
+
+    @property
+    def relayed_at(self) -> str | None:
+        """Where our broker asks us through another one; None while it does not know us."""
+        if self._session is None or self._advertisement is None:
+            return None
+        return relayed_to(self._certificate.name, self._advertisement.topic, self._session.session)
+
+    def relayed(self, payload: bytes) -> list[TracedEffect]:
+        """A ping of our broker's that came through another one, through which the answer goes."""
+        if self._session is None or self._advertisement is None:
+            return []
+        try:
+            self._aside = self._aside or self._session.aside()
+            word, body = self._aside.hear(payload)
+            if word is not Word.PING:
+                raise BadContent("a broker pings through another one, and says nothing else")
+        except KeysError as error:
+            return [Count("traces_refused", 1, type(error).__name__)]
+        at = relayed_from(self._certificate.name, self._advertisement.topic, self._session.session)
+        return [Say(at, self._aside.say(Word.ANSWER, body), 0)]
+
+    def state(self, kind: TraceKind, fields: bytes = b"") -> list[TracedEffect]:
+        """Our state from now on; said again after each registration. Raises ValueError for what is none."""
+        if kind not in STATES:
+            raise ValueError(f"{kind.name} is not a state that an entity reports")
+        self._state = bytes([kind]) + fields
+        return self._say(Word.STATE, self._state)
+
+    def load(self, fields: Mapping[str, object]) -> list[TracedEffect]:
+        """CPU, memory, work: whatever trackers should know. Lost while we are not registered."""
+        return self._say(Word.LOAD, body_of(fields))
+
+    def silent(self, fields: bytes = b"") -> list[TracedEffect]:
+        """No more traces. The next `BrokerConnected` begins anew."""
+        effects = self._say(Word.SILENT, fields)
+        self._session = self._ask_at = self._renew_at = self._alive_at = None
+        return effects
+
+    def renounce(self, now: float, fields: bytes = b"") -> list[TracedEffect]:
+        """Our trace topic became known to whom it should not (B9): take a new one."""
+        effects = self.silent(fields)
+        self._advertisement, self._asked = None, 0
+        return effects + self.ask(now)
+
+    def take(self, advertisement: Advertisement, now: float) -> list[TracedEffect]:
+        """The trace topic that was asked for elsewhere is ours from now on."""
+        effects = self.silent()
+        self._advertisement, self._asked = advertisement, 0
+        return effects + self.ask(now) if self._connected else effects
+
+    def ask(self, now: float) -> list[TracedEffect]:
+        """For a topic while we have none that counts, then for a session."""
+        usual_s = min(ASK_AGAIN_S * (1 << min(self._asked, 10)), ASK_AGAIN_MAX_S)
+        self._ask_at = now + usual_s * (0.5 + self._random(1)[0] / 256)  # those who lost their broker together
+        self._asked += 1
+        self._request = self._random(REQUEST_BYTES)
+        now_ms = self._wall.ms(now)
+        known = self._advertisement
+        effects: list[TracedEffect] = []
+        if known is not None and self._renewed_at(known) <= now:
+            at, effects = self._ask_at, self.silent()
+            self._ask_at, known, self._advertisement = at, None, None
+        if known is None and not self.asks:
+            self._ask_at, self._asked = now + ASK_AGAIN_S, 0
+            return effects
+        if known is None:
+            request = Request(
+                self._certificate, DESCRIPTOR + self._certificate.name, self._request, now_ms,
+                self._wishes.discoverers, self._wishes.life_s,
+            )  # fmt: skip
+            return [*effects, Say(CREATION_TOPIC, request.signed(self._identity).encode())]
+        registration = Registration(known.encode(), self._request, now_ms).signed(self._identity)
+        return [Say(REGISTRATION_TOPIC, registration.encode())]
+
+    # -------------------------------------------------------------------------------------------- details
+
+    def _told(self, topic: str, payload: bytes, now: float) -> list[TracedEffect]:
+        """Raises keys errors."""
+        if topic != answers_to(self._certificate.name):
+            return self._pinged(payload, now)
+        if self._advertisement is None:
+            return self._topic_came(payload, now)
+        return self._registered(payload, now)
+
+    def _topic_came(self, payload: bytes, now: float) -> list[TracedEffect]:
+        request, advertisement = open_answer(payload, self._identity)
+        node = self._nodes.get(advertisement.node)
+        if request != self._request or node is None:
+            raise BadContent("an answer to nothing that we asked, or of a discovery node that we do not know")
+        advertisement.verify(node, self._authority, self._wall.ms(now))
+        if advertisement.certificate.party_id != self._identity.party_id:
+            raise NotAuthorised("an advertisement of somebody else's trace topic")
+        self._advertisement, self._asked = advertisement, 0
+        return [KeepEntity(advertisement), *self.ask(now)]
+
+    def _registered(self, payload: bytes, now: float) -> list[TracedEffect]:
+        assert self._advertisement is not None
+        request, session, key = open_registered(payload, self._identity)
+        if request != self._request:
+            raise BadContent("an answer to a registration that we did not send")
+        self._request, self._ask_at, self._asked = b"", self._renewed_at(self._advertisement), 0
+        self._session, self._aside, self._alive_at = TraceSession(session, key, 0), None, None
+        self._speaks_at = to_broker(self._advertisement.topic, session)
+        effects: list[TracedEffect] = [Listen(to_entity(self._certificate.name, self._advertisement.topic, session))]
+        if self._wishes.secured:  # before the token, behind which JOIN is told
+            effects += self._say(Word.TRACE_KEY, self._random(KEY_BYTES))
+        effects += self._authorise_again(now)
+        if self._state:
+            effects += self._say(Word.STATE, self._state)
+        return [*effects, Count("registered")]
+
+    def _authorise(self, now: float) -> list[TracedEffect]:
+        """A token for a key pair of its own, so that it tells nobody where we are connected."""
+        assert self._advertisement is not None
+        self._token_made_at, self._token_offset_s = now, self._wall.offset_s
+        self._token_for = self._advertisement.topic, self.seat
+        holder = Identity.generate(self._random(32))
+        now_ms = self._wall.ms(now)
+        token = Token(
+            self._advertisement.topic,
+            holder.public_bytes,
+            Delegated.PUBLISH,
+            now_ms,
+            now_ms + int(TOKEN_LIFE_S * 1000),
+            self.seat,
+        ).signed(self._identity)
+        self._renew_at = now + RENEW_AFTER_S
+        self._token = sized(token.encode()) + holder.private_bytes()
+        return self._say(Word.TOKEN, self._token)
+
+    def _authorise_again(self, now: float) -> list[TracedEffect]:
+        """In a new session at the same broker the token of before will do while it is young: making and verifying one
+        costs both sides, and after a restart of the broker everybody comes at once."""
+        assert self._advertisement is not None
+        is_young = 0 <= now - self._token_made_at < RENEW_AFTER_S
+        is_ours = self._token_for == (self._advertisement.topic, self.seat)
+        if not (is_young and is_ours) or abs(self._wall.offset_s - self._token_offset_s) > CLOCK_SET_S:
+            return self._authorise(now)
+        self._renew_at = self._token_made_at + RENEW_AFTER_S
+        return self._say(Word.TOKEN, self._token)
+
+    def _pinged(self, payload: bytes, now: float) -> list[TracedEffect]:
+        if self._session is None:
+            return []
+        word, body = self._session.hear(payload)
+        if word is Word.CLOCK and len(body) == 8:
+            self.clock_off_s = self._wall.ms(now) / 1000 - int.from_bytes(body) / 1000
+            return [Count("clock_off")]
+        if word is not Word.PING:
+            raise BadContent("a broker pings, and says nothing else")
+        self._pinged_ms, every_s = every_of(body)
+        self._alive_s, self._pinged_at = max(every_s, ALIVE_LEAST_S), now
+        self._alive_at = now + self._alive_s if every_s else None
+        return self._say(Word.ANSWER, body)
+
+    def _set_anew(self, now: float) -> list[TracedEffect]:
+        """Our clock was set: what our token says of its time is wrong by it, so there is another one."""
+        is_set = self._session is not None and abs(self._wall.offset_s - self._token_offset_s) > CLOCK_SET_S
+        return self._authorise(now) if is_set else []
+
+    def _say(self, word: Word, body: bytes) -> list[TracedEffect]:
+        if self._session is None or self._advertisement is None:
+            return []
+        secret = word in (Word.TOKEN, Word.TRACE_KEY)
+        signer = self._identity if self._wishes.signed and not secret else None
+        said = self._session.say(word, body, signer)
+        qos = 0 if word in (Word.ANSWER, Word.ALIVE) else 1
+        return [Say(self._speaks_at, said, qos)]
+
+    def _renewed_at(self, advertisement: Advertisement) -> float:
+        """When a trace topic is so near its end that a new one takes its place."""
+        life_s = (advertisement.not_after_ms - advertisement.created_ms) / 1000
+        return self._wall.at(advertisement.not_after_ms) - min(TOPIC_LEFT_S, life_s / 10)

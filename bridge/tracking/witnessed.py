@@ -1,0 +1,177 @@
+"""An entity that several brokers trace, its *witnesses*: one trace topic, a session and tokens with each of them (B9).
+
+It names its witnesses in the tokens that it gives them, when it first speaks: number `i` of `n`, since then. What it
+says of itself it signs once, and every witness passes that on. A trace topic is asked for at one broker at a time, at
+the next one if no answer comes, and taken to all. With one witness all is as with `entity.TracedEntity` alone, which
+does the work for each. Not here: what trackers believe (`witnessing`), which brokers these are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from bridge.base import Wall
+from bridge.contract import Tick
+from bridge.traces.kinds import TraceKind, body_of, own_fields
+from bridge.tracking.entity import BrokerConnected, Leave, Listen, Stage, Told, TracedEffect, TracedEntity, Wishes
+from keys.delegation import WITNESSES_MAX, Advertisement, Seat
+from keys.errors import OurFault
+from keys.identity import Certificate, Identity
+from keys.ownword import OwnWord
+
+_ORDER = (Stage.WITHOUT_TOPIC, Stage.UNREGISTERED, Stage.TRACED)
+
+
+class WitnessedEntity:
+    """One entity. Arguments as of `TracedEntity`. `witnesses`: how many, an odd number; OurFault for any other."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        certificate: Certificate,
+        nodes: Mapping[str, bytes],
+        authority: bytes,
+        random: Callable[[int], bytes],
+        wishes: Wishes | None = None,
+        advertisement: Advertisement | None = None,
+        witnesses: int = 1,
+        wall: Wall | None = None,
+    ) -> None:
+        self._wall = wall or Wall()
+        if witnesses % 2 == 0 or not 1 <= witnesses <= WITNESSES_MAX:
+            raise OurFault(f"{witnesses} witnesses have no useful majority; take 1, 3, 5 ... up to {WITNESSES_MAX}")
+        self._identity = identity
+        self._machines = [
+            TracedEntity(identity, certificate, nodes, authority, random, wishes, advertisement, self._wall)
+            for _ in range(witnesses)
+        ]
+        self._met: set[int] = set()  # that were connected once
+        self._since_ms = -1
+        self._number = 0  # of what we said of ourselves
+        self._state: TraceKind | None = None
+        self._relayed: list[str | None] = [None] * witnesses  # where each asks us through the others
+        self._asks(0)
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """How far it is with each witness."""
+        return tuple(each.stage for each in self._machines)
+
+    @property
+    def stage(self) -> Stage:
+        """How far it is with a majority of them."""
+        return sorted(self.stages, key=_ORDER.index)[len(self._machines) // 2]
+
+    @property
+    def next_deadline(self) -> float | None:
+        deadlines = (each.next_deadline for each in self._machines)
+        return min((at for at in deadlines if at is not None), default=None)
+
+    def handle(self, event: BrokerConnected | Told, witness: int, now: float) -> list[tuple[int, TracedEffect]]:
+        """What comes from a witness, or the connection to it. Effects, each with the witness that it concerns."""
+        if isinstance(event, Told) and event.topic in self._relayed:
+            return _of(witness, self._machines[self._relayed.index(event.topic)].relayed(event.payload))
+        effects = self._name(now)
+        if isinstance(event, BrokerConnected):
+            effects += [(witness, Listen(at)) for at in self._relayed if at is not None]
+            self._met.add(witness)
+            if self._asking not in self._met:
+                self._asks(witness)
+        machine = self._machines[witness]
+        before = machine.advertisement
+        effects += _of(witness, machine.handle(event, now))
+        found = machine.advertisement
+        if found is not None and found is not before:  # the others take it, too
+            for other in set(range(len(self._machines))) - {witness}:
+                effects += _of(other, self._machines[other].take(found, now))
+        return effects + self._listen(witness)
+
+    def _listen(self, witness: int) -> list[tuple[int, TracedEffect]]:
+        """At all others for what this witness asks through them; where it asked in its session of before we leave."""
+        machine, before = self._machines[witness], self._relayed[witness]
+        found = machine.relayed_at
+        if found is None or found == before:
+            return []
+        self._relayed[witness] = found
+        effects: list[tuple[int, TracedEffect]] = []
+        for other in sorted(self._met - {witness}):
+            effects += [(other, Leave(before))] if before is not None else []
+            effects.append((other, Listen(found)))
+        return effects
+
+    def tick(self, now: float) -> list[tuple[int, TracedEffect]]:
+        """At `next_deadline`."""
+        effects = self._name(now)
+        for witness, machine in enumerate(self._machines):
+            if machine.next_deadline is None or machine.next_deadline > now:
+                continue
+            if witness == self._asking and machine.stage is Stage.WITHOUT_TOPIC:  # no answer: somebody else is asked
+                following = [*range(witness + 1, len(self._machines)), *range(witness)]
+                self._asks(next((each for each in following if each in self._met), witness))
+                if self._asking != witness:
+                    effects += _of(self._asking, self._machines[self._asking].ask(now))
+            effects += _of(witness, machine.handle(Tick(), now))
+        return effects
+
+    # ----------------------------------------------------------------------------------- what the program says
+
+    def state(self, kind: TraceKind, now: float) -> list[tuple[int, TracedEffect]]:
+        """Our state from now on; said again after each registration. Raises ValueError for what is none."""
+        effects = self._name(now)
+        fields = self._word(kind, {"state": kind.name}, now)
+        effects += self._each(lambda machine: machine.state(kind, fields))
+        self._state = kind
+        return effects
+
+    def load(self, fields: Mapping[str, object], now: float) -> list[tuple[int, TracedEffect]]:
+        """CPU, memory, work: whatever trackers should know. Lost where we are not registered. Raises OurFault."""
+        effects = self._name(now)
+        if len(self._machines) == 1:
+            return effects + self._each(lambda machine: machine.load(fields))
+        word = own_fields(self._signed(TraceKind.LOAD_INFORMATION, fields, now))
+        return effects + self._each(lambda machine: machine.load(word))
+
+    def silent(self, now: float) -> list[tuple[int, TracedEffect]]:
+        """No more traces. The next `BrokerConnected` begins anew."""
+        fields = self._word(TraceKind.REVERTING_TO_SILENT_MODE, {}, now)
+        return self._each(lambda machine: machine.silent(fields))
+
+    def renounce(self, now: float) -> list[tuple[int, TracedEffect]]:
+        """Our trace topic became known to whom it should not (B9): take a new one."""
+        fields = self._word(TraceKind.REVERTING_TO_SILENT_MODE, {}, now)
+        return self._each(lambda machine: machine.renounce(now, fields))
+
+    # --------------------------------------------------------------------------------------------- details
+
+    def _name(self, now: float) -> list[tuple[int, TracedEffect]]:
+        """Name our witnesses: at first, and when our clock went back, for nothing may be of before that."""
+        now_ms, count = self._wall.ms(now), len(self._machines)
+        if count == 1 or 0 <= self._since_ms <= now_ms:
+            return []
+        self._since_ms, self._number = now_ms, 0
+        for witness, machine in enumerate(self._machines):
+            machine.seat = Seat(witness, count, now_ms)
+        return [] if self._state is None else self.state(self._state, now)
+
+    def _word(self, kind: TraceKind, fields: Mapping[str, object], now: float) -> bytes:
+        """What goes beside the word of a session: nothing while one witness is believed anyway."""
+        return b"" if len(self._machines) == 1 else body_of(own_fields(self._signed(kind, fields, now)))
+
+    def _signed(self, kind: TraceKind, fields: Mapping[str, object], now: float) -> OwnWord:
+        self._name(now)
+        self._number += 1
+        word = OwnWord(self._since_ms, self._number, self._wall.ms(now), kind, body_of(fields))
+        return word.signed(self._identity)
+
+    def _asks(self, witness: int) -> None:
+        """Where a trace topic is asked for."""
+        self._asking = witness
+        for index, machine in enumerate(self._machines):
+            machine.asks = index == witness
+
+    def _each(self, act: Callable[[TracedEntity], list[TracedEffect]]) -> list[tuple[int, TracedEffect]]:
+        return [pair for witness, machine in enumerate(self._machines) for pair in _of(witness, act(machine))]
+
+
+def _of(witness: int, effects: list[TracedEffect]) -> list[tuple[int, TracedEffect]]:
+    return [(witness, effect) for effect in effects]

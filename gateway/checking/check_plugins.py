@@ -1,0 +1,35 @@
+"""What `veilmq check` says about plugins: each is loaded with its options, as at a start, and asked what is amiss."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+from amqtt.plugins.base import BaseAuthPlugin
+
+from gateway.auth import EnhancedAuthPlugin
+from gateway.base import Settings, StartError
+from gateway.broker import make_broker
+from gateway.checking.check_trust import CheckFinding
+
+
+def check_plugins(settings: Settings) -> Iterator[CheckFinding]:
+    """A plugin that cannot be loaded is an error; that nobody can log in, and what plugins say, is a warning."""
+    try:
+        plugins = asyncio.run(_loaded(settings))
+    except StartError as error:
+        yield CheckFinding("error", str(error))
+        return
+    for plugin in plugins:
+        for said in getattr(plugin, "warnings", ()):
+            yield CheckFinding("warning", said)
+    asks = any(isinstance(plugin, BaseAuthPlugin | EnhancedAuthPlugin) for plugin in plugins)
+    if not asks and not settings.allow_anonymous and settings.overlay is None:
+        cure = "add an auth plugin, or allow_anonymous: true"
+        yield CheckFinding("warning", f"no client can log in: no plugin authenticates anybody; {cure}")
+
+
+async def _loaded(settings: Settings) -> tuple[object, ...]:
+    broker = make_broker(settings)
+    await broker.plugins_manager.close()
+    return broker.host.plugins

@@ -1,0 +1,49 @@
+"""How loaded a replica's links are, said to its node every window where scopes go by planes (C7).
+
+What came and what was acknowledged since the last time, and what waits, by link; links that are idle are left out. Not
+here: what that means for a publication (`bridge.replica.plane_routing`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+from bridge.contract import LOADS_EVERY_S, Loads, PeerLoad
+from gateway.client import MqttClient
+
+IDLE_S = 1.0
+"""How often it is looked whether some scope goes by planes now."""
+
+
+class Loading:
+    """Of one replica. `goes_by_planes`: whether anybody wants to know."""
+
+    def __init__(self, lanes: Mapping[str, MqttClient], goes_by_planes: Callable[[], bool]) -> None:
+        self._lanes, self._goes_by_planes = lanes, goes_by_planes
+        self._before: dict[str, tuple[int, int]] = {}  # by peer: sent since ever, and what waited
+
+    def loads(self) -> Loads:
+        """Of links that have something to do, or had."""
+        found: list[PeerLoad] = []
+        before, self._before = self._before, {}
+        for peer, client in self._lanes.items():
+            in_flight, waiting, _ = client.load
+            sent, queued = client.figures.sent, in_flight + waiting
+            sent_before, queued_before = before.get(peer, (sent, queued))
+            came = max(0, sent - sent_before)
+            if came or queued or queued_before:
+                found.append((peer, came, max(0, queued_before + came - queued), queued))
+            self._before[peer] = sent, queued
+        return Loads(tuple(found))
+
+    async def run(self, handle: Callable[[Loads], None]) -> None:
+        """Say it until this is cancelled."""
+        while True:
+            if not self._goes_by_planes():
+                await asyncio.sleep(IDLE_S)
+                continue
+            await asyncio.sleep(LOADS_EVERY_S)
+            loads = self.loads()
+            if loads.links:
+                handle(loads)

@@ -1,0 +1,153 @@
+"""`veilmq simulate all`: every figure of every experiment on one page, with what the papers say beside ours.
+
+The page begins with the comparison, hits and misses in one table and each miss with its reason; then what has no figure
+here; then figure by figure the picture, the table and the notes, and the inputs that were measured on this machine. A
+run that was cut off goes on: figures that are done are kept beside the page.
+"""
+
+from __future__ import annotations
+
+import html
+import importlib
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from bridge.experiments.claims import ABSENT, EXACT, Compared, compared
+from bridge.experiments.experiments import Figure, Series
+from bridge.experiments.loads import Costs
+from gateway.simulating.pictures import NoMatplotlib, draw
+
+Run: TypeAlias = Callable[[Callable[..., Figure], str], Figure]
+"""Runs a figure's function under a name for the progress."""
+
+PAPERS: Mapping[str, str] = {
+    "availability": "B: availability of entities",
+    "secret-forwarding": "A: secret forwarding",
+    "octopis": "C: structured overlays",
+    "self-organisation": "D: self-organising overlays",
+    "eventguard": "E: EventGuard",
+}
+STYLE = """
+body{font:16px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem;color:#1a1a1a;background:#fff}
+table{border-collapse:collapse;font-size:.85rem;margin:1rem 0}td,th{padding:.25rem .6rem;border-bottom:1px solid #ddd;
+text-align:right;vertical-align:top}td.text,th.text{text-align:left}.scroll{overflow-x:auto;max-height:30rem}
+.hit{background:#e6f4ea}.miss{background:#fde8e6}img{max-width:100%;height:auto}h2{margin-top:3rem}
+@media(prefers-color-scheme:dark){body{color:#e6e6e6;background:#16181c}td,th{border-color:#3a3d42}.hit{background:#173822}
+.miss{background:#48201c}img{background:#fff}}
+"""
+
+
+def gather(experiments: Mapping[str, str], run: Run, directory: Path, key: str) -> list[Figure]:
+    """Every figure, from `directory` where an earlier run with the same `key` (seed, size) left it there."""
+    found = []
+    for experiment, module in experiments.items():
+        functions: Mapping[str, Callable[..., Figure]] = importlib.import_module(module).FIGURES
+        for number, function in functions.items():
+            path = directory / f"{experiment}-{number}.json"
+            figure = _read(path, key)
+            if figure is None:
+                figure = run(function, f"{experiment} {number}")
+                path.write_text(json.dumps({"key": key, "figure": asdict(figure)}, ensure_ascii=False), "utf-8")
+            found.append(figure)
+    return found
+
+
+def _read(path: Path, key: str) -> Figure | None:
+    try:
+        kept = json.loads(path.read_text("utf-8"))
+        if kept["key"] != key:
+            return None
+        fields = kept["figure"]
+        fields["series"] = tuple(Series(one["name"], tuple(one["xs"]), tuple(one["ys"])) for one in fields["series"])
+        for name in ("columns", "notes"):
+            fields[name] = tuple(fields[name])
+        fields["rows"] = tuple(map(tuple, fields["rows"]))
+        return Figure(**fields)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def write(figures: Sequence[Figure], directory: Path, costs: Costs, key: str) -> list[Compared]:
+    """`index.html` and a picture each; the comparison that it shows. Without matplotlib there are no pictures."""
+    for figure in figures:
+        try:
+            draw(figure, directory / _picture(figure))
+        except NoMatplotlib:
+            break
+    rows = compared(figures)
+    page = "".join(_page(figures, rows, directory, costs, key))
+    (directory / "index.html").write_text(page, "utf-8")
+    return rows
+
+
+def _picture(figure: Figure) -> str:
+    return f"{figure.experiment}-{figure.number}.svg"
+
+
+def _page(
+    figures: Sequence[Figure], rows: Sequence[Compared], directory: Path, costs: Costs, key: str
+) -> Iterator[str]:
+    hits = sum(row.is_hit for row in rows)
+    yield "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"
+    yield f"<title>Figures of the papers</title><style>{STYLE}</style><h1>Figures of the papers, again</h1>"
+    yield f"<p>{_text(key)}. Of {len(rows)} numbers of the papers ours hit {hits} and miss {len(rows) - hits}. "
+    yield "A number counts as hit within the factor in the last column.</p>"
+    yield "<div class=scroll style='max-height:none'><table><tr>"
+    yield "".join(f"<th class=text>{name}" for name in ("", "figure", "what"))
+    yield "<th>paper<th>ours<th class=text>reason of a miss<th>within</tr>"
+    for row in rows:
+        one, mark = row.claim, "hit" if row.is_hit else "miss"
+        yield f"<tr class={mark}><td class=text>{mark}<td class=text><a href='#{one.experiment}-{one.figure}'>"
+        yield f"{_text(one.experiment)} {_text(one.figure)}</a><td class=text>{_text(one.what)}<td>{_number(one.paper)}"
+        reason = "" if row.is_hit else one.reason
+        yield f"<td>{_number(row.ours)}<td class=text>{_text(reason)}<td>{_within(one.within)}</tr>"
+    yield "</table></div><h2>Not reproduced</h2><ul>"
+    yield "".join(f"<li><b>{_text(what)}</b>: {_text(why)}" for what, why in ABSENT)
+    yield "</ul><h2>Measured on this machine</h2><p>Figures 6 and saturation of EventGuard, table 3 of availability "
+    yield "and 7-latency of secret forwarding take these as inputs, in microseconds; <code>--cost NAME=US</code> sets "
+    yield "one. Table 1 of EventGuard, figures 8 and 7-latency of secret forwarding are measured themselves. "
+    yield "Everything else follows from the seed.</p><p><code>"
+    yield " ".join(f"{name}={value:.3g}" for name, value in asdict(costs).items()) + "</code></p>"
+    for figure in figures:
+        yield from _section(figure, directory)
+    yield "</html>\n"
+
+
+def _section(figure: Figure, directory: Path) -> Iterator[str]:
+    name = f"{figure.experiment}-{figure.number}"
+    yield f"<h2 id='{name}'>{_text(PAPERS.get(figure.experiment, figure.experiment))}, {_label(figure.number)}: "
+    yield f"{_text(figure.title)}</h2>"
+    if (directory / _picture(figure)).exists():
+        yield f"<img src='{_picture(figure)}' alt='{_text(figure.title)}'>"
+    yield "<div class=scroll><table><tr>" + "".join(f"<th>{_text(one)}" for one in figure.columns) + "</tr>"
+    for row in figure.rows:
+        yield (
+            "<tr>"
+            + "".join(
+                f"<td class=text>{_text(value)}" if isinstance(value, str) else f"<td>{_number(value)}" for value in row
+            )
+            + "</tr>"
+        )
+    yield "</table></div><ul>" + "".join(f"<li>{_text(note)}" for note in figure.notes) + "</ul>"
+
+
+def _label(number: str) -> str:
+    return _text(number.replace("-", " ") if number.startswith("table") else f"figure {number}")
+
+
+def _text(value: Any) -> str:
+    return html.escape(str(value), quote=True)
+
+
+def _within(factor: float) -> str:
+    return "exact" if factor <= EXACT else f"{factor:g}"
+
+
+def _number(value: float) -> str:
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return re.sub(r"\.0+$", "", f"{value:.3g}")

@@ -1,0 +1,375 @@
+"""`veilmq simulate`: runs one figure of one experiment, or all, prints tables and notes, and writes pictures.
+
+The experiments are pure (in `bridge`); what they cannot know comes from here: the time that real operations take on
+this machine (`measure`, or as told), a clock, and processes for cells. Not here: how pictures are drawn (`pictures`),
+the page of all figures (`report`), what figures mean (their notes).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import inspect
+import json
+import os
+import re
+import socket
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+from rich.text import Text
+
+from bridge.base import OperatorError
+from bridge.contract import Numbered, Publication, packed
+from bridge.experiments.experiments import Figure
+from bridge.experiments.loads import Costs
+from bridge.overlay_experiments import octopis_cells, self_organisation
+from bridge.wire import DOMAIN, Statement
+from gateway.mqtt5.codec import Decoder
+from gateway.mqtt5.encoding import encode_publish
+from gateway.mqtt5.packets import Version
+from gateway.simulating import report
+from gateway.simulating.pictures import SUFFIXES, NoMatplotlib, draw
+from gateway.simulating.sweeping import Elsewhere, Sweeper, on_spark
+from keys.envelope import (
+    MessageHeader,
+    Mode,
+    content_digest,
+    from_property,
+    header_of,
+    make_key,
+    open_key,
+    sign_header,
+    to_property,
+    verify_header,
+)
+from keys.epochs import KeyName, scope_key
+from keys.identity import Identity, verify
+from keys.records import Records
+from keys.sharetree import Hop
+
+EXPERIMENTS: Mapping[str, str] = {
+    "availability": "bridge.experiments.trace_routing",
+    "eventguard": "bridge.attack_experiments.eventguard",
+    "octopis": "bridge.overlay_experiments.octopis",
+    "secret-forwarding": "bridge.experiments.secret_forwarding",
+    "self-organisation": "bridge.overlay_experiments.self_organisation",
+}
+"""Modules with `FIGURES`: figure number -> function `(seed, progress)`, imported when one of them is asked for."""
+ROUNDS = 11
+ROUND_S = 0.01
+PAYLOAD_BYTES = 256
+BATCH_RECORDS = 16
+"""Of the batches that the figures compare with publications of one record each: a signature serves so many."""
+TOPIC = "plant/line/speed"
+TEXT_CHARS = 8  # a column of text can be as narrow
+_NUMBER = re.compile(r"[-+.,e\d]+")
+
+
+class SimulateError(OperatorError):
+    """What was asked for does not exist or cannot be written: one line, cause and cure."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """How figures are run. `told`: what only some take (`runs`, `share`, `rounds`); `kept`: where cells are kept."""
+
+    jobs: int = 1
+    spark: bool = False
+    kept: Path | None = None
+    costs: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    told: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+
+QUICK: Mapping[str, float] = {"runs": 1, "share": 0.005, "rounds": 200, "ticks": 3_000}
+
+
+def costs_of(assignments: Sequence[str]) -> dict[str, float]:
+    """From `NAME=MICROSECONDS`, each. Raises SimulateError."""
+    names, found = [one.name for one in fields(Costs)], dict[str, float]()
+    for assignment in assignments:
+        name, _, text = assignment.partition("=")
+        if name not in names:
+            raise SimulateError(f"no cost {name}; take one of {', '.join(names)}")
+        try:
+            found[name] = float(text)
+        except ValueError:
+            raise SimulateError(f"{assignment} is no time; write {name}=MICROSECONDS") from None
+    return found
+
+
+def simulate_all(seed: int, directory: Path, as_json: bool, options: RunOptions, quick: bool) -> int:
+    """Every figure of every experiment, and a page of them in `directory`; the exit status."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SimulateError(f"cannot make {directory}: {error.strerror}; choose another --html") from error
+    if quick:
+        options = replace(options, told={**QUICK, **options.told})
+    costs = _costs(options)
+    options = replace(options, costs=asdict(costs), kept=options.kept or directory / "cells")
+    size = ", ".join(f"{name} {value:g}" for name, value in options.told.items()) or "full size"
+    key = f"Seed {seed}, {size}"
+    figures = report.gather(EXPERIMENTS, lambda function, name: _run(function, seed, name, options), directory, key)
+    rows = report.write(figures, directory, costs, key)
+    if as_json:
+        told = [{"what": f"{row.claim.experiment} {row.claim.figure}: {row.claim.what}", "paper": row.claim.paper,
+                 "ours": row.ours, "hit": row.is_hit} for row in rows]  # fmt: skip
+        print(json.dumps(told, indent=2, ensure_ascii=False))
+        return 0
+    for row in rows:
+        mark, one = "hit " if row.is_hit else "MISS", row.claim
+        print(f"{mark}  {one.experiment} {one.figure}: {one.what}: paper {one.paper:g}, ours {_rounded(row.ours)}")
+    print(f"{sum(row.is_hit for row in rows)} of {len(rows)} numbers hit; page in {directory / 'index.html'}")
+    return 0
+
+
+def simulate(
+    experiment: str, number: str, seed: int, out: Path | None, as_json: bool, options: RunOptions | None = None
+) -> int:
+    """Run, print, draw; the exit status. With JSON, a picture is written only if `out` says where."""
+    options = options or RunOptions()
+    function = _find(experiment, number)
+    if unknown := options.told.keys() - inspect.signature(function).parameters.keys():
+        raise SimulateError(f"{experiment} {number} has no --{min(unknown)}; leave it out")
+    path = out or (None if as_json else Path(f"{experiment}-{number}.svg"))
+    if path is not None:
+        _check_path(path)
+    figure = _run(function, seed, f"{experiment} {number}", options)
+    if as_json:
+        print(json.dumps(asdict(figure), indent=2, ensure_ascii=False))
+    else:
+        print_figure(figure, Console())
+    if path is not None:
+        _draw(figure, path, quiet=as_json)
+    return 0
+
+
+def _find(experiment: str, number: str) -> Callable[..., Figure]:
+    module = EXPERIMENTS.get(experiment)
+    if module is None:
+        raise SimulateError(f"no experiment {experiment}; take one of {', '.join(EXPERIMENTS)}")
+    figures: Mapping[str, Callable[..., Figure]] = importlib.import_module(module).FIGURES
+    if number not in figures:
+        raise SimulateError(f"{experiment} has no figure {number}; take one of {', '.join(figures)}")
+    return figures[number]
+
+
+def _check_path(path: Path) -> None:
+    """Before the run, which takes a while."""
+    if path.suffix not in SUFFIXES:
+        raise SimulateError(f"cannot tell the format of {path}; end it in {' or '.join(SUFFIXES)}")
+    if not path.parent.is_dir():
+        raise SimulateError(f"there is no directory {path.parent}; make it or choose another --out")
+
+
+def _costs(options: RunOptions) -> Costs:
+    """What was told; the rest is measured, if anything is left."""
+    if options.costs.keys() >= {one.name for one in fields(Costs)}:
+        return Costs(**options.costs)
+    return replace(measure(), **options.costs)
+
+
+def _elsewhere(options: RunOptions) -> Elsewhere | None:
+    if not options.spark:
+        return None
+    try:
+        return on_spark()
+    except (LookupError, ImportError):
+        raise SimulateError("Spark is not installed; pip install 'veilmq[spark]', or leave out --spark") from None
+
+
+def _run(function: Callable[..., Figure], seed: int, name: str, options: RunOptions) -> Figure:
+    """Pass in what this function asks for by keyword and a pure module cannot have."""
+    offered: dict[str, Callable[[], object]] = {
+        "costs": lambda: _costs(options),
+        "clock": lambda: time.perf_counter,
+        "sweep": lambda: Sweeper(octopis_cells.measure, options.jobs, options.kept, _elsewhere(options)),
+        "tree_sweep": lambda: Sweeper(self_organisation.measure, options.jobs, options.kept, _elsewhere(options)),
+    }
+    offered |= {told: lambda value=value: value for told, value in options.told.items()}  # type: ignore[misc]
+    wanted = inspect.signature(function).parameters
+    given = {keyword: make() for keyword, make in offered.items() if keyword in wanted}
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(name, total=1.0)
+        return function(seed, lambda done: bar.update(task, completed=done), **given)
+
+
+def _draw(figure: Figure, path: Path, quiet: bool) -> None:
+    try:
+        draw(figure, path)
+    except NoMatplotlib as error:
+        print(f"veilmq: no picture in {path}: {error}", file=sys.stderr)
+    except OSError as error:
+        raise SimulateError(f"cannot write {path}: {error.strerror}; choose another --out") from error
+    else:
+        if not quiet:
+            print(f"picture in {path}")
+
+
+def print_figure(figure: Figure, console: Console) -> None:
+    """Title, table and notes."""
+    # Text: brackets of a title are not markup
+    title = Text(f"{figure.experiment}, figure {figure.number}: {figure.title}")
+    table = Table(title=title, title_justify="left", box=SIMPLE)
+    columns, rows = _with_spread(figure)
+    cells_of = [[row[place] for row in rows] for place in range(len(columns))]
+    # A number that is broken over two lines reads as another one: texts make room, where there is any.
+    widths = [max(map(len, cells)) if all(map(_NUMBER.fullmatch, cells)) else None for cells in cells_of]
+    is_wide = sum(width or TEXT_CHARS for width in widths) + 3 * len(columns) <= console.width
+    for column, width in zip(columns, widths, strict=True):
+        table.add_column(Text(column), justify="right", overflow="fold", min_width=width if is_wide else None)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    console.print(table)
+    for note in figure.notes:
+        console.print(Text(f"* {note}"))
+
+
+def _with_spread(figure: Figure) -> tuple[list[str], list[list[str]]]:
+    """Columns and cells as text; a column `sd` (standard deviation) joins the one before it."""
+    spreads = {place for place, column in enumerate(figure.columns) if column == "sd" and place}
+    columns = [
+        f"{column} ± sd" if place + 1 in spreads else column
+        for place, column in enumerate(figure.columns)
+        if place not in spreads
+    ]
+    rows = []
+    for row in figure.rows:
+        cells = [cell if isinstance(cell, str) else _rounded(cell) for cell in row]
+        for place in spreads:
+            cells[place - 1] += f" ±{float(row[place]):.1g}"
+        rows.append([cell for place, cell in enumerate(cells) if place not in spreads])
+    return columns, rows
+
+
+def _rounded(value: float) -> str:
+    return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+
+
+# ------------------------------------------------------------------------------------------------ measuring
+
+
+def measure() -> Costs:
+    """What real operations on a publication of 256 bytes cost on this machine: medians, in about a second."""
+    return Costs(**{name: median_us(work) / share for name, work, share in _operations()})
+
+
+def median_us(work: Callable[[], object]) -> float:
+    """The median over `ROUNDS` rounds of the time of one call, in microseconds."""
+    calls, spent_s = 1, 0.0
+    while spent_s < ROUND_S:
+        calls *= 2
+        spent_s = _round_s(work, calls)
+    return statistics.median(_round_s(work, calls) for _ in range(ROUNDS)) / calls * 1e6
+
+
+def _round_s(work: Callable[[], object], calls: int) -> float:
+    start = time.perf_counter()
+    for _ in range(calls):
+        work()
+    return time.perf_counter() - start
+
+
+def _operations() -> Iterator[tuple[str, Callable[[], Any], int]]:
+    """(field of `Costs`, a call, how many operations the call is)."""
+    identity, payload = Identity.generate(os.urandom(32)), os.urandom(PAYLOAD_BYTES)
+    packet = encode_publish(TOPIC, payload, qos=1, packet_id=1)
+    decoder = Decoder(Version.V5)
+    yield "parse_us", lambda: decoder.feed(packet), 1
+    yield "write_us", lambda: encode_publish(TOPIC, payload, qos=1, packet_id=1), 1
+    yield from _sealing(identity, payload)
+    header = _header(identity, os.urandom(16), 1, (content_digest(payload),))
+    told = to_property(sign_header(identity, header, TOPIC).encode())
+
+    def verify_one() -> None:
+        signed = from_property(told)
+        verify_header(header_of(signed), signed, TOPIC, identity.public_bytes)
+
+    for field, records in (("", 1), ("batched_", BATCH_RECORDS)):
+        yield f"{field}sign_us", lambda: sign_header(identity, header, TOPIC), records
+        yield f"{field}verify_us", verify_one, records
+    root = os.urandom(32)
+    yield "derive_us", lambda: scope_key(root, "plant/#", 1), 1
+    statement = Statement("gateway", "plant/#", 1, True, 1)
+    frame = statement.signed(identity).encode()
+    yield "statement_us", lambda: statement.signed(identity).encode(), 1
+
+    def check_statement() -> None:
+        stated = Statement.decode(frame)
+        verify(identity.public_bytes, DOMAIN, stated.body(), stated.signature)
+
+    yield "check_statement_us", check_statement, 1
+    yield from _carrying(packet)
+
+
+def _carrying(packet: bytes) -> Iterator[tuple[str, Callable[[], Any], int]]:
+    """One packet over a loopback, from one thread: what the system calls of both sides take."""
+    for field, kind in (("tcp_us", socket.SOCK_STREAM), ("udp_us", socket.SOCK_DGRAM)):
+        with socket.socket(socket.AF_INET, kind) as taker, socket.socket(socket.AF_INET, kind) as sender:
+            taker.bind(("127.0.0.1", 0))
+            if kind == socket.SOCK_STREAM:
+                taker.listen(1)
+            sender.settimeout(1.0)
+            sender.connect(taker.getsockname())
+            receiver = taker.accept()[0] if kind == socket.SOCK_STREAM else taker.dup()
+            with receiver:
+                receiver.settimeout(1.0)
+
+                def carry(sender: socket.socket = sender, receiver: socket.socket = receiver) -> None:
+                    sender.sendall(packet)
+                    got = 0
+                    while got < len(packet):
+                        got += len(receiver.recv(1 << 16))
+
+                yield field, carry, 1
+
+
+def _sealing(identity: Identity, payload: bytes) -> Iterator[tuple[str, Callable[[], Any], int]]:
+    """Sealing as a publisher does it, with header and digest; opening as a subscriber does."""
+    key = os.urandom(32)
+    name, hop = KeyName("plant/#", 1, 0), Hop(1, 1, 1, 1)
+    key_header, data_key, shares = make_key(identity, name, (hop,), 1, 1 << 31, key, os.urandom)
+    sequences = iter(range(1, 1 << 31))
+
+    def seal() -> tuple[MessageHeader, bytes]:
+        sequence = next(sequences)
+        header = _header(identity, key_header.key_id, sequence, ())
+        sealed = data_key.seal(header.prefix(), sequence, TOPIC, _record(sequence, payload))
+        return _header(identity, key_header.key_id, sequence, (content_digest(sealed),)), sealed
+
+    yield "seal_us", seal, 1
+    header, sealed = seal()
+    reader = open_key(key_header, shares[0].value, key)
+    prefix = header.prefix()
+    yield "open_us", lambda: Records.decode(reader.open(prefix, header.sequence, TOPIC, sealed)), 1
+
+
+def _record(sequence: int, payload: bytes) -> bytes:
+    return packed(TOPIC, [Numbered(sequence, Publication(TOPIC, payload, 1, time_ms=1))]).payload
+
+
+def _header(identity: Identity, key_id: bytes, sequence: int, digests: tuple[bytes, ...]) -> MessageHeader:
+    return MessageHeader(
+        publisher=identity.party_id,
+        key_id=key_id,
+        sequence=sequence,
+        previous=0,
+        time_ms=1,
+        deadline_ms=0,
+        qos=1,
+        retain=False,
+        tombstone=False,
+        mode=Mode.COPIES,
+        digests=digests,
+    )

@@ -1,0 +1,450 @@
+"""One network connection of a client: an `asyncio.Protocol` with batched reads and writes.
+
+One `data_received` parses all packets of the read; whatever many publications cause for one receiver leaves
+in one write per turn of the event loop (`Flusher`). Reading stops while something that came earlier is
+undecided (a plugin is asked, an acknowledgement is owed) or the client does not read what we answer.
+Not here: what packets mean (`mqtt5/session.py`), who gets them (`gateway/broker/edge_broker.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from sys import intern
+from typing import TYPE_CHECKING, Any
+
+from gateway.base.log_events import LogEvent
+from gateway.clients import INTERNAL
+from gateway.mqtt5.codec import Decoder
+from gateway.mqtt5.packets import Connect, Packet, Publish, Version
+from gateway.mqtt5.session import Action, Close, refusal
+from gateway.mqtt5.types import MqttError, ReasonCode
+from gateway.sockets.flushing import BUSY, CLOSING, UNACKNOWLEDGED, UNREAD, Core, Flusher, Later, Waiting, end_writing
+from gateway.sockets.held_actions import HeldActions
+from gateway.sockets.host_probes import probe_host
+from gateway.sockets.write_room import Room
+
+if TYPE_CHECKING:
+    from gateway.clients import Client
+
+log = logging.getLogger("veilmq.connection")
+
+CLOSE_GRACE_S = 5.0
+"""How long a peer may take to read our farewell before it is cut off."""
+UNREAD_FACTOR = 2
+"""A client with answers unread beyond so many times `limits.write_bytes` is not read either."""
+
+
+class MqttConnection(asyncio.Protocol):
+    """Bytes of one client. `client` is set once CONNECT is accepted."""
+
+    def __init__(self, core: Core, flusher: Flusher, listener: str, overlay: bool, over_limit: bool) -> None:
+        self.listener, self.is_overlay, self.over_limit = listener, overlay, over_limit
+        self.is_internal = listener.startswith(INTERNAL)
+        self.client: Client | None = None
+        self.closed = False
+        self.tap: Callable[[bytes], None] | None = None  # told of everything that is written
+        self._core, self._flusher = core, flusher
+        self._decoder = Decoder(None, core.limits.packet_bytes, "server", core.limits.connect_bytes)
+        self._transport: asyncio.Transport | None = None
+        self._out: list[bytes] | tuple[()] = ()
+        # What waits for a batch of the session store: the batch that later bytes wait for, and bytes with theirs.
+        self._gate = self._gated_bytes = 0
+        self._gated: list[tuple[int, bytes]] | tuple[()] = ()
+        self._held: HeldActions | None = None
+        self._early: list[Packet] | tuple[()] = ()
+        self._answer: asyncio.Future[Packet] | None = None
+        self.reauthentication: Any = None  # that is under way (`enhanced_auth.py`)
+        self._task: Waiting | None = None
+        self._is_paced = False  # what is waited for is only the time
+        self._reads_on = False  # what is waited for keeps us from nothing but what came behind it
+        self._paused = 0
+        self.held_until = 0.0  # when reading was last resumed, in the broker's time
+        self._lost: tuple[Exception | None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._room: Room | None = None  # of one whose write buffer was full
+
+    # ------------------------------------------------------------------------------------------ the transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport) or hasattr(transport, "write")
+        self._transport = transport  # type: ignore[assignment]
+        limits = self._core.limits
+        transport.set_write_buffer_limits(high=limits.write_bytes)  # type: ignore[attr-defined]
+        if not self._core.opened(self):
+            self.abort()
+            return
+        self._timer = asyncio.get_running_loop().call_later(limits.connect_timeout_s, self._no_connect)
+
+    def _no_connect(self) -> None:
+        self._core.reached.note("connect_timeout_s", self.address)
+        self.abort()
+
+    @property
+    def peer(self) -> tuple[str, int] | None:
+        """Address and port of the client."""
+        name = self._transport.get_extra_info("peername") if self._transport else None
+        return (intern(str(name[0])), int(name[1])) if isinstance(name, tuple | list) and len(name) >= 2 else None
+
+    @property
+    def address(self) -> str:
+        peer = self.peer
+        return f"{peer[0]}:{peer[1]}" if peer else f"client of listener {self.listener}"
+
+    @property
+    def tls(self) -> Any:
+        """The `ssl.SSLObject` of the connection, or None."""
+        return self._transport.get_extra_info("ssl_object") if self._transport else None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._cancel_timer()
+        if self._room is not None:
+            self._room.end()
+        self.closed = True
+        self._lost = (exc,)
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(ConnectionResetError("closed by the client"))
+        # What came before the end still counts: a QoS 0 PUBLISH followed by a close is no lost message.
+        if self._task is None:
+            self._core.lost(self, exc)
+
+    def probe_host(self, within_s: float) -> None:
+        """Have the system end this connection when its peer's machine is gone for so long."""
+        probe_host(self._transport, within_s)
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # ------------------------------------------------------------------------------------------------ reading
+
+    def data_received(self, data: bytes) -> None:
+        if self.closed:
+            return
+        decoder, traffic = self._decoder, self._core.traffic
+        packets = decoder.feed(data)
+        traffic.bytes_received += len(data)
+        traffic.read(packets)
+        client = self.client
+        if client is None:
+            self._before_connected(packets)
+            return
+        actions = self._core.received(client, packets, self._core.now()) if packets else []
+        if decoder.error is not None:
+            actions.append(self._fault(decoder.error))
+        if self._task is not None:
+            self._keep(actions)
+        else:
+            self._perform(actions)
+        self._flusher.read(len(data))
+
+    def _before_connected(self, packets: list[Packet]) -> None:
+        error = self._decoder.error
+        if self._task is None and packets:
+            connect, *self._early = packets
+            assert isinstance(connect, Connect), "the decoder of a server lets nothing else come first"
+            self._cancel_timer()
+            self._connect(connect)
+        elif self._answer is not None and not self._answer.done() and (packets or error is not None):
+            if packets:
+                self._answer.set_result(packets.pop(0))
+            elif error is not None:
+                self._answer.set_exception(error)
+            self._early = [*self._early, *packets]
+        elif packets:
+            self._early = [*self._early, *packets]
+        elif error is not None and self._task is None:
+            LogEvent.NO_PACKET.say(log, self.address, error)
+            if error.reason == ReasonCode.PACKET_TOO_LARGE:
+                self._core.reached.note("connect_bytes", self.address)
+            self.refuse(error.reason, Version.V5 if self._decoder.answers_v5 else self._decoder.version)
+
+    def _connect(self, connect: Connect) -> None:
+        try:
+            later = self._core.connecting(self, connect)
+        except Exception as error:  # noqa: BLE001 - it ends this connection, as one of what is waited for does
+            self._settled(error)
+            return
+        self._settled() if later is None else self._wait_for(later)
+
+    async def challenge(self, data: bytes) -> Packet:
+        """Write AUTH while CONNECT is undecided, and wait for what the client says next.
+
+        Raises ConnectionError when the connection ends first, MqttError for bytes that are no packet.
+        """
+        self.write(data)
+        if self._early:
+            return self._early.pop(0)
+        if self._decoder.error is not None:
+            raise self._decoder.error
+        if self.closed or self._lost is not None:
+            raise ConnectionResetError("closed by the client")
+        self._answer = asyncio.get_running_loop().create_future()
+        self.resume(BUSY)
+        try:
+            return await self._answer
+        finally:
+            self._answer = None
+            self.pause(BUSY)
+
+    def established(self, client: Client) -> None:
+        """CONNECT was accepted; what came right behind it is handled when the acceptance is done."""
+        self.client = client
+        packets, self._early = self._early, ()
+        held = self._held = HeldActions(self._core.received(client, packets, self._core.now()) if packets else ())
+        if self._decoder.error is not None:
+            held.put(self._fault(self._decoder.error))
+
+    def _fault(self, error: MqttError) -> Close:
+        assert self.client is not None
+        return self.client.session.close(error.reason, str(error))
+
+    def _perform(self, actions: Iterable[Action]) -> None:
+        """Do what the session says, in order; stop where something must be waited for. What is held stays held then."""
+        core, client = self._core, self.client
+        assert client is not None
+        pace, rest = client.pace, iter(actions)
+        for action in rest:
+            kind = type(action)
+            if kind is Publish:
+                if pace is not None and (wait_s := pace.take(core.now())):
+                    core.reached.note("publish_rate", client.client_id)
+                    if self._held is None or actions is not self._held:
+                        self._held = HeldActions(rest)
+                    self._held.put_back(action)
+                    self._wait_for(asyncio.sleep(wait_s))
+                    self._is_paced = True
+                    return
+                later: Later | Waiting | None = core.published(client, action)  # type: ignore[arg-type]
+            elif kind is bytes:
+                self.write(action)  # type: ignore[arg-type]
+                continue
+            else:
+                later = core.perform(client, action)
+            if later is not None:
+                self._keep(() if actions is self._held else rest)
+                self._wait_for(later)
+                return
+            if client.connection is not self and self._lost is None:
+                return  # closed by us, or taken over: nothing of this connection counts any more
+
+    def _keep(self, actions: Iterable[Action]) -> None:
+        """Something that came earlier is undecided: the client waits, but not for answers that do not depend on it."""
+        held = self._held = HeldActions() if self._held is None else self._held
+        if self._reads_on:
+            for answer in held.take_answers():
+                self.write(answer)
+        for action in actions:
+            if self._reads_on and type(action) is bytes:
+                self.write(action)
+            else:
+                held.put(action)
+        if self._reads_on and held.is_enough:
+            self.pause(BUSY)
+
+    @property
+    def _holds_enough(self) -> bool:
+        return self._held is not None and self._held.is_enough
+
+    def read_on(self) -> None:
+        """What is waited for depends on others: acknowledgements are still read, and the rest is kept up to a bound."""
+        self._reads_on = True
+        if self._task is not None and not self._holds_enough:
+            self.resume(BUSY)
+
+    def _wait_for(self, later: Later | Waiting) -> None:
+        if not self._reads_on or self._holds_enough:
+            self.pause(BUSY)
+        else:
+            self.resume(BUSY)
+        self._task = asyncio.ensure_future(later)
+        self._task.add_done_callback(self._done_waiting)
+
+    def _done_waiting(self, task: Waiting) -> None:
+        self._task, self._is_paced, self._reads_on = None, False, False
+        self._settled(None if task.cancelled() else task.exception())
+
+    def _settled(self, error: BaseException | None = None) -> None:
+        """Do what came behind what is decided now; of a connection that was taken over or closed nothing counts."""
+        if error is not None:
+            LogEvent.CONNECTION_FAILED.say(log, self.address, exc_info=error)
+            self._held = None
+            self.abort()
+        if self._held is not None and self.client is not None and self.client.connection is self:
+            self._perform(self._held)
+        if self._task is not None:
+            return
+        self._held = None
+        if self._lost is not None:
+            self._core.lost(self, self._lost[0])
+        else:
+            self.resume(BUSY)
+
+    def _is_open(self) -> bool:
+        # uvloop raises where asyncio ignores what comes between the peer's close and `connection_lost`.
+        return self._transport is not None and not self.closed and not self._transport.is_closing()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Something that came earlier is undecided."""
+        return self._task is not None and not self._is_paced
+
+    def pause(self, why: int) -> None:
+        if not self._paused and self._is_open():
+            self._transport.pause_reading()  # type: ignore[union-attr]
+        self._paused |= why
+
+    def resume(self, why: int) -> None:
+        was, self._paused = self._paused, self._paused & ~why
+        if was & why:
+            self.held_until = self._core.now()
+        if was and not self._paused and self._is_open():
+            self._transport.resume_reading()  # type: ignore[union-attr]
+
+    @property
+    def is_held(self) -> bool:
+        """Reading is paused by us, so silence is not the client's fault."""
+        return bool(self._paused & (BUSY | UNACKNOWLEDGED))
+
+    # ------------------------------------------------------------------------------------------------ writing
+
+    def write(self, data: bytes) -> None:
+        """Queue bytes for the next flush; ignored once closed."""
+        if self._gate:
+            self._write_gated(data)
+            return
+        if self._out:
+            self._out.append(data)
+            return
+        self._flusher.add(self)
+        self._out = [data]
+
+    def gate(self, batch: int) -> bool:
+        """What is written from now on leaves with `release(batch)`. False if that is so already, or closed."""
+        if self.closed or self._gate == batch:
+            return False
+        self._gate = batch
+        return True
+
+    def _write_gated(self, data: bytes) -> None:
+        if isinstance(self._gated, tuple):
+            self._gated = []
+        self._gated.append((self._gate, data))
+        self._gated_bytes += len(data)
+        if self._gated_bytes > self._core.limits.write_bytes and self.client is not None:
+            self.client.session.pause()  # a slow disk, like a slow client, must not fill memory
+
+    def release(self, batch: int) -> None:
+        """A batch is on disk, and all before it."""
+        if self._gate <= batch:
+            self._gate = 0
+        ready = [data for number, data in self._gated if number <= batch]
+        self._gated = list(self._gated)[len(ready) :] or ()
+        if not ready or self.closed:
+            return
+        self._gated_bytes = sum(len(data) for _, data in self._gated)
+        if not self._out:
+            self._flusher.add(self)
+        self._out = [*self._out, *ready]
+        if self.client is not None and self.client.session.paused and not (self._gated or self._is_full):
+            for data in self.client.session.resume(self._core.now()):
+                self.write(data)
+
+    def flush(self) -> None:
+        out = self._out
+        if not out:
+            return
+        transport = self._transport
+        if self.closed or transport is None:
+            self._out = ()
+            return
+        data = out[0] if len(out) == 1 else b"".join(out)
+        traffic = self._core.traffic
+        traffic.packets_sent += len(out)
+        traffic.bytes_sent += len(data)
+        self._out = ()
+        transport.write(data)
+        if self.tap is not None:
+            self.tap(data)
+        if self._is_full and (transport.get_write_buffer_size() > UNREAD_FACTOR * self._core.limits.write_bytes):
+            self.pause(UNREAD)
+
+    def pause_writing(self) -> None:
+        if self._room is None:
+            self._room = Room(self._core.limits.stalled_s, self._unsent, self._stalled)
+        self._room.full()
+        if self.client is not None:
+            self._core.reached.note("write_bytes", self.client.client_id)
+            self.client.session.pause()
+
+    def resume_writing(self) -> None:
+        if self._room is not None:
+            self._room.free()
+        if self.client is not None and not self.closed:
+            for data in self.client.session.resume(self._core.now()):
+                self.write(data)
+        self.resume(UNREAD)
+
+    @property
+    def _is_full(self) -> bool:
+        return self._room is not None and self._room.is_full
+
+    def _unsent(self) -> int:
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    def _stalled(self) -> None:
+        self._core.reached.note("stalled_s", self.client.client_id if self.client is not None else self.address)
+        self.abort()
+
+    async def room(self) -> bool:
+        """Write what is queued and wait until the peer has taken enough of it. False: the connection is gone."""
+        self.flush()
+        if not self.closed and self._room is not None:
+            await self._room.wait()
+        return not self.closed
+
+    def _stop_waiting(self) -> None:
+        """We end the connection: what is held back only to slow the client down is not done any more."""
+        if self._room is not None:
+            self._room.end()
+        if self._task is not None and self._is_paced:
+            self._task.cancel()
+
+    def refuse(self, reason: ReasonCode, version: Version | None, maximum_packet_size: int | None = None) -> None:
+        """Answer CONNECT with a CONNACK of failure, where the version has one and it fits, and close."""
+        answer = refusal(version, reason)
+        self.close(answer if maximum_packet_size is None or len(answer) <= maximum_packet_size else b"", lingers=True)
+
+    def close(self, farewell: bytes = b"", lingers: bool = False) -> None:
+        """Send what is queued and `farewell`, then close; a peer that does not read is cut off soon.
+
+        `lingers`: the peer is still writing. Closing at once would reset the connection, and it would never read why.
+        """
+        if self.closed or self._transport is None:
+            return
+        self._cancel_timer()
+        self._stop_waiting()
+        if farewell and not self._gated:  # never before the CONNACK that may wait there
+            self._out = [*self._out, farewell]
+        self._gated = ()
+        self.flush()
+        if lingers and farewell and self._is_open() and end_writing(self._transport):
+            self.resume(self._paused)  # what still comes is read and dropped, until the peer closes
+            self.closed = True
+        else:
+            self.pause(CLOSING)
+            self.closed = True
+            self._transport.close()
+        self._timer = asyncio.get_running_loop().call_later(CLOSE_GRACE_S, self._transport.abort)
+
+    def abort(self) -> None:
+        """Close at once, without a word."""
+        self._cancel_timer()
+        self._stop_waiting()
+        self._out = ()
+        self._gated = ()
+        self.closed = True
+        if self._transport is not None:
+            self._transport.abort()

@@ -1,0 +1,112 @@
+"""Which new connections stay: how many in all, from one address, that have not said CONNECT, that failed to log in."""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Callable
+from functools import lru_cache
+from ipaddress import IPv6Address, ip_address
+
+from gateway.base import Limits
+from gateway.clients import Reached
+from gateway.sockets.connection import MqttConnection
+
+
+@lru_cache(maxsize=4_096)
+def origin_of(host: str) -> str | None:
+    """Whom an address is counted for: itself, or the /64 of IPv6. None: this machine, or no IP address."""
+    try:
+        address = ip_address(host.partition("%")[0])
+    except ValueError:
+        return None
+    if isinstance(address, IPv6Address):
+        if address.ipv4_mapped is not None:
+            return origin_of(str(address.ipv4_mapped))
+        return None if address.is_loopback else f"{IPv6Address(int(address) >> 64 << 64)}/64"
+    return None if address.is_loopback else str(address)
+
+
+class Door:
+    """All open connections: how many, from where, and which of them have not been accepted yet."""
+
+    def __init__(self, limits: Limits, reached: Reached) -> None:
+        self.limits, self._reached = limits, reached
+        # So many connections at once, where the machine gives files for fewer than `limits.connections`.
+        self.most = limits.connections
+        self._open: dict[MqttConnection, str | None] = {}
+        self._by_origin: Counter[str] = Counter()
+        self._half_open: dict[MqttConnection, None] = {}  # in the order in which they came
+
+    @property
+    def half_open(self) -> int:
+        return len(self._half_open)
+
+    def enter(self, connection: MqttConnection) -> bool:
+        """Count a new connection; False if it may not stay.
+
+        Above `half_open` the one that has waited longest is cut off instead: a flood of silent connections must
+        not keep out clients that say CONNECT at once.
+        """
+        limits, reached = self.limits, self._reached
+        if len(self._open) >= min(limits.connections, self.most):
+            reached.note("connections", connection.address)
+            return False
+        peer = connection.peer
+        origin = origin_of(peer[0]) if peer else None
+        if origin is not None:
+            if self._by_origin[origin] >= limits.connections_per_address:
+                reached.note("connections_per_address", origin)
+                return False
+            self._by_origin[origin] += 1
+        self._open[connection] = origin
+        self._half_open[connection] = None
+        if len(self._half_open) > limits.half_open:
+            oldest = next(iter(self._half_open))
+            del self._half_open[oldest]
+            reached.note("half_open", oldest.address)
+            oldest.abort()
+        return True
+
+    def accepted(self, connection: MqttConnection) -> None:
+        """Its CONNECT was."""
+        self._half_open.pop(connection, None)
+
+    def leave(self, connection: MqttConnection) -> None:
+        self._half_open.pop(connection, None)
+        origin = self._open.pop(connection, None)
+        if origin is not None:
+            self._by_origin[origin] -= 1
+            if not self._by_origin[origin]:
+                del self._by_origin[origin]
+
+
+ORIGINS_MAX = 10_000
+"""Addresses whose failed logins are remembered; the one that failed longest ago goes first."""
+
+
+class Failures:
+    """Failed logins by address: so many in a minute, then the address waits. Loopback is not counted."""
+
+    def __init__(self, limits: Limits, reached: Reached, now: Callable[[], float]) -> None:
+        self.limits, self._reached, self._now = limits, reached, now
+        self._failed: OrderedDict[str, tuple[float, float]] = OrderedDict()  # how many are left, as of when
+
+    def may_try(self, host: str | None) -> bool:
+        """Whether a login from there is looked at."""
+        origin = None if host is None else origin_of(host)
+        if origin is None or self._count(origin) + 1 <= self.limits.login_failures:
+            return True
+        self._reached.note("login_failures", origin)
+        return False
+
+    def failed(self, host: str | None) -> None:
+        origin = None if host is None else origin_of(host)
+        if origin is not None:
+            self._failed[origin] = (self._count(origin) + 1, self._now())
+            self._failed.move_to_end(origin)
+            if len(self._failed) > ORIGINS_MAX:
+                self._failed.popitem(last=False)
+
+    def _count(self, origin: str) -> float:
+        count, at = self._failed.get(origin, (0.0, 0.0))
+        return max(0.0, count - (self._now() - at) * self.limits.login_failures / 60)

@@ -1,0 +1,99 @@
+"""What connections share: why they are not read, and the writing of many of them in one go.
+
+`Later` is what could not be finished at once: reading and what came behind it wait until it is done. `Waiting` is the
+same of something that others finish.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from gateway.mqtt5.types import ReasonCode
+
+if TYPE_CHECKING:
+    from gateway.base import Limits
+    from gateway.clients import Client, Reached
+    from gateway.mqtt5.packets import Connect, Packet, Publish
+    from gateway.mqtt5.session import Action
+    from gateway.operation import Traffic
+
+TURN_BYTES = 1 << 20
+"""Above so many bytes that all connections have read in one turn of the event loop, what they caused is written before
+more is read: only then do receivers that are slow say so. Stops many senders in one turn from filling memory."""
+
+# Why reading is paused; any of them is enough.
+BUSY, UNACKNOWLEDGED, UNREAD, CLOSING, DRAINING = 1, 2, 4, 8, 16
+
+CLIENTS_FAULT = frozenset(
+    {
+        ReasonCode.MALFORMED_PACKET,
+        ReasonCode.PROTOCOL_ERROR,
+        ReasonCode.RECEIVE_MAXIMUM_EXCEEDED,
+        ReasonCode.TOPIC_ALIAS_INVALID,
+        ReasonCode.PACKET_TOO_LARGE,
+        ReasonCode.QUOTA_EXCEEDED,
+    }
+)
+"""What a client did while it was writing."""
+
+Later: TypeAlias = Coroutine[Any, Any, None]
+Waiting: TypeAlias = "asyncio.Future[None]"
+
+
+class Core(Protocol):
+    """What a connection needs of the broker. `Later`: reading and later actions wait until it is done."""
+
+    limits: Limits
+    reached: Reached
+    traffic: Traffic
+
+    def now(self) -> float: ...
+    def opened(self, connection: Any) -> bool: ...
+    def connecting(self, connection: Any, connect: Connect) -> Later | None: ...
+    def received(self, client: Client, packets: Sequence[Packet], now: float) -> list[Action]: ...
+    def published(self, client: Client, publish: Publish) -> Later | Waiting | None: ...
+    def perform(self, client: Client, action: Action) -> Later | None: ...
+    def lost(self, connection: Any, error: Exception | None) -> None: ...
+
+
+class Flushed(Protocol):
+    """Who has something to write."""
+
+    def flush(self) -> None: ...
+
+
+class Flusher:
+    """Connections with something to write, flushed together once per turn of the event loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._dirty: list[Flushed] = []
+        self._read_bytes = 0
+
+    def read(self, size: int) -> None:
+        """A connection has read so many bytes and done what they say."""
+        self._read_bytes += size
+        if self._read_bytes > TURN_BYTES:
+            self.flush()
+
+    def add(self, connection: Flushed) -> None:
+        if not self._dirty:
+            self._loop.call_soon(self.flush)
+        self._dirty.append(connection)
+
+    def flush(self) -> None:
+        dirty, self._dirty = self._dirty, []
+        self._read_bytes = 0
+        for connection in dirty:
+            connection.flush()
+
+
+def end_writing(transport: Any) -> bool:
+    """Tell the peer that nothing more comes, and go on reading; False where the transport cannot (TLS, WebSocket)."""
+    can_end = getattr(transport, "can_write_eof", None)
+    if can_end is None or not can_end():
+        return False
+    transport.write_eof()
+    return True

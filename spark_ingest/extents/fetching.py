@@ -1,0 +1,128 @@
+"""An executor's side: what a task reads of a spool, and the file of scope keys, copied here for as long as it takes.
+
+The rest of an executor works as on a shared directory: it is handed ranges of local files. These hold only the ranges
+that were asked for, in their places, still sealed, in Spark's scratch directory of this executor; they go when the task
+ends. The sealed file of scope keys is fetched again before each task, so that keys need no other way to executors.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import flight
+
+from gateway.files import write_durably
+from spark_ingest.errors import GrantsError, IngestError
+from spark_ingest.extents.credentials import HOST, tls_of
+from spark_ingest.extents.tickets import META_SIZE, KeysTicket, SegmentTicket
+from spark_ingest.options import Options
+from spark_ingest.secrets import GRANTS_BYTES_MAX, load_readers
+from spark_ingest.spool import ByteRange
+
+CALL_S = 300.0
+"""For one segment or file; Spark repeats a task that did not get it."""
+FILE_BYTES_MAX = 1 << 40
+"""No segment is as large: what says so is not believed."""
+
+
+class FetchedExtents:
+    """One of a worker process and set of options. `options`: the same ones, for reading what is fetched."""
+
+    def __init__(self, options: Options) -> None:
+        """Connects to nobody yet. Raises OSError."""
+        assert options.extents is not None
+        assert options.grants_identity is not None
+        self._address, self._identity = options.extents, options.grants_identity
+        self._directory = Path(tempfile.mkdtemp(prefix="veilmq-", dir=_scratch()))
+        self._keys = [self._directory / path.name for path in (options.grants, *options.more_grants)]
+        self.options = replace(options, grants=self._keys[0], more_grants=tuple(self._keys[1:]), extents=None)
+        self._client: Any = None
+
+    def renew(self) -> None:
+        """Fetch the files of scope keys. Raises IngestError."""
+        for path in self._keys:
+            content = bytearray()
+            size = 0
+            for size, at, data in self._get(KeysTicket(path.name).encode()):
+                if at != len(content) or not at + len(data) <= size <= GRANTS_BYTES_MAX:
+                    raise self._trouble("sent something else than was asked for")
+                content += data
+            if not content or len(content) != size:
+                raise GrantsError(f"grants={path.name}: nothing of it came from {self._address}")
+            if not path.exists() or path.read_bytes() != content:
+                write_durably(path, bytes(content))
+
+    @contextlib.contextmanager
+    def held(self, extents: Sequence[ByteRange]) -> Iterator[tuple[ByteRange, ...]]:
+        """The same ranges of local files, until the end. Raises IngestError."""
+        directory = Path(tempfile.mkdtemp(prefix="task-", dir=self._directory))
+        try:
+            yield tuple(self._fetched(extent, directory) for extent in extents)
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
+
+    def close(self) -> None:
+        """Hang up, and leave nothing."""
+        self._hang_up()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def _fetched(self, extent: ByteRange, directory: Path) -> ByteRange:
+        """A segment that is not there any more leaves no file: whoever reads it says what that means."""
+        there = Path(extent.path)
+        here = directory / there.parent.name / there.name
+        here.parent.mkdir(exist_ok=True)
+        asked = SegmentTicket(there.parent.name, int(there.stem), extent.start, extent.end)
+        for size, at, data in self._get(asked.encode()):
+            if not 0 <= at <= at + len(data) <= size <= FILE_BYTES_MAX:
+                raise self._trouble("sent something else than was asked for")
+            with here.open("r+b" if here.exists() else "w+b") as file:
+                file.truncate(size)  # of a segment that grows
+                file.seek(at)
+                file.write(data)
+        return ByteRange(str(here), extent.start, extent.end, extent.rows)
+
+    def _get(self, ticket: bytes) -> Iterator[tuple[int, int, Any]]:
+        """Size of the file, place and bytes of each chunk."""
+        try:
+            if self._client is None:
+                pems = tls_of(load_readers(self._identity)[0])
+                self._client = flight.FlightClient(
+                    f"grpc+tls://{self._address}",
+                    tls_root_certs=pems.authority,
+                    cert_chain=pems.certificate,
+                    private_key=pems.key,
+                    override_hostname=HOST,
+                )
+            reader = self._client.do_get(flight.Ticket(ticket), flight.FlightCallOptions(timeout=CALL_S))
+            size = int((reader.schema.metadata or {}).get(META_SIZE, b"0"))
+            for chunk in reader:
+                for at, data in zip(chunk.data.column("at"), chunk.data.column("data"), strict=True):
+                    yield size, at.as_py(), memoryview(data.as_buffer())
+        except (pa.ArrowException, OSError, ValueError, KeyError) as error:
+            self._hang_up()
+            raise self._trouble(str(error).splitlines()[0][:300]) from None
+
+    def _trouble(self, what: str) -> IngestError:
+        return IngestError(
+            f"extents={self._address}: {what}; `veilmq ingest serve` must run there, with the identity that "
+            "grants_identity names here"
+        )
+
+    def _hang_up(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+
+def _scratch() -> str | None:
+    """Where Spark keeps what an executor needs for a while, and removes what is left of it; None outside of Spark."""
+    named = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
+    return named if named and os.access(named, os.W_OK) else None

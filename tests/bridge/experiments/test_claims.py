@@ -1,0 +1,60 @@
+"""Claims are read from figures that exist, and a miss is a miss."""
+
+from __future__ import annotations
+
+import importlib
+
+import pytest
+
+from bridge.experiments.claims import CLAIMS, CLOSE, ORDER, Claim, Compared, cell, compared
+from bridge.experiments.experiments import Figure
+from bridge.experiments.secret_forwarding import figure_7 as figure_a7
+from bridge.overlay_experiments.octopis import figure_7, figure_links
+from bridge.overlay_experiments.self_organisation import figure_2
+
+MODULES = {
+    "availability": "bridge.experiments.trace_routing",
+    "eventguard": "bridge.attack_experiments.eventguard",
+    "octopis": "bridge.overlay_experiments.octopis",
+    "secret-forwarding": "bridge.experiments.secret_forwarding",
+    "self-organisation": "bridge.overlay_experiments.self_organisation",
+}
+
+
+def quiet(done: float) -> None: ...
+
+
+def test_every_claim_is_about_a_figure_that_exists() -> None:
+    assert {(one.experiment, one.figure) for one in CLAIMS} <= {
+        (name, number) for name, module in MODULES.items() for number in importlib.import_module(module).FIGURES
+    }
+
+
+def test_what_may_be_missed_says_why() -> None:
+    certain = {("octopis", "2-5"), ("octopis", "7"), ("self-organisation", "2"), ("eventguard", "4")}
+    silent = {(one.experiment, one.figure, one.what) for one in CLAIMS if not one.reason}
+    assert {(experiment, figure) for experiment, figure, _ in silent} - certain == set(), silent
+
+
+@pytest.mark.parametrize(("paper", "ours", "within", "hit"), [
+    (100, 109, CLOSE, True), (100, 111, CLOSE, False), (100, 91, CLOSE, True), (100, 90, CLOSE, False),
+    (-13, -7, ORDER, True), (-13, 7, ORDER, False), (-13, 0, ORDER, False), (0, 0, CLOSE, True), (0, 1, CLOSE, False),
+])  # fmt: skip
+def test_hits_and_misses(paper: float, ours: float, within: float, hit: bool) -> None:
+    assert Compared(Claim("x", "1", "y", paper, lambda figure: ours, within), ours).is_hit is hit
+
+
+def test_exact_ones_are_hit_and_the_paper_that_contradicts_itself_is_missed() -> None:
+    figures = [figure_links(1, quiet), figure_7(1, quiet), figure_a7(1, quiet), figure_2(1, quiet)]
+    found = {(row.claim.experiment, row.claim.what): (row.is_hit, row.ours) for row in compared(figures)}
+    assert len(found) == 9
+    assert [hit for (experiment, _), (hit, _) in found.items() if experiment == "octopis"] == [True] * 4
+    assert [ours for (experiment, _), (_, ours) in found.items() if experiment == "secret-forwarding"] == [5.0]
+    assert [hit for (experiment, _), (hit, _) in found.items() if experiment == "self-organisation"] == [True] * 4
+
+
+def test_a_cell_is_found_by_its_neighbours() -> None:
+    figure = Figure("x", "1", "", "", "", (), ("fan-out", "mean hops"), ((2.0, 5.0), (3.0, 7.0)))
+    assert cell("mean hops", fan_out=3.0)(figure) == 7.0
+    with pytest.raises(LookupError):
+        cell("mean hops", fan_out=4.0)(figure)

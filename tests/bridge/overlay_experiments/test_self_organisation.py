@@ -1,0 +1,55 @@
+"""Figures of paper D: the examples exact, the rest small, whole and the same from the same seed."""
+
+from __future__ import annotations
+
+from bridge.overlay_experiments.self_organisation import ALPHAS, ETAS, FIGURES, TreeCell, figure_2, figure_4, measure
+
+
+def test_the_examples_are_exact() -> None:
+    figure = figure_2(0, lambda done: None)
+    assert figure.rows == (("B1 wants nothing", 100.0, 80.0), ("B1 wants nine of ten", 80.0, 107.0))
+
+
+def test_a_cell_follows_from_its_fields() -> None:
+    cell = TreeCell("CI", 1, 0, 1_000, hops=2)
+    once = measure(cell)
+    assert once == measure(cell)
+    assert once["swaps"] > [0.0]
+    redrawn = measure(TreeCell("static", 1, 0, 3_000, redrawn=True))
+    assert len(set(redrawn["delivering"])) == 3
+    assert redrawn["swaps"] == [0.0] * 3
+
+
+def test_figures_are_whole() -> None:
+    fakes: list[TreeCell] = []
+
+    def sweep(cells: list[TreeCell], progress: object) -> list[dict[str, list[float]]]:
+        fakes.extend(cells)
+        return [
+            {"delivering": [2.0, 1.0], "telling": [0.5, 0.5], "asking": [0.25, 0.25], "swaps": [1.0, 0.0]}
+            for _ in cells
+        ]
+
+    for name, function in FIGURES.items():
+        if name != "2":
+            figure = function(1, lambda done: None, tree_sweep=sweep, runs=2, ticks=6_000)
+            assert figure.number == name
+            assert all(len(row) == len(figure.columns) for row in figure.rows)
+            assert all(len(series.xs) == len(series.ys) > 0 for series in figure.series)
+    assert {cell.hops for cell in fakes} >= set(ETAS)
+    assert {round(cell.p_max / 20, 1) for cell in fakes} >= set(ALPHAS)
+
+
+def test_ci_is_called_lowest_where_it_is() -> None:
+    def sweep(cells: list[TreeCell], progress: object) -> list[dict[str, list[float]]]:
+        low = {"CI": 1.0}
+        return [
+            {"delivering": [low.get(cell.heuristic, 2.0)] * 12, "telling": [0.0] * 12, "asking": [0.0] * 12,
+             "swaps": [0.0] * 12}
+            for cell in cells
+        ]  # fmt: skip
+
+    rows = {row[0]: row for row in figure_4(1, lambda done: None, tree_sweep=sweep, runs=1, ticks=12_000).rows}
+    assert rows["CI"][4] == 100.0
+    assert rows["CI"][2] == 50.0
+    assert rows["static"][2] == 100.0

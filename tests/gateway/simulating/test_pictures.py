@@ -1,0 +1,109 @@
+"""Figures of experiments as pictures: drawn by a recorder, and by matplotlib where it is there."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from bridge.experiments.experiments import Figure, Series
+from gateway.simulating.pictures import NoMatplotlib, draw
+
+FIGURE = Figure(
+    experiment="toy",
+    number="1",
+    title="A toy [of ours]",
+    x_label="x",
+    y_label="y",
+    series=(Series("one", (0.0, 1.0, 2.0), (0.0, 0.5, 1.0)), Series("two", (0.0, 1.0, 2.0), (1.0, 0.1, 0.0))),
+    columns=("x",),
+    rows=((0.0,),),
+    notes=(),
+)
+
+
+class Recorder:
+    """Stands for every object of matplotlib and notes what is asked of it."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self.calls.append((name, args, kwargs))
+            return self
+
+        return call
+
+    def __enter__(self) -> Recorder:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def of(self, name: str) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
+        return [(args, kwargs) for called, args, kwargs in self.calls if called == name]
+
+
+@pytest.fixture
+def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
+    made, before = Recorder(), importlib.import_module
+    monkeypatch.setattr(importlib, "import_module", lambda name: made if "matplotlib" in name else before(name))
+    return made
+
+
+def test_every_series_is_drawn_with_a_style_of_its_own(recorder: Recorder, tmp_path: Path) -> None:
+    many = tuple(replace(FIGURE.series[0], name=str(number)) for number in range(8))
+    draw(replace(FIGURE, series=many), tmp_path / "a.svg")
+    lines = recorder.of("plot")
+    assert [kwargs["label"] for _, kwargs in lines] == [series.name for series in many]
+    assert all(args == (FIGURE.series[0].xs, FIGURE.series[0].ys) for args, _ in lines)
+    assert len({(kwargs["marker"], kwargs["linestyle"]) for _, kwargs in lines}) == 8
+    assert recorder.of("set_xlabel")[0][0] == ("x",)
+    assert recorder.of("set_ylabel")[0][0] == ("y",)
+
+
+@pytest.mark.parametrize(("log_x", "log_y"), [(False, False), (True, False), (False, True)])
+def test_scales_are_those_of_the_figure(recorder: Recorder, tmp_path: Path, log_x: bool, log_y: bool) -> None:
+    draw(replace(FIGURE, log_x=log_x, log_y=log_y), tmp_path / "a.png")
+    for name, is_log in (("set_xscale", log_x), ("set_yscale", log_y)):
+        assert [args for args, _ in recorder.of(name)] == ([("log",)] if is_log else [])
+
+
+@pytest.mark.parametrize(("name", "metadata"), [("a.svg", {"Date": None}), ("a.png", {})])
+def test_an_svg_has_no_date(recorder: Recorder, tmp_path: Path, name: str, metadata: dict[str, Any]) -> None:
+    draw(FIGURE, tmp_path / name)
+    ((path,), options) = recorder.of("savefig")[0]
+    assert (path, options["metadata"]) == (tmp_path / name, metadata)
+
+
+def test_no_matplotlib_is_an_error_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def without(name: str) -> ModuleType:
+        raise ModuleNotFoundError(name)
+
+    monkeypatch.setattr(importlib, "import_module", without)
+    with pytest.raises(NoMatplotlib, match=r"pip install 'veilmq\[sim\]'"):
+        draw(FIGURE, tmp_path / "a.svg")
+    assert not (tmp_path / "a.svg").exists()
+
+
+@pytest.mark.parametrize("name", ["a.pdf", "a", "svg"])
+def test_other_formats_are_refused(recorder: Recorder, tmp_path: Path, name: str) -> None:
+    with pytest.raises(ValueError, match=rf"ends in \.svg or \.png, not {name}$"):
+        draw(FIGURE, tmp_path / name)
+    assert not recorder.calls
+
+
+def test_real_pictures_have_their_format_and_repeat(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    for name in ("a.svg", "b.svg", "a.png"):
+        draw(replace(FIGURE, log_y=True, log_x=True), tmp_path / name)
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG\r\n")
+    svg = (tmp_path / "a.svg").read_text("utf-8")
+    assert "<svg" in svg
+    assert "A toy [of ours]" in svg
+    assert svg == (tmp_path / "b.svg").read_text("utf-8")

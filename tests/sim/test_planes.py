@@ -1,0 +1,182 @@
+"""A plain scope that goes by planes: each replica of a region carries a part, and whoever is stopped delays others only
+as long as its links take to be seen still."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from bridge.contract.machine import Acked, Effect, Event, Loads, Received, Send
+from bridge.document import Scope
+from bridge.replica.statement_relay import COMPARE_S
+from bridge.sim.adversary import Behaviour
+from bridge.sim.checkers import check_liveness, check_safety
+from bridge.sim.kernel import Kernel, Trace
+from bridge.topology import Routes
+from bridge.topology.congestion import WINDOW_S
+from keys.envelope import Mode
+from tests.sim.world import NOW, Traffic, World, make_world, subscribe
+
+PLANES = Scope("plant/#", Mode.PLAIN, planes=True)
+READERS = ("near", "far1", "far2", "far3", "far4", "side1", "side2")
+EVERY_S = 0.02
+BOUND_S = 1.5
+"""What a replica that stops may delay a message by: until its links are seen still, and a request for what was lost."""
+
+
+def slow(given: object) -> object:
+    return pytest.param(given, marks=pytest.mark.slow)
+
+
+def world_of(scope: Scope = PLANES) -> World:
+    gateways = {"site": 1, "near": 1, "far1": 3, "far2": 3, "far3": 3, "far4": 3, "side1": 4, "side2": 4}
+    return make_world({1: 3, 2: 3, 3: 3, 4: 3}, [(1, 2), (2, 3), (2, 4)], gateways, [scope])
+
+
+class Shell:
+    """Tells replicas the loads of their links, as the broker does; plays a replica that is stopped: it neither hears
+    nor answers, and then does all that it missed, as between SIGSTOP and SIGCONT."""
+
+    def __init__(self, kernel: Kernel, world: World, says_loads: bool = True) -> None:
+        self.kernel, self.world, self.says_loads = kernel, world, says_loads
+        self.stopped: dict[str, tuple[float, float]] = {}
+        self.sent: dict[tuple[str, str], int] = {}
+        self.acked: dict[tuple[str, str], int] = {}
+        self._told: dict[tuple[str, str], tuple[int, int]] = {}
+        self._effect, self._passes = kernel._effect, kernel._passes
+        kernel._effect = self._watch  # type: ignore[method-assign]
+        kernel._passes = self._through  # type: ignore[method-assign]
+
+    def _watch(self, name: str, effect: Effect) -> None:
+        if isinstance(effect, Send) and effect.wire.topic[0] != "$":
+            self.sent[name, effect.peer] = self.sent.get((name, effect.peer), 0) + 1
+        self._effect(name, effect)
+
+    def _through(self, name: str, event: Event) -> bool:
+        begin, end = self.stopped.get(name, (0.0, 0.0))
+        if begin <= self.kernel.now < end:
+            if isinstance(event, Received | Acked):
+                self.kernel.at(end + 0.001, name, event)
+            return False
+        begin, end = self.stopped.get(event.peer, (0.0, 0.0)) if isinstance(event, Acked) else (0.0, 0.0)
+        if begin <= self.kernel.now < end:
+            self.kernel.at(end + 0.002, name, event)
+            return False
+        if isinstance(event, Received) and event.wire.topic[0] != "$":
+            self.acked[event.peer, name] = self.acked.get((event.peer, name), 0) + 1
+        return self._passes(name, event)
+
+    def run(self, until: float) -> Trace:
+        replicas = [name for name in self.kernel.nodes if name.startswith("r")]
+        while self.kernel.now < until:
+            for name in replicas if self.says_loads else ():
+                begin, end = self.stopped.get(name, (0.0, 0.0))
+                if begin <= self.kernel.now < end:
+                    continue
+                self.kernel.at(self.kernel.now, name, Loads(tuple(self._loads(name))))
+            self.kernel.run(self.kernel.now + WINDOW_S)
+        return self.kernel.trace
+
+    def _loads(self, name: str) -> list[tuple[str, int, int, int]]:
+        loads = []
+        for (sender, peer), sent in self.sent.items():
+            if sender == name and peer.startswith("r"):
+                acked = self.acked.get((name, peer), 0)
+                came, went = self._told.get((name, peer), (0, 0))
+                self._told[name, peer] = sent, acked
+                loads.append((peer, sent - came, acked - went, max(0, sent - acked)))
+        return loads
+
+
+def run(
+    world: World, stop: str = "", says_loads: bool = True, count: int = 140, until_s: float = 15
+) -> tuple[Trace, Traffic]:
+    kernel = world.kernel(random.Random(3))
+    shell = Shell(kernel, world, says_loads)
+    if stop:
+        shell.stopped[stop] = (NOW + 6, NOW + 11)
+    traffic = Traffic("site")
+    for reader in READERS:
+        subscribe(kernel, reader, "plant/#")
+    for number in range(count):
+        traffic.publish(kernel, NOW + 5 + number * EVERY_S, f"plant/{number % 4}", b"%d" % number * 300)
+    return shell.run(NOW + until_s), traffic
+
+
+def longest_s(trace: Trace, reader: str) -> float:
+    pairs = zip(trace.delivered_at[reader], trace.delivered[reader], strict=True)
+    return max(at - delivery.publication.time_ms / 1000 for at, delivery in pairs)
+
+
+def check(trace: Trace, traffic: Traffic, readers: Sequence[str] = READERS) -> None:
+    for reader in readers:
+        check_safety(traffic.published, trace.delivered[reader])
+        check_liveness(traffic.published, trace.delivered[reader])
+        assert not any(delivery.late for delivery in trace.delivered[reader]), reader
+    assert not trace.blamed
+
+
+def test_everybody_gets_everything_once_in_order_and_few_wires_carry_it() -> None:
+    trace, traffic = run(world_of())
+    check(trace, traffic)
+    by_region, _ = run(world_of(Scope("plant/#", Mode.PLAIN)))
+    assert trace.sent < by_region.sent / 2
+    assert not {"pulls", "holes"} & trace.figures.keys()
+
+
+@pytest.mark.parametrize("stopped", [slow("r2a"), "r2b", slow("r2c")])
+def test_a_stopped_replica_delays_nobody_behind_it_for_long_where_loads_are_known(stopped: str) -> None:
+    trace, traffic = run(world_of(), stopped)
+    check(trace, traffic)
+    assert max(longest_s(trace, reader) for reader in READERS) < BOUND_S
+
+
+def test_without_loads_who_is_behind_the_stopped_replica_waits_until_it_goes_on() -> None:
+    trace, _ = run(world_of(), "r2b", says_loads=False)
+    assert max(longest_s(trace, reader) for reader in READERS) > 2 * BOUND_S
+
+
+@pytest.mark.parametrize("stopped", ["r1a", slow("r3b"), slow("r4c")])
+def test_who_hangs_on_the_stopped_replica_is_served_by_another(stopped: str) -> None:
+    trace, traffic = run(world_of(), stopped)
+    check(trace, traffic)
+    assert max(longest_s(trace, reader) for reader in READERS) < BOUND_S
+
+
+def host_of(reader: str, region: int) -> str:
+    """The replica of a region in the plane that a gateway hangs on."""
+    planes = Routes(world_of().overlay, "r1a").planes
+    return planes.replica((region, planes.host(PLANES, reader)))
+
+
+WAYS = (Behaviour.DUPLICATE, Behaviour.REORDER, Behaviour.REPLAY, Behaviour.CONTENT, Behaviour.HEADER, Behaviour.STRIP)
+
+
+@pytest.mark.parametrize("way", [Behaviour.DROP, *map(slow, WAYS)])
+def test_a_bad_replica_in_a_plane_makes_nobody_take_anything_wrong_twice_or_out_of_order(way: Behaviour) -> None:
+    """What it does not pass on is asked for when the next one shows the gap; the last ones it can hide."""
+    world = world_of()
+    bad = host_of("far1", 2)
+    world.liars, world.probability = {bad: frozenset({way})}, 0.3
+    trace, traffic = run(world, count=70)
+    for reader in READERS:
+        check_safety(traffic.published, trace.delivered[reader])
+        assert len(trace.delivered[reader]) >= len(traffic.published) - 8, reader
+    assert {blame.member for _, blame in trace.blamed} <= {bad}
+
+
+@pytest.mark.parametrize("way", [Behaviour.SILENT, slow(Behaviour.FLOOD)])
+def test_a_host_that_passes_no_statement_on_hides_its_readers_only_until_others_compare(way: Behaviour) -> None:
+    world = world_of()
+    bad = host_of("far1", 3)
+    hidden = [reader for reader in READERS if reader.startswith("far") and host_of(reader, 3) == bad]
+    world.liars, world.probability = {bad: frozenset({way})}, 1.0
+    kernel = world.kernel(random.Random(3))
+    subscribe(kernel, "far1", "plant/#")
+    kernel.run(NOW + 3 * COMPARE_S)
+    wanting = [name for name, node in kernel.nodes.items() if name.startswith("r") and name != bad
+               and "far1" in node.forwarder.routing.wanting(PLANES, kernel.now)]  # type: ignore[attr-defined]  # fmt: skip
+    assert hidden
+    assert len(wanting) == 11

@@ -1,0 +1,51 @@
+"""Which test files run beside each other, and which first, with several workers.
+
+A file stays on one worker (`--dist loadfile`). Left to itself, that plan hands out files by their number of tests: the
+files of one long test come last, and at the end one worker is at work where three could be. And each worker starts a
+Spark of its own, which costs half a minute of two cores. So:
+
+    all files that use the fixture `spark`    one after the other on one worker, begun first
+    files that start processes                next: they take long and mostly wait
+    all others                                fill the gaps
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+USES_SPARK = re.compile(r"\b(spark: Any|site: Site)\b")
+STARTS_PROCESSES = re.compile(r"\b(OverlayProcesses|Popen|run_veilmq|mosquitto|chromium)\b")
+
+
+@cache
+def rank(path: str) -> int:
+    """When a test file is begun, from 0 (first) to 2."""
+    text = (ROOT / path).read_text()
+    if path.startswith("tests/spark_ingest/") and USES_SPARK.search(text):
+        return 0
+    return 1 if STARTS_PROCESSES.search(text) else 2
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: rank(item.path.relative_to(ROOT).as_posix()))
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """xdist's own plan by files, but for the order and for Spark's files, which count as one."""
+    if config.option.dist != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class Spreading(LoadFileScheduling):  # type: ignore[misc]  # not typed
+        def _split_scope(self, nodeid: str) -> str:
+            path = str(super()._split_scope(nodeid))
+            return "spark" if rank(path) == 0 else path
+
+    config.option.loadscopereorder = False
+    return Spreading(config, log)

@@ -1,0 +1,24 @@
+"""The plan by which test files run names what it must."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.spreading import ROOT, rank
+
+
+def test_what_uses_spark_is_one_group_and_what_starts_processes_comes_before_the_rest() -> None:
+    assert rank("tests/spark_ingest/source/test_source.py") == rank("tests/spark_ingest/test_functions.py") == 0
+    assert rank("tests/gateway/test_attach_detach.py") == 1
+    assert rank("tests/keys/test_issuing.py") == 2
+
+
+def test_every_file_of_tests_has_a_rank() -> None:
+    ranks = [rank(path.relative_to(ROOT).as_posix()) for path in (ROOT / "tests").rglob("test_*.py")]
+    assert set(ranks) == {0, 1, 2}
+    assert ranks.count(0) < ranks.count(1) < ranks.count(2)
+
+
+def test_tests_are_collected_in_that_order(request: pytest.FixtureRequest) -> None:
+    ranks = [rank(item.path.relative_to(ROOT).as_posix()) for item in request.session.items]
+    assert ranks == sorted(ranks)
