@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 from hypothesis import Phase, settings
 
+from tests.second_chance import SecondChance
 from tests.spreading import pytest_collection_modifyitems, pytest_xdist_make_scheduler
 
 __all__ = ["pytest_collection_modifyitems", "pytest_xdist_make_scheduler"]
@@ -51,6 +52,11 @@ def missing_tools() -> list[str]:
 def missing_browser() -> list[str]:
     missing = [] if tool("chromium") else ["chromium"]
     return missing if MQTTJS.is_dir() else [*missing, "MQTT.js"]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(SecondChance())
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

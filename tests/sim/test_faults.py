@@ -147,7 +147,7 @@ def test_a_gateway_killed_after_one_replica_had_its_publications_loses_none(only
     check_liveness(traffic.published, trace.delivered["control"])
 
 
-@pytest.mark.parametrize("liar", ["r1b", "r1c"])
+@pytest.mark.parametrize("liar", ["r1b", pytest.param("r1c", marks=pytest.mark.slow)])
 def test_a_gateway_killed_far_ahead_with_one_replica_loses_none_though_another_withholds(liar: str):
     """Attack: one honest replica has seen so much that it took new sealings for repetitions; with a bad one beside it,
     the other honest one alone could not pass on enough shares."""

@@ -130,7 +130,7 @@ def test_each_publication_goes_to_one_gateway_of_the_group(seed: int, liars: dic
     assert {(p, s) for p, s in members["two"].got if p == "two"} == {("two", s) for s in two.published}
 
 
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3))])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3))])
 def test_gateways_that_join_and_leave_lose_nothing(seed: int):
     """Under load from gateways with and without members; what is on its way when one leaves may come twice."""
     kernel, members = run_of(world_of(), seed)

@@ -92,7 +92,7 @@ def run(seed: int, changes: int, liars: bool = True, rate: int = 10, scope: Scop
             assert not len(node.forwarder._keys), f"{node.name} keeps keys of a view that is over"
 
 
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3))])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3))])
 def test_attach_and_detach_under_load_with_a_liar_in_each_region(seed: int):
     run(seed, changes=6)
 

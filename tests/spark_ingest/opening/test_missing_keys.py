@@ -71,7 +71,7 @@ def test_a_file_is_read_again_before_a_task_fails_whatever_its_time_says(
     job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Shared file systems tell what `stat` knew a while ago."""
-    monkeypatch.setattr(grants_module, "_stamp", lambda _: (1, 1, 1))
+    monkeypatch.setattr(grants_module, "stamp", lambda _: (1, 1, 1))
     write_grants(job.grants, Grants({}))
     reader = RowReader(job.options(onMissingKey="fail"))
     view = SpoolView(job.root)
