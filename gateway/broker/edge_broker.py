@@ -39,6 +39,7 @@ from gateway.clients import (
 from gateway.listening import (
     BACKLOG,
     WebSocketProtocol,
+    accepting,
     amqtt_config,
     amqtt_listener,
     open_sockets,
@@ -241,12 +242,14 @@ class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
                 create: Any = self._loop.create_unix_server if is_unix else self._loop.create_server
                 # A handshake that never ends must not hold a socket for longer than a missing CONNECT.
                 most_s = self.limits.connect_timeout_s if context else None
-                instance = await create(
-                    factory, sock=sock, ssl=context, backlog=BACKLOG, start_serving=False, ssl_handshake_timeout=most_s
-                )
-                # A name that stands for two addresses is two servers of one listener.
-                key = name if place == 0 else f"{name} ({place + 1})"
-                self._servers[key] = Server(name, instance, listener.max_connections or -1)
+                for again, each in enumerate(accepting(sock, self._loop)):
+                    instance = await create(
+                        factory, sock=each, ssl=context, backlog=BACKLOG, start_serving=False,
+                        ssl_handshake_timeout=most_s,
+                    )  # fmt: skip
+                    # A name that stands for two addresses is two servers of one listener, at least.
+                    key = f"{name} ({place + 1}.{again + 1})" if place or again else name
+                    self._servers[key] = Server(name, instance, listener.max_connections or -1)
                 where = listener.bind if is_unix else ":".join(map(str, sock.getsockname()[:2]))
                 LogEvent.LISTENING.say(log, name, where)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from gateway.listening.listeners import (
     BACKLOG,
     OURS,
+    accepting,
     amqtt_config,
     amqtt_listener,
     open_sockets,
@@ -22,6 +23,7 @@ __all__ = [
     "BACKLOG",
     "OURS",
     "WebSocketProtocol",
+    "accepting",
     "amqtt_config",
     "amqtt_listener",
     "open_sockets",

@@ -21,8 +21,11 @@ from amqtt.contexts import BrokerConfig, ListenerConfig, ListenerType
 
 from gateway.base import Settings, StartError
 
-BACKLOG = 1_024
-"""Connections that the kernel holds for us while we are busy."""
+BACKLOG = 65_535
+"""Connections that the kernel holds for us while we are busy, if `net.core.somaxconn` lets it. Who finds that full
+tries again after 1, 3, 7, 15, 31 seconds, however idle we are by then."""
+ACCEPTED_A_TURN = 16
+"""Connections that a listener takes up in one turn of an event loop that takes up one for each of its servers."""
 UNIX_MODE = 0o660
 """A Unix socket is for its owner and group; who else may use it is a matter of the directory's rights."""
 STREAM_BUFFER_BYTES = 8 << 20
@@ -86,6 +89,13 @@ def open_sockets(name: str, host: str | None, port: int) -> list[socket.socket]:
     except UnicodeError:
         raise StartError(f"listener {name}: {host!r} is not a host name; correct bind") from None
     return sockets
+
+
+def accepting(sock: socket.socket, loop: asyncio.AbstractEventLoop) -> list[socket.socket]:
+    """The socket as often as it is to be served: libuv, below uvloop, takes up one connection in a turn, which is a few
+    hundred a second where thousands come at once and each turn has much else to do; asyncio takes up all."""
+    times = 1 if isinstance(loop, asyncio.BaseEventLoop) else ACCEPTED_A_TURN
+    return [sock, *(sock.dup() for _ in range(times - 1))]
 
 
 def open_unix_socket(name: str, path: Path) -> socket.socket:

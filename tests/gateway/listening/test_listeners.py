@@ -6,7 +6,9 @@ import asyncio
 import socket
 import ssl
 import stat
+import struct
 from collections.abc import Callable, Coroutine, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -211,3 +213,40 @@ async def page(broker: EdgeBroker, name: str, context: ssl.SSLContext | None) ->
         assert isinstance(decoder.feed(answer)[0], Disconnect)
         await asyncio.wait_for(socket.wait_closed(), ANSWER_S)
         assert socket.close_code == 1000
+
+
+def _waiting_max(listening: Any) -> int:
+    """Connections that the kernel holds for a listening socket (tcp_info(7): tcpi_sacked of one that listens)."""
+    return int(struct.unpack_from("I", listening.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104), 28)[0])
+
+
+def test_the_kernel_holds_as_many_who_come_at_once_as_the_system_lets_it(run: Run) -> None:
+    """Who finds the queue full tries again after 1, 3, 7, 15, 31 seconds, whatever the broker does meanwhile."""
+
+    async def check() -> None:
+        async with serving() as broker:
+            for server in broker._servers.values():
+                for listening in server.instance.sockets:
+                    assert _waiting_max(listening) == int(Path("/proc/sys/net/core/somaxconn").read_text())
+
+    run(check())
+
+
+def test_many_who_come_at_once_are_taken_up_in_few_turns_of_the_event_loop(run: Run) -> None:
+    """A turn takes milliseconds in a broker that registers thousands: one connection in each empties no queue."""
+    number = 96
+
+    async def check() -> None:
+        async with serving() as broker:
+            with ExitStack() as waiting:
+                for place in range(number):
+                    sock = waiting.enter_context(socket.create_connection(("127.0.0.1", broker.port())))
+                    sock.sendall(encode(Connect(f"c{place}", Version.V311), Version.V311))
+                turns = 0
+                while len(broker.sessions) < number and turns < 2 * number:
+                    turns += 1
+                    await asyncio.sleep(0)
+                assert turns < number / 4
+            await until(lambda: not dict(broker.clients()))
+
+    run(check())
