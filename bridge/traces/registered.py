@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from bridge.traces.kinds import to_entity
 from bridge.traces.pings import Pulse
+from bridge.traces.sweep import NEVER
 from bridge.traces.telling import Voice
 from keys.delegation import Advertisement
 from keys.tracesession import TraceSession
@@ -23,7 +24,8 @@ class Traced:
     speaks_at: str
     place: int
     """In the broker's sweep."""
-    rejoin_by: float = 0.0
+    rejoin_by: float = NEVER
+    """When it is told failed, or looked at again, if it is of before a restart and missing."""
     spoke: bool = False
     joined: bool = False
     metrics_at: float = 0.0
@@ -33,6 +35,11 @@ class Traced:
     @property
     def advertisement(self) -> Advertisement:
         return self.voice.advertisement
+
+    @property
+    def is_missing(self) -> bool:
+        """Of before a restart, not back, and not told failed."""
+        return self.pulse is None and self.rejoin_by < NEVER
 
     @property
     def listens_at(self) -> str:

@@ -30,6 +30,7 @@ from bridge.traces.kinds import Interest, TraceKind, answers_to, fields_of, stat
 from bridge.traces.offenders import BOGUS_MAX, CLIENTS_MAX, Offenders, SendAway
 from bridge.traces.pings import Health, Preset, Pulse
 from bridge.traces.registered import Traced
+from bridge.traces.rejoining import Rejoining
 from bridge.traces.remembered import RememberedEntity
 from bridge.traces.reporting import Reporter
 from bridge.traces.self_health import SICK, SelfHealth
@@ -50,7 +51,6 @@ __all__ = [
 
 ENTITIES_MAX = 100_000  # trace topics registered at one broker; who has most loses its oldest, if that is more than one
 DUE_AT_ONCE = 256  # entities looked at in one turn: what they answer must be read between turns
-REJOIN_S = 60.0  # how long an entity of before a restart of ours may take to come back
 
 
 class Tracer:
@@ -76,6 +76,7 @@ class Tracer:
         self._offenders = offenders or Offenders()
         self.self_health = SelfHealth()
         self._elsewhere = Elsewhere(self.self_health)
+        self._rejoining = Rejoining()
         self._overdue = 0  # entities that owe an answer
         self._doubted: set[bytes] = set()  # trace topics on which we said something while we were not well
         self._changed: set[bytes] = set()  # trace topics whose record is not what was kept last
@@ -152,6 +153,8 @@ class Tracer:
         ours = TraceSession(session, key, 1, advertisement.certificate.public_key)
         voice = Voice(advertisement, self._random, now, self._reporter, self._wall, self.listens)
         if before is not None:
+            if before.is_missing:
+                self._rejoining.came(now)
             voice.inherit(before.voice)
             voice.former = before.voice.right
         pulse = Pulse(self._preset, now + SPEAKS_S, self._random(1)[0] / 256, self.self_health)
@@ -180,6 +183,8 @@ class Tracer:
         traced = self._traced.pop(session)
         self._sweep.give_back(traced.place)
         self._overdue -= traced.pulse is not None and traced.pulse.is_overdue
+        if traced.is_missing:
+            self._rejoining.gone()
         self._changed.add(traced.voice.topic)
         self._places.pop(session)
         del self._sessions[traced.voice.topic], self._spoken[traced.speaks_at]
@@ -364,7 +369,10 @@ class Tracer:
         effects, pulse = list[TracingEffect](), traced.pulse
         if pulse is None:
             if now >= traced.rejoin_by:
-                traced.rejoin_by = float("inf")
+                traced.rejoin_by = self._rejoining.until(now, self.self_health.score)
+            if now >= traced.rejoin_by:
+                traced.rejoin_by = NEVER
+                self._rejoining.gone()
                 effects += self._stands(
                     traced, TraceKind.FAILED, {"why": "not back after a restart of its broker"}, now
                 )
@@ -413,7 +421,7 @@ class Tracer:
             ours = TraceSession(session, self._random(KEY_BYTES), 1)
             is_over = held is not None and held[0] is TraceKind.FAILED
             traced = Traced(voice, "", ours, None, to_broker(known.topic, session), self._place(session))
-            traced.rejoin_by = float("inf") if is_over else now + REJOIN_S
+            traced.rejoin_by = NEVER if is_over else self._rejoining.waits(now)
             self._traced[session], self._sessions[known.topic] = traced, session
             self._spoken[traced.speaks_at] = session
             self._clients.add("", session)

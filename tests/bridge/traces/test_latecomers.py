@@ -8,8 +8,9 @@ from bridge.base import Wall
 from bridge.contract.machine import Tick
 from bridge.traces.kinds import TraceKind
 from bridge.traces.pings import LAN
+from bridge.traces.rejoining import REJOIN_S
 from bridge.traces.remembered import RememberedEntity
-from bridge.traces.tracer import REJOIN_S, Tracer
+from bridge.traces.tracer import Tracer
 from bridge.tracking.entity import Disconnected, Wishes
 from bridge.tracking.tracker import FOUND_S, OFFLINE_S, Follow, Tracker
 from bridge.tracking.witnessing import SILENT_S

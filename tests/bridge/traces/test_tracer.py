@@ -31,12 +31,12 @@ from bridge.traces.kinds import (
 )
 from bridge.traces.offenders import BUDGETS, Complain, Offenders
 from bridge.traces.pings import LAN, LOST
+from bridge.traces.rejoining import REJOIN_S
 from bridge.traces.remembered import RememberedEntity
 from bridge.traces.self_health import SICK
 from bridge.traces.tracer import (
     BOGUS_MAX,
     METRICS_EVERY_S,
-    REJOIN_S,
     SPEAKS_S,
     ClientGone,
     Interested,
