@@ -13,12 +13,13 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from bridge.contract.machine import Publication
+from bridge.document import BATCHING
 from keys.errors import BadFrame, KeysError
 from keys.message import SEALED_PROPERTIES
 from keys.records import DROPPED, HAS_EXTRAS, NOTHING, QOS, RETAIN, TOMBSTONE, Extras, Records, encode
 
-RECORDS_MAX = 256  # of one batch
-BATCH_BYTES = 64 << 10  # of topics, payloads and extras together; a longer record is a batch of its own
+RECORDS_MAX = BATCHING.records  # of one batch, if its scope does not say otherwise
+BATCH_BYTES = BATCHING.content_bytes  # of topics, payloads and extras together; a longer record is a batch of its own
 RECORD_BYTES = 19  # what a record takes beside them
 
 _sealed_of: Callable[[Publication], tuple[Any, ...]] = attrgetter(*SEALED_PROPERTIES)
@@ -26,11 +27,12 @@ _sealed_of: Callable[[Publication], tuple[Any, ...]] = attrgetter(*SEALED_PROPER
 
 class Chain(NamedTuple):
     """What names the chain that publications are part of, in order: their scope's clear filter. And how many records,
-    and bytes, a batch of it has at most."""
+    and bytes, a batch of it has at most, and for how many milliseconds what is stored may wait for others."""
 
     name: str
     records: int = RECORDS_MAX
     bytes: int = BATCH_BYTES
+    linger_ms: int = BATCHING.linger_ms
 
 
 class Numbered(NamedTuple):

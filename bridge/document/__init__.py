@@ -6,6 +6,7 @@ Questions about the overlay in force are answered here; nothing here changes by 
 
 from __future__ import annotations
 
+from bridge.document.batching import BATCH_MOST, BATCHING, Batching
 from bridge.document.constrained import BROKER, TRACES, Actions, Constrained, Distribution
 from bridge.document.member_budgets import BUDGETS_MOST, MEMBER_BUDGETS, MemberBudgets
 from bridge.document.overlay import (
@@ -45,6 +46,8 @@ from bridge.document.wire_topics import (
 )
 
 __all__ = [
+    "BATCHING",
+    "BATCH_MOST",
     "BORDERS_MAX",
     "BROKER",
     "BUDGETS_MOST",
@@ -63,6 +66,7 @@ __all__ = [
     "TREE_SETTLE_S",
     "VIEW_GRACE_S",
     "Actions",
+    "Batching",
     "Constrained",
     "Distribution",
     "Issuer",

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from itertools import count
 
+from bridge.document.batching import BATCHING, Batching
 from bridge.document.member_budgets import MEMBER_BUDGETS, MemberBudgets
 from bridge.document.shown import SHOWN_MAX, ShownAttribute
 from bridge.document.trees import FIRST_TREE, TreeChange, encode_edges, read_edges
@@ -29,7 +30,10 @@ FLAG_RETIRING = 0x04
 FLAG_KEYS_ON_TOPIC = 0x08
 FLAG_SHOWN = 0x10
 FLAG_PLANES = 0x20
-SCOPE_FLAGS = FLAG_TOKENS | FLAG_SHARES_ONLY | FLAG_RETIRING | FLAG_KEYS_ON_TOPIC | FLAG_SHOWN | FLAG_PLANES
+FLAG_BATCHES = 0x40  # it says how many records go together
+SCOPE_FLAGS = (
+    FLAG_TOKENS | FLAG_SHARES_ONLY | FLAG_RETIRING | FLAG_KEYS_ON_TOPIC | FLAG_SHOWN | FLAG_PLANES | FLAG_BATCHES
+)
 REFRESH_MESSAGES_MAX = 65_536  # a reader remembers which sequences a key served
 REFRESH_BYTES_MAX = 1 << 31
 REFRESH_SECONDS_MAX = 86_400
@@ -88,6 +92,7 @@ class Scope:
     once each, on a topic of their own (`key_repository`). `number`: names the scope on the wire, for good, whatever its
     filter; the owner counts them and uses none again. 0: it has none yet (`numbered`). `shown`: by what replicas may
     filter its publications. `planes`: they go by planes (`topology.planes`); only where they are plain.
+    `batch`: how many of them go together.
     """
 
     filter: str
@@ -102,6 +107,7 @@ class Scope:
     number: int = 0
     shown: tuple[ShownAttribute, ...] = ()
     planes: bool = False
+    batch: Batching = BATCHING
 
     @property
     def keyed(self) -> bool:
@@ -112,10 +118,12 @@ class Scope:
         flags = (FLAG_TOKENS if self.tokens else 0) | (FLAG_SHARES_ONLY if self.shares_only else 0)
         flags |= (FLAG_RETIRING if self.retiring else 0) | (FLAG_KEYS_ON_TOPIC if self.keys_on_topic else 0)
         flags |= (FLAG_SHOWN if self.shown else 0) | (FLAG_PLANES if self.planes else 0)
+        flags |= FLAG_BATCHES if self.batch != BATCHING else 0
         parts = [opening(Kind.SCOPE, flags), text(self.filter), number(self.mode, 1), number(self.bump, 2)]
         parts += [number(len(self.regions), 1), *(number(r, 4) for r in self.regions)]
         shown = [number(len(self.shown), 1), *(each.encode() for each in self.shown)] if self.shown else []
-        return b"".join([*parts, self.refresh.encode(), number(self.number, 4), *shown])
+        batch = self.batch.encode() if self.batch != BATCHING else b""
+        return b"".join([*parts, self.refresh.encode(), number(self.number, 4), *shown, batch])
 
     @classmethod
     def decode(cls, data: bytes) -> Scope:
@@ -127,6 +135,7 @@ class Scope:
         regions = tuple(frame.number(4) for _ in range(frame.number(1)))
         refresh, scope_number = Refresh.read(frame), frame.number(4)
         shown = _read_shown(frame) if flags & FLAG_SHOWN else ()
+        batch = Batching.read(frame) if flags & FLAG_BATCHES else BATCHING
         frame.end()
         tokens, shares_only, retiring, on_topic = (
             bool(flags & f) for f in (FLAG_TOKENS, FLAG_SHARES_ONLY, FLAG_RETIRING, FLAG_KEYS_ON_TOPIC)
@@ -144,6 +153,7 @@ class Scope:
             scope_number,
             shown,
             bool(flags & FLAG_PLANES),
+            batch,
         )
 
 

@@ -196,7 +196,7 @@ class Sealer:
         """The chain that publications on a clear topic are part of: their scope's; one of its own where no scope takes
         it."""
         secret = self.secret_for(topic)
-        return Chain(topic if secret is None else secret.clear_filter)
+        return Chain(topic) if secret is None else Chain(secret.clear_filter, *secret.scope.batch.values)
 
     def may_publish(self, topic: str, now: float) -> bool:
         """Whether a clear topic that a scope takes may be published now. If not, its publications are refused: a

@@ -44,6 +44,7 @@ from gateway.outbox.database import (
     StoreError,
     encode_publication,
 )
+from gateway.outbox.lingering import Lingering
 from keys.envelope import TAG_BYTES
 
 __all__ = ["OutboxFullError", "Page", "Store", "StoreError", "StoredEntry"]
@@ -107,7 +108,8 @@ class Store:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
         self._work: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()  # bounded by max_bytes
-        self._appends: list[_Append] = []  # of this turn of the loop
+        self._appends: list[_Append] = []  # of this turn of the loop, and what lingers
+        self._lingering = Lingering(self._hand_over)
         self._reserving = False
         self._gone: list[int] = []  # deletions for the next commit, which comes within FORGET_WITHIN_S
         self._gone_timer: asyncio.TimerHandle | None = None
@@ -204,9 +206,8 @@ class Store:
         self._count += 1
         self._bytes += size
         row = StoredRow(sequence, chain or Chain(publication.topic), publication.qos, frame, publication)
-        if not self._appends:  # once a turn: to wake the writer for each would take the interpreter from the loop
-            self._loop.call_soon(self._hand_over)
         self._appends.append(_Append(row, publication, done))
+        self._lingering.came(self._loop, row)  # once a turn: each wakes the writer, which takes the interpreter
         if len(self._appends) >= GROUP_MAX:
             self._hand_over()
         return sequence
@@ -217,6 +218,8 @@ class Store:
         if self._appends:
             self._work.put(tuple(self._appends))
             self._appends.clear()
+            assert self._loop is not None
+            self._lingering.left(self._loop.time())
 
     async def put(self, publication: Publication) -> StoredEntry:
         """`append` and wait for the commit. Raises StoreError."""
@@ -241,6 +244,7 @@ class Store:
             self._bytes -= self._in_hand.pop(sequence)
         if not known or self._closed:
             return
+        self._lingering.gone(self._loop, known)
         self._deleting.update(known)
         self._gone += known
         if self._loop is None or len(self._gone) >= GROUP_MAX:
@@ -418,6 +422,7 @@ class Store:
             self._in_hand[row.sequence] = taken
             self._bytes += taken - held
             self._count -= len(numbers) - 1
+            self._lingering.wrote(row)
         if entries and self.on_committed is not None:
             self.on_committed(entries)
 

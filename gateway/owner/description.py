@@ -15,6 +15,8 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, Validatio
 
 from bridge.base import TopicError, check_filter
 from bridge.document import (
+    BATCH_MOST,
+    BATCHING,
     BORDERS_MAX,
     BUDGETS_MOST,
     KEY_SERVERS_MAX,
@@ -94,6 +96,26 @@ class RefreshEntry(_Model):
     seconds: int = Field(default=REFRESH.age_s, ge=1, le=REFRESH_SECONDS_MAX, description="its age")
 
 
+class BatchEntry(_Model):
+    """What of a scope goes together: sealed, signed and sent once."""
+
+    records: int = Field(
+        default=BATCHING.records, ge=1, le=BATCH_MOST[0], description="publications of a batch; 1: each goes alone"
+    )
+    bytes: int = Field(
+        default=BATCHING.content_bytes,
+        ge=1,
+        le=BATCH_MOST[1],
+        description="of a batch; what is longer goes alone",
+    )
+    linger_ms: int = Field(
+        default=BATCHING.linger_ms,
+        ge=0,
+        le=BATCH_MOST[2],
+        description="how long what follows a batch may wait for others, unless that batch was acknowledged by all",
+    )
+
+
 class ShownEntry(_Model):
     """An attribute that replicas see, so that they leave out what no client wants."""
 
@@ -131,6 +153,7 @@ class ScopeEntry(_Model):
         default="riding", description="whether data keys ride on publications or stand on a topic of their own"
     )
     refresh: RefreshEntry = Field(default=RefreshEntry(), description="after what a publisher takes its next data key")
+    batch: BatchEntry = Field(default=BatchEntry(), description="how many publications go together")
     attributes: list[ShownEntry] = Field(
         default=[], max_length=SHOWN_MAX, description="what replicas see of the content, to leave out what nobody wants"
     )

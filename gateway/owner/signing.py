@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bridge.base import covers
-from bridge.document import Issuer, Member, Overlay, Policy, Refresh, Scope
+from bridge.document import Batching, Issuer, Member, Overlay, Policy, Refresh, Scope
 from bridge.document.overlay import Endorsement, RegionView
 from gateway.base import PrivateFileError, private_directory, write_private, write_public
 from gateway.owner.cards import SignOptions, certify
@@ -316,7 +316,8 @@ def _scope(wire: str, entry: ScopeEntry, mode: Mode, regions: tuple[int, ...], r
     on_topic = entry.keys == "topic"
     refresh = Refresh(entry.refresh.messages, entry.refresh.bytes, entry.refresh.seconds)
     scope = Scope(wire, mode, regions, entry.tokens, entry.shares_only, 0, retiring, on_topic, refresh)
-    return replace(scope, shown=entry.shown, planes=entry.route == "planes")
+    batch = Batching(entry.batch.records, entry.batch.bytes, entry.batch.linger_ms)
+    return replace(scope, shown=entry.shown, planes=entry.route == "planes", batch=batch)
 
 
 def _rights(

@@ -154,6 +154,7 @@ def describe_overlay(overlay: Overlay) -> dict[str, Any]:
                 "route": "planes" if scope.planes else "region",
                 "shares_only": scope.shares_only, "bump": scope.bump, "retiring": scope.retiring,
                 "regions": sorted(overlay.regions_of(scope)), "worst_search": worst_search(overlay, scope),
+                "batch": dict(zip(("records", "bytes", "linger_ms"), scope.batch.values, strict=True)),
                 **describe_keys(scope),
             }
             for scope in policy.scopes

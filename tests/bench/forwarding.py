@@ -58,7 +58,7 @@ MESSAGES, MICROSECONDS, BYTES = "msg/s", "us", "bytes"
 @dataclass(frozen=True)
 class Shape:
     """An overlay: replicas of each region, along one path; messages that one data key serves; the topic asked for; how
-    content travels (`EVERYWHERE`: over all cross links); its length."""
+    content travels (`EVERYWHERE`: over all cross links); its length; `linger_ms` of the scope."""
 
     regions: tuple[int, ...] = (3,)
     key_messages: int = KEY_MESSAGES
@@ -66,6 +66,7 @@ class Shape:
     mode: str = "auto"
     payload_bytes: int = PAYLOAD_BYTES
     in_flight: int = WINDOW
+    linger_ms: int = 0
 
     @property
     def window(self) -> int:
@@ -138,6 +139,7 @@ def overlay(shape: Shape) -> Iterator[tuple[list[Running], across.Way]]:
         sizes = dict(zip(regions, shape.regions, strict=True))
         processes.make(sizes, [*itertools.pairwise(regions)], {"site": regions[0], "control": regions[-1]})
         sealed = {**_scope(SEALED), "refresh": {"messages": shape.key_messages}}
+        sealed["batch"] = {"linger_ms": shape.linger_ms}
         sealed["mode"] = "copies" if shape.mode == EVERYWHERE else shape.mode
         processes.describe(lambda description: description.update(scopes=[sealed, _scope(PLAIN)]))
         processes.hand_out(*processes.ports)
@@ -264,6 +266,20 @@ def by_refresh(medians: Medians) -> Iterator[Result]:
     yield from _beside_base(shapes, f"{KEY_MESSAGES} messages a key", medians)
 
 
+def by_linger(medians: Medians) -> Iterator[Result]:
+    """What it brings, and costs, that a publication waits for others, beside that it does not."""
+    shapes = [Shape(in_flight=window, linger_ms=ms) for window in (WINDOW, MANY) for ms in (0, 5)]
+    figures = medians.of(shapes)
+    for at, window in ((0, WINDOW), (2, MANY)):
+        base, ours = figures[at], figures[at + 1]
+        name, load = "linger 0", f"linger 5, {window} in flight"
+        yield Result(f"throughput, {load}", ours.rate, base.rate, name, MESSAGES)
+        yield Result(f"p50, {load}", ours.loaded_us, base.loaded_us, name, MICROSECONDS)
+        yield Result(f"cpu a message, {load}", ours.cpu_us, base.cpu_us, name, MICROSECONDS)
+        yield Result(f"read a message, {load}", ours.read_bytes, base.read_bytes, name, BYTES)
+    yield Result(f"p50, linger 5, {PACE} msg/s", figures[1].paced_us, figures[0].paced_us, "linger 0", MICROSECONDS)
+
+
 def by_growth(medians: Medians) -> Iterator[Result]:
     for row in growth.rows(growth.MESSAGES):
         yield Result(row.work, row.ours, row.peer, row.peer_name, row.unit)
@@ -285,6 +301,7 @@ TABLES: dict[str, Callable[[Medians], Iterator[Result]]] = {
     "size": by_size,
     "hops": by_hops,
     "refresh": by_refresh,
+    "linger": by_linger,
     "growth": by_growth,
     "modes": by_mode,
 }

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from bridge.document.batching import Batching
 from bridge.document.overlay import Overlay, OverlayError
 from bridge.document.policy import Issuer, Refresh
 from gateway.owner.cards import SignOptions
@@ -379,6 +380,17 @@ def test_how_data_keys_travel_and_when_they_are_renewed_is_signed_and_shown(worl
     assert "keys" not in next(s for s in shown.values() if s["mode"] == "plain")
 
 
+def test_how_many_go_together_is_signed_and_shown_and_ends_no_key(world: World) -> None:
+    world.sign()
+    signed = of_scope(world, {"batch": {"records": 1, "linger_ms": 7}})
+    assert signed.bumped == ()
+    scopes = {s["filter"]: s for s in describe_overlay(load_overlay(world.out, NOW_MS))["scopes"]}
+    assert scopes["pumps/#"]["batch"] == {"records": 1, "bytes": 64 << 10, "linger_ms": 7}
+    scope = load_overlay(world.out, NOW_MS).scope_named("pumps/#")
+    assert scope is not None
+    assert scope.batch == Batching(1, 64 << 10, 7)
+
+
 def test_another_number_of_messages_a_key_ends_the_keys_that_were_made_under_the_old_one(world: World) -> None:
     """Everybody refuses a key for more messages than the scope has; those of before go with their bump."""
     world.sign()
@@ -397,12 +409,19 @@ def test_another_number_of_messages_a_key_ends_the_keys_that_were_made_under_the
         ({"refresh": {"bytes": 0}}, "scopes.1.refresh.bytes"),
         ({"refresh": {"seconds": 86_401}}, "scopes.1.refresh.seconds"),
         ({"refresh": {"hours": 1}}, "scopes.1.refresh.hours: extra inputs are not permitted"),
+        ({"batch": {"records": 0}}, "scopes.1.batch.records: input should be greater than or equal to 1"),
+        ({"batch": {"records": 1_025}}, "scopes.1.batch.records: input should be less than or equal to 1024"),
+        ({"batch": {"bytes": 1 << 21}}, "scopes.1.batch.bytes: input should be less than or equal to 1048576"),
+        ({"batch": {"linger_ms": -1}}, "scopes.1.batch.linger_ms: input should be greater than or equal to 0"),
+        ({"batch": {"linger_ms": 1_001}}, "scopes.1.batch.linger_ms: input should be less than or equal to 1000"),
+        ({"batch": {"linger_s": 1}}, "scopes.1.batch.linger_s: extra inputs are not permitted"),
+        ({"batch": 5}, "scopes.1.batch: input should be a valid dictionary"),
         ({"keys": "mail"}, "scopes.1.keys: input should be 'riding' or 'topic'"),
         ({"mode": "plain", "keys": "topic"}, "scope pumps/# is plain and has no data keys; leave keys and refresh out"),
         ({"mode": "plain", "refresh": {}}, "scope pumps/# is plain and has no data keys; leave keys and refresh out"),
     ],
 )
-def test_what_data_keys_cannot_do_is_refused_in_one_line(world: World, change: dict[str, Any], said: str) -> None:
+def test_what_a_scope_cannot_do_is_refused_in_one_line(world: World, change: dict[str, Any], said: str) -> None:
     with pytest.raises(TrustError) as caught:
         of_scope(world, change)
     assert said in str(caught.value)

@@ -1,0 +1,72 @@
+"""When what was appended leaves for the disk: at once, or a few milliseconds later with what follows it.
+
+As Nagle's rule has it (RFC 896): what follows a batch of its scope waits until that batch left `linger_ms` ago or went
+from the outbox, since every replica has it, or until what waits is a full batch. So a lone publication waits for
+nothing. Whatever leaves takes along all that waits, of other scopes too: numbers stay in order. Not here: what is put
+together (`bundling`), the disk (`database`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+from bridge.contract import size_of
+from gateway.outbox.database import StoredRow
+
+
+class Lingering:
+    """`leave` takes what was appended; who calls it says so by `left`."""
+
+    def __init__(self, leave: Callable[[], None]) -> None:
+        self._leave = leave
+        self._left_at: dict[str, float] = {}  # of chains that linger: one for each scope
+        self._on_disk: dict[int, str] = {}  # the number of each one's last batch, until every replica has that
+        self._waiting: dict[str, list[int]] = {}  # records and bytes
+        self._timer: asyncio.Handle | None = None
+        self._due_s = float("inf")
+
+    def came(self, loop: asyncio.AbstractEventLoop, row: StoredRow) -> None:
+        """`row` was appended: leave when its scope says, at the latest."""
+        chain, due_s = row.chain, 0.0
+        if chain.linger_ms:
+            waiting = self._waiting.setdefault(chain.name, [0, 0])
+            waiting[0] += 1
+            waiting[1] += size_of(row.publication)
+            if waiting[0] < chain.records and waiting[1] < chain.bytes and not row.frame:
+                due_s = self._left_at.get(chain.name, float("-inf")) + chain.linger_ms / 1000
+        self._arm(loop, due_s)
+
+    def _arm(self, loop: asyncio.AbstractEventLoop, due_s: float) -> None:
+        if due_s >= self._due_s:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        now = due_s <= loop.time()
+        self._due_s = 0.0 if now else due_s
+        self._timer = loop.call_soon(self._leave) if now else loop.call_at(due_s, self._leave)
+
+    def left(self, now: float) -> None:
+        """All that waited is on its way to the disk."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self._due_s = None, float("inf")
+        self._left_at.update(dict.fromkeys(self._waiting, now))
+        self._waiting.clear()
+
+    def wrote(self, row: StoredRow) -> None:
+        """This is on disk, the last of its scope so far."""
+        if row.chain.linger_ms:
+            self._on_disk = {number: name for number, name in self._on_disk.items() if name != row.chain.name}
+            self._on_disk[row.sequence] = row.chain.name
+
+    def gone(self, loop: asyncio.AbstractEventLoop | None, sequences: Iterable[int]) -> None:
+        """Every replica has these: nothing waits for them any longer."""
+        if not self._on_disk:
+            return
+        for sequence in sequences:
+            name = self._on_disk.pop(sequence, None)
+            if name is not None:
+                self._left_at.pop(name, None)
+                if name in self._waiting and loop is not None:
+                    self._arm(loop, 0.0)
