@@ -226,7 +226,7 @@ class GatewayNode(ReaderNode):
         """Whether the policy lets us publish on a clear topic now."""
         return self.publisher.sealer.may_publish(topic, now)
 
-    def chain_of(self, topic: str, packet_limit: int) -> Chain:
+    def chain_of(self, topic: str, packet_limit: int | None = None) -> Chain:
         """The chain that publications on a clear topic are part of; its batches fit into such packets, in bytes."""
         return self.publisher.sealer.chain_of(topic, packet_limit)
 

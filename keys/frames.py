@@ -59,6 +59,8 @@ class Kind(IntEnum):
     INTEREST = 31
     DISCOVERY = 32
     SHOWN = 36
+    KNOCK = 37
+    RESUMED = 38
 
 
 def opening(kind: Kind, flags: int = 0) -> bytes:

@@ -140,6 +140,11 @@ class TraceSession:
         self._counter = 0
         self._heard = 0
 
+    @property
+    def kept(self) -> tuple[bytes, bytes]:
+        """Session and key: what whoever resumes it must know."""
+        return self.session, self._key
+
     def aside(self) -> TraceSession:
         """This end of the session for what another broker passes on, in no order with what comes directly: counters
         and nonces of its own, and nothing signed. Raises OurFault for one that is such an end."""

@@ -29,6 +29,10 @@ class Traced:
     spoke: bool = False
     joined: bool = False
     metrics_at: float = 0.0
+    coming: TraceSession | None = None
+    """How its session goes on, once it speaks in it (`resuming`)."""
+    knocked_ms: int = 0
+    """Its clock when it knocked last."""
     aside: TraceSession | None = None
     """Our end of what other witnesses pass on, once they had to."""
 

@@ -37,6 +37,7 @@ from bridge.traces import (
     Relayed,
     ReportEffect,
     Reporter,
+    Resumed,
     SendAway,
     Spoke,
     Stood,
@@ -345,6 +346,8 @@ class Tracing:
                         self._kept(self._store.keep, advertisement)
                     life_s = (advertisement.not_after_ms - advertisement.created_ms) // 1000
                     self._broker.advertise(advertisement_topic(advertisement.topic), advertisement.encode(), life_s)
+                case Resumed(client):
+                    self._broker.probe_host(client, self._detect_within_s)
                 case Registered():
                     self._broker.probe_host(effect.client, self._detect_within_s)
                     if self._node is not None:

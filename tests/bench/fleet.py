@@ -222,13 +222,15 @@ class Fleet:
                 member.sock.send(b"\x40\2" + rest[:2])
                 self._perform(member, member.entity.handle(Told(topic, rest[2:]), now))
                 return
-            member.pings += 1
-            self.pings += 1
+            is_ping = member.entity.stage is Stage.TRACED  # else it is the answer to a knock
+            member.pings += is_ping
+            self.pings += is_ping
             answers = member.entity.handle(Told(topic, rest), now)
             if self._is_asked:
                 member.entity._alive_at = None
             self._perform(member, answers)
-            self._signed(member)
+            if is_ping:
+                self._signed(member)
 
     def _perform(self, member: Member, effects: list) -> bool:  # type: ignore[type-arg]
         """Listens go out before what is said after them: the broker answers on them. Whether a sign of life went."""

@@ -1019,7 +1019,7 @@ def test_an_entity_of_before_is_asked_about_and_failed_if_it_does_not_come_back(
     ((session, traced),) = tracer._traced.items()
     assert tracer.session_at(traced.speaks_at) == session
     assert tracer.handle(Relayed(session, b"x"), NOW + 200) == []
-    assert counts(tracer.handle(Spoke("liar", session, b"x"), NOW + 200)) == [Count("traces_refused", 1, "BadFrame")]
+    assert counts(tracer.handle(Spoke("liar", session, b"x"), NOW + 200)) == [Count("traces_refused", 1, "BadContent")]
 
 
 def test_who_failed_before_the_restart_is_not_failed_again_and_who_comes_back_is_traced(pump: Entity) -> None:
@@ -1042,8 +1042,8 @@ def test_what_ended_or_is_traced_already_or_finds_no_place_is_not_restored(
 ) -> None:
     record = remembered(pump)
     token_ends = record.token.not_after_ms / 1000
-    other = replace(record, advertisement=advertised("other", topic=b"O" * 16))
-    third = replace(record, advertisement=advertised("third", topic=b"P" * 16))
+    other = replace(record, advertisement=advertised("other", topic=b"O" * 16), session=b"o" * 16)
+    third = replace(record, advertisement=advertised("third", topic=b"P" * 16), session=b"p" * 16)
     assert len(restarted(record, at=token_ends)[0]) == 1
     tracer, effects = restarted(record, at=token_ends + 0.001)
     assert (len(tracer), effects, tracer.records()) == (0, [], [(record.advertisement.topic, None)])
