@@ -14,7 +14,6 @@ from typing import NamedTuple
 from keys.errors import BadFrame
 from keys.topictokens import matches
 
-
 TEXTS_KEPT = 1024
 """Rights whose text is remembered: a job writes it beside each publication, and a publisher has few."""
 
