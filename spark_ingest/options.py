@@ -190,8 +190,7 @@ def parse_options(given: Mapping[str, str], *, batch: bool | None = False) -> Op
         raise BadOption(f"option {have} needs option {want} too: both to receive, neither to read the spool only")
     stream = _stream(told.get("stream", IngestStream.TELEMETRY))
     shard, before = _shard(told), _shard_before(told)
-    grants = _grants(told, spool)
-    extents, grants_identity = _extents(told)
+    grants, (extents, grants_identity) = _grants(told, spool), _extents(told)
     of_shard = f"-{shard.number}of{shard.count}" if shard else ""
     first = next((each for _, each in before if each), shard)  # a query keeps its name when shards change
     of_first = f"-{first.number}of{first.count}" if first else ""
