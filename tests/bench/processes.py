@@ -1,9 +1,10 @@
 """Fifty thousand traced entities at one broker of several processes, all on one core: `detect_within_s: 10`.
 
-A process may open fewer files than that, so that the broker is three processes that share the entities, and so are the
-clients on another core (`fleet`). They come once, for that takes minutes. Then up to `ROUNDS` times: steady state, `SETTLE_S` behind
-the last who came, deaths that are told, a kill of all processes of the broker. A figure is the median of the rounds; where something must
-not happen at all, that of the worst. `LONG_S` is one round of the ten minutes in which nobody living may be suspected.
+A process may open fewer files than that, so that the broker is three processes that share the entities, and so are
+the clients on another core (`fleet`). They come once, for that takes minutes. Then up to `ROUNDS` times: steady
+state, `SETTLE_S` behind the last who came, deaths that are told, a kill of all processes of the broker. A figure is
+the median of the rounds; where something must not happen at all, that of the worst. `LONG_S` is one round of the ten
+minutes in which nobody living may be suspected.
 """
 
 from __future__ import annotations
