@@ -74,8 +74,7 @@ class MqttConnection(asyncio.Protocol):
         limits = self._core.limits
         transport.set_write_buffer_limits(high=limits.write_bytes)  # type: ignore[attr-defined]
         if not self._core.opened(self):
-            self.abort()
-            return
+            return self.abort()
         self._timer = asyncio.get_running_loop().call_later(limits.connect_timeout_s, behind_reads, self._no_connect)
 
     def _no_connect(self) -> None:
