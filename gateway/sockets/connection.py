@@ -74,13 +74,15 @@ class MqttConnection(asyncio.Protocol):
         limits = self._core.limits
         transport.set_write_buffer_limits(high=limits.write_bytes)  # type: ignore[attr-defined]
         if not self._core.opened(self):
-            return self.abort()
+            self.abort()
+            return
         self._timer = asyncio.get_running_loop().call_later(limits.connect_timeout_s, behind_reads, self._no_connect)
 
     def _no_connect(self) -> None:
-        if self._timer is not None and not self.closed:  # else CONNECT was read meanwhile
-            self._core.reached.note("connect_timeout_s", self.address)
-            self.abort()
+        if self._timer is None or self.closed:
+            return  # its CONNECT was read meanwhile
+        self._core.reached.note("connect_timeout_s", self.address)
+        self.abort()
 
     @property
     def peer(self) -> tuple[str, int] | None:
@@ -128,8 +130,7 @@ class MqttConnection(asyncio.Protocol):
         packets = decoder.feed(data)
         traffic.bytes_received += len(data)
         traffic.read(packets)
-        client = self.client
-        if client is None:
+        if (client := self.client) is None:
             self._before_connected(packets)
             return
         actions = self._core.received(client, packets, self._core.now()) if packets else []
