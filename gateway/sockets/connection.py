@@ -79,10 +79,9 @@ class MqttConnection(asyncio.Protocol):
         self._timer = asyncio.get_running_loop().call_later(limits.connect_timeout_s, behind_reads, self._no_connect)
 
     def _no_connect(self) -> None:
-        if self._timer is None or self.closed:
-            return  # its CONNECT was read meanwhile
-        self._core.reached.note("connect_timeout_s", self.address)
-        self.abort()
+        if self._timer is not None and not self.closed:  # else CONNECT was read meanwhile
+            self._core.reached.note("connect_timeout_s", self.address)
+            self.abort()
 
     @property
     def peer(self) -> tuple[str, int] | None:
