@@ -98,6 +98,8 @@ class Options:
     partitions: int
     cap_bytes: int
     incomplete_s: float
+    packs: bool
+    """Whether the receiver packs what it has finished."""
     fails_on_loss: bool
     on_missing_key: MissingKey
     key_patience_s: float
@@ -134,7 +136,7 @@ ALIASES = {"path": "spool", "topics": "topic", "max_rows": "max_rows_per_batch"}
 """Other names of an option; given under both, the values must be equal. `path` is what `load(...)` is given."""
 NAMES = frozenset({
     "spool", "grants", "extents", "stream", "topic", "availability", "shard", "shard_before",
-    "grants_identity", "consumer", "receiver", "identity",
+    "grants_identity", "consumer", "receiver", "identity", "pack",
     "overlay", "hosted", "rows_per_batch", "max_rows_per_batch", "max_bytes_per_batch", "partitions", "cap_bytes",
     "incomplete_s", "retain_s", "startingoffsets", "startingtimestamp", "endingoffsets", "endingtimestamp",
     "minrowspertrigger", "maxtriggerdelay", "columns", "failondataloss", "onmissingkey", "key_patience_s", "trouble_s",
@@ -188,8 +190,7 @@ def parse_options(given: Mapping[str, str], *, batch: bool | None = False) -> Op
         raise BadOption(f"option {have} needs option {want} too: both to receive, neither to read the spool only")
     stream = _stream(told.get("stream", IngestStream.TELEMETRY))
     shard, before = _shard(told), _shard_before(told)
-    grants = _grants(told, spool)
-    extents, grants_identity = _extents(told)
+    grants, (extents, grants_identity) = _grants(told, spool), _extents(told)
     of_shard = f"-{shard.number}of{shard.count}" if shard else ""
     first = next((each for _, each in before if each), shard)  # a query keeps its name when shards change
     of_first = f"-{first.number}of{first.count}" if first else ""
@@ -225,6 +226,7 @@ def parse_options(given: Mapping[str, str], *, batch: bool | None = False) -> Op
         partitions=_number(told, "partitions", int, 2, 1, 1024),
         cap_bytes=_number(told, "cap_bytes", int, 8 << 30, 1 << 20, 1 << 50),
         incomplete_s=_number(told, "incomplete_s", float, 10.0, 0.1, 3600.0),
+        packs=_packs(told),
         fails_on_loss=_choice("failOnDataLoss", told.get("failondataloss", "true"), ("true", "false")) == "true",
         on_missing_key=MissingKey(_choice("onMissingKey", told.get("onmissingkey", "fail"), tuple(MissingKey))),
         key_patience_s=_number(told, "key_patience_s", float, 60.0, 0.1, 86_400.0),
@@ -287,6 +289,15 @@ def _extents(told: Mapping[str, str]) -> tuple[str | None, Path | None]:
             "both ends show it"
         )
     return text, Path(identity)  # each process looks for it where it runs itself, as YARN places files
+
+
+def _packs(told: Mapping[str, str]) -> bool:
+    packs = _choice("pack", told.get("pack", "false"), ("true", "false")) == "true"
+    if packs and not told.get("identity"):
+        raise BadOption(
+            "option pack is for who receives; add identity and overlay, or remove it and run veilmq ingest pack"
+        )
+    return packs
 
 
 def _shard(told: Mapping[str, str]) -> Shard | None:

@@ -30,7 +30,8 @@ from bridge.traces.events import (
 )
 from bridge.traces.kinds import Interest, TraceKind, answers_to, fields_of, state_of, to_broker
 from bridge.traces.offenders import BOGUS_MAX, CLIENTS_MAX, Offenders, SendAway
-from bridge.traces.pings import Health, Preset, Pulse
+from bridge.traces.pings import Health, Pulse
+from bridge.traces.presets import Preset
 from bridge.traces.registered import Traced
 from bridge.traces.rejoining import Rejoining
 from bridge.traces.remembered import RememberedEntity
@@ -369,7 +370,7 @@ class Tracer:
     def _run_due(self, now: float) -> list[TracingEffect]:
         effects: list[TracingEffect] = []
         first, places = self._sweep.ready(now, DUE_AT_ONCE)
-        self.self_health.turn(now - first, self._overdue, len(self._traced), now)
+        self.self_health.turn(now - first, self._overdue, len(self._traced) - self._rejoining.missing, now)
         if self._doubted and self.self_health.score < SICK:
             effects += self._say_again(now)
         for place in places:
@@ -391,9 +392,8 @@ class Tracer:
             if now >= traced.rejoin_by:
                 traced.rejoin_by = NEVER
                 self._rejoining.gone()
-                effects += self._stands(
-                    traced, TraceKind.FAILED, {"why": "not back after a restart of its broker"}, now
-                )
+                why = {"why": "not back after a restart of its broker"}
+                effects += self._stands(traced, TraceKind.FAILED, why, now)
             return [*effects, *traced.voice.gauge(now)]
         owed = pulse.is_overdue
         ping, changed = pulse.tick(now)

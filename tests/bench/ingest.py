@@ -6,7 +6,7 @@ rows      spool to Spark's noop sink, decrypted, in one and two tasks: messages 
           machine distorts less.
 singles   the same of lone messages, with a key for 64 of them, or for each
 receiver  what a core receives, durable, beside bytes that are kept undecoded (`ingest_receiver`): lone messages, and
-          batches of 64
+          batches of 2 and 64; and what of a message's time is the check of its one signature
 delay     a device's PUBLISH to the row in Python at 1,000 messages a second, through a gateway, three replicas and a
           receiver, each a process, beside micro-batches of one row of Spark's own source
 growth    CPU of a row with 1, 2 and 4 receivers, and planning of a micro-batch with 10 and 100 times the segments
@@ -67,7 +67,7 @@ SMALL = Kind(20_000, 1, 64, segment_bytes=900_000)
 """Few groups a segment, for plans of many segments; never smaller, for several plans are made of the least of them."""
 CORES = (1, 2)
 BATCH = 64
-RECEIVED = {1: 30_000, BATCH: 4_000}
+RECEIVED = {1: 30_000, 2: 15_000, BATCH: 4_000}
 """What each replica sends, by publications in it."""
 RUNS = 3
 CHILD_S = 400.0
@@ -218,7 +218,8 @@ def singles(site: Site) -> Iterator[Row]:
 def receiver(site: Site) -> Iterator[Row]:
     """What one core receives."""
     overlay = receiving.Steady()
-    for batch, what, goal in ((1, "singles", 15_000), (BATCH, f"batches of {BATCH}", 50_000)):
+    kinds = ((1, "singles", 15_000), (2, "batches of 2", 15_000), (BATCH, f"batches of {BATCH}", 50_000))
+    for batch, what, goal in kinds:
         wires = receiving.premade(RECEIVED[batch] // site.part, overlay, batch)
         packets = ingest_receiver.packets_of([publication[0] for publication in wires])
         ours, peer = [], []
@@ -231,11 +232,20 @@ def receiver(site: Site) -> Iterator[Row]:
         told = statistics.median(ours)
         yield Row(f"received, one core, {what}", told, statistics.median(peer), "one copy, undecoded", "pub/s")
         yield Row(f"received, one core, {what}: goal", told, goal, "the goal", "pub/s", Target(1.0))
+        signature_us = in_process(_signature_us)
+        yield Row(f"a signature a message, {what}", signature_us, batch * 1e6 / told, "all of the message", "us")
 
 
 def _received(overlay: receiving.Overlay, wires: Any, spool: Path) -> float:
     pin(1)
+    warm = wires[: 2 * receiving.GROUP_ROWS]  # the first group imports what a receiver then has for months
+    receiving.measure(overlay, warm, spool.with_name(f"{spool.name}-warm"))
     return receiving.measure(overlay, wires, spool).rate
+
+
+def _signature_us() -> float:
+    pin(1)
+    return receiving.signatures_us()
 
 
 def delay(site: Site) -> Iterator[Row]:

@@ -10,7 +10,8 @@ import pytest
 
 from bridge.contract.machine import Count, Tick
 from bridge.traces.kinds import REGISTRATION_TOPIC, answers_to
-from bridge.traces.pings import LAN, Pulse
+from bridge.traces.pings import Pulse
+from bridge.traces.presets import LAN
 from bridge.traces.tracer import DUE_AT_ONCE, SPEAKS_S, Registering, Say, Spoke, Tracer
 from bridge.tracking.entity import ASK_AGAIN_S, BrokerConnected, TracedEntity
 from keys.delegation import Advertisement

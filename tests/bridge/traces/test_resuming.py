@@ -11,7 +11,7 @@ from bridge.base import Wall
 from bridge.contract import Count, Tick
 from bridge.traces.events import ClientGone, Registering, Resumed, Spoke
 from bridge.traces.kinds import REGISTRATION_TOPIC, TraceKind, answers_to, to_broker
-from bridge.traces.pings import within
+from bridge.traces.presets import within
 from bridge.traces.rejoining import REJOIN_S
 from bridge.traces.remembered import RememberedEntity
 from bridge.traces.telling import Say

@@ -14,7 +14,8 @@ import pytest
 
 from bridge.contract import Count, Tick
 from bridge.traces.kinds import REGISTRATION_TOPIC, Interest, TraceKind
-from bridge.traces.pings import ALIVE_PART, LAN, Health, Ping, PingMetrics, Preset, Pulse, within
+from bridge.traces.pings import ALIVE_PART, LONGER, Health, Ping, PingMetrics, Pulse
+from bridge.traces.presets import LAN, Preset, within
 from bridge.traces.registered import Traced
 from bridge.traces.signs import (
     ASKED_WITHIN_S,
@@ -169,6 +170,19 @@ def test_who_holds_its_words_back_hides_its_death_no_longer_than_answers_would()
     assert not queued or max(queued) - died < GOAL_S, "whoever holds back more is asked, and cannot answer in time"
     link.run(60)
     assert link.first(TraceKind.FAILED, died) - died <= 2 * GOAL_S
+
+
+@pytest.mark.parametrize("late_s", [1.0, 3.0, 6.0])
+def test_what_answers_took_while_all_came_at_once_is_soon_forgotten(late_s: float) -> None:
+    """Who takes the broker's own rush for a slow link speaks twice to ten times as often, and keeps the rush going."""
+    link = Link(held_s=lambda now: late_s if now < NOW + 15 else 0.0)
+    link.run(100)
+    link.packets.clear()
+    link.run(100)
+    left_s = max(0.95 * GOAL_S - max(2 * link.pace.patience_s, LONGER * (late_s + 1)), GOAL_S / 4)
+    assert link.packets["up"] <= 1.15 * 100 / (ALIVE_PART * left_s) + 1
+    assert link.packets["down"] <= 1
+    assert not {kind for _, kind in link.told} & {TraceKind.FAILED}
 
 
 def test_words_that_were_held_for_minutes_count_for_nothing() -> None:

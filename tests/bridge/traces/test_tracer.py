@@ -30,7 +30,8 @@ from bridge.traces.kinds import (
     trace_topic,
 )
 from bridge.traces.offenders import BUDGETS, Complain, Offenders
-from bridge.traces.pings import LAN, LOST
+from bridge.traces.pings import LOST
+from bridge.traces.presets import LAN
 from bridge.traces.rejoining import REJOIN_S
 from bridge.traces.remembered import RememberedEntity
 from bridge.traces.self_health import SICK
