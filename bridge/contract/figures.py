@@ -149,6 +149,8 @@ class FigureName(StrEnum):
     STALLS = "stalls", "A next region has no room: publications towards it wait."
     STATEMENTS = "statements", "A subscription statement was accepted and passed on."
     SUBSCRIPTIONS_ACCEPTED = "subscriptions_accepted", "A quorum of our region knows a subscription of ours."
+    SUMMARIES = "summaries", "Another replica's summary of what it measured was verified and kept."
+    SUMMARIES_UNKNOWN = "summaries_unknown", "A summary is of a version of the overlay that we do not have."
     SUSPECTED = "suspected", "One end of the link to a member lied, or the one before it."
     TRACE_KEYS_GIVEN = "trace_keys_given", "A tracker was given the key of sealed traces."
     TRACE_TOPICS = "trace_topics", "A trace topic was made."

@@ -220,6 +220,14 @@ class Loads:
 
 
 @value
+class Worked:
+    """Processor time since this was said last, in microseconds; publications that wait for links now."""
+
+    processor_us: int
+    queued: int
+
+
+@value
 class Rotated:
     """We have another key pair from now on: the one of our certificate in the overlay in force."""
 
@@ -236,7 +244,7 @@ class Restored:
 Event: TypeAlias = (
     LinkUp | LinkDown | Received | Acked | NotTaken | Appending | NotAppended | Committed | Unstored | OutboxPage
     | Subscribed | Unsubscribed | GroupJoined | GroupLeft | Offered | KeyWanted | KeyDoubted | Tick | Rotated
-    | Restored | Loads
+    | Restored | Loads | Worked
 )  # fmt: skip
 
 

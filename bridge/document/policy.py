@@ -15,6 +15,7 @@ from itertools import count
 
 from bridge.document.batching import BATCHING, Batching
 from bridge.document.member_budgets import MEMBER_BUDGETS, MemberBudgets
+from bridge.document.organise import Organising
 from bridge.document.shown import SHOWN_MAX, ShownAttribute
 from bridge.document.trees import FIRST_TREE, TreeChange, encode_edges, read_edges
 from keys.envelope import Mode
@@ -41,6 +42,7 @@ KEY_SERVERS_MAX = 16  # of a chain; a threshold service has at most `keys.materi
 ENDLESS_EPOCH = Calendar()
 DOMAIN_POLICY = "veilmq/1 policy"
 FLAG_TREE = 0x01  # of a policy: it says which tree its edges are, and what they followed
+FLAG_ORGANISING = 0x02  # replicas measure
 
 
 class Issuer(IntEnum):
@@ -193,6 +195,7 @@ def numbered(scopes: Iterable[Scope]) -> tuple[Scope, ...]:
 @dataclass(frozen=True, slots=True)
 class Policy:
     """The owner's versioned rules. `edges`: how regions are joined, a tree; `tree`: which one, and what it followed.
+    `organising`: whether replicas measure, and by which other edges they may be joined.
     `key_servers`: names, in the order that numbers them. `budgets`: of each member.
 
     `contents`: SHA-256 over all views and members that go with this version, so that nobody who delivers the file
@@ -211,15 +214,17 @@ class Policy:
     signature: bytes = b""
     budgets: MemberBudgets = MEMBER_BUDGETS
     tree: TreeChange = FIRST_TREE
+    organising: Organising | None = None
 
     def body(self) -> bytes:
         parts = [
-            opening(Kind.POLICY, FLAG_TREE if self.tree.number else 0),
+            opening(Kind.POLICY, FLAG_TREE * bool(self.tree.number) | FLAG_ORGANISING * bool(self.organising)),
             text(self.overlay),
             number(self.version, 8),
             self.contents,
             encode_edges(self.edges),
             self.tree.encode() if self.tree.number else b"",
+            self.organising.encode() if self.organising else b"",
         ]
         parts += [number(len(self.scopes), 2), *(sized(s.encode()) for s in self.scopes)]
         parts += [number(len(self.grants), 2), *(sized(g.encode()) for g in self.grants)]
@@ -237,10 +242,11 @@ class Policy:
     @classmethod
     def decode(cls, body: bytes, signature: bytes) -> Policy:
         frame = Reader(body)
-        flags = frame.opening(Kind.POLICY, FLAG_TREE)
+        flags = frame.opening(Kind.POLICY, FLAG_TREE | FLAG_ORGANISING)
         overlay, version, contents = frame.text(), frame.number(8), frame.take(32)
         edges = read_edges(frame)
         tree = TreeChange.read(frame) if flags & FLAG_TREE else FIRST_TREE
+        organising = Organising.read(frame) if flags & FLAG_ORGANISING else None
         scopes = tuple(Scope.decode(frame.sized()) for _ in range(frame.number(2)))
         grants = tuple(Grant.decode(frame.sized()) for _ in range(frame.number(2)))
         budgets = MemberBudgets.read(frame)
@@ -262,6 +268,7 @@ class Policy:
             signature,
             budgets,
             tree,
+            organising,
         )
 
     @property
