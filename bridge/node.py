@@ -212,6 +212,7 @@ class GatewayNode(ReaderNode):
     def handle(self, event: Event, now: float) -> list[Effect]:
         effects = super().handle(event, now)
         effects += self.collector.changes(now) + self.publisher.retained.changes()
+        effects += self.publisher.predecessors.changes()
         return effects if self.removed else effects + self.intake.wanted(now)
 
     def secret_for(self, topic: str) -> ScopeSecret | None:
@@ -300,6 +301,7 @@ class GatewayNode(ReaderNode):
             case Restored(rows):
                 self.interest.restore(rows)
                 self.publisher.retained.restore(rows, self.intake.is_left)
+                self.publisher.predecessors.restore(rows)
                 return self._collected(self.collector.restore(rows, now), now)
             case Tick():
                 return self._tick(event, now)

@@ -8,6 +8,7 @@
     a                            when we were last alive: what was sealed since is no replay
     v                            the version that we stated last: replicas hear nothing older
     o topic                      what we published retained ourselves (`publisher.own_retained`)
+    d sequence                   what we dropped unsent, and what was before it (`publisher.predecessors`)
 
 Without it a restart would deliver again what replicas repeat, lose what they were told we have, and take every retained
 publication for a live one. Rows change as the machines do; `changes` gives those that did. The shell acknowledges a
