@@ -29,12 +29,18 @@ class Held:
     """It was retained before we asked for it, or may be old: whether its predecessor comes is no question."""
     is_over: bool = False
     """Its deadline passed before it came: it has no content any more, but its place in the chain of its scope."""
+    author: bytes = b""
+    """Under which party its number was given (`lineages`), if not its publisher."""
 
     @property
     def stream_id(self) -> StreamId:
         """Where it waits for its turn."""
-        topic = self.topic if self.replayed else batch_topic(self.admitted.scope.number)
-        return self.admitted.header.publisher, topic
+        return (self.author or self.admitted.header.publisher), self.topic if self.replayed else self.scope_topic
+
+    @property
+    def scope_topic(self) -> str:
+        """What stands for its scope in names of streams."""
+        return batch_topic(self.admitted.scope.number)
 
     @property
     def size(self) -> int:
@@ -92,8 +98,7 @@ def name_of(topic: str, admitted: Admitted) -> tuple[bytes, str, int]:
     return admitted.header.publisher, topic, admitted.header.sequence
 
 
-def streams_of(name: tuple[bytes, str, int]) -> list[StreamId]:
-    """Where a publication of this name waits for its turn, if it does."""
-    publisher, topic, _ = name
-    scope = [(publisher, batch_topic(read_wire_topic(topic).scope))] if is_retained_topic(topic) else []
-    return [*scope, (publisher, topic)]
+def streams_of(author: bytes, topic: str) -> list[StreamId]:
+    """Where a publication of this author waits for its turn, if it does."""
+    scope = [(author, batch_topic(read_wire_topic(topic).scope))] if is_retained_topic(topic) else []
+    return [*scope, (author, topic)]
