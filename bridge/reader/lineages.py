@@ -11,10 +11,9 @@ disk too. Without the former key's word (a lost key, replaced) there is no linea
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from bridge.document import Overlay
-from bridge.reader.kept import LINEAGE, KeptReader
+from bridge.reader.kept import LINEAGE, KeptReader, Name, Rows, of_kind
+from bridge.reader.streams import Held, StreamId, streams_of
 from keys.frames import number
 
 NUMBERS_PER_MS = 1024  # those of a start begin at so many times its milliseconds (§2.6)
@@ -51,12 +50,22 @@ class Lineages:
         """Under which party a number was given that this publisher signed."""
         return self.parties(publisher, number)[-1] if publisher in self._former else publisher
 
+    def streams_of(self, name: Name) -> list[StreamId]:
+        """Where a publication of this name waits for its turn, if it does."""
+        publisher, topic, number = name
+        return streams_of(self.author(publisher, number), topic)
+
+    def before(self, held: Held) -> list[tuple[bytes, int]]:
+        """Publisher and number of what precedes it, which its publisher may have signed with a former key."""
+        header = held.admitted.header
+        return [(party, header.previous) for party in self.parties(header.publisher, header.previous)]
+
     def _learn(self, party: bytes, former: bytes, end: int) -> None:
         if party in self._former or party in self._before(former):  # what was decided once stays
             return
         self._former[party] = former, end
         if self._kept is not None:
-            self._kept.put(LINEAGE + party, former + number(min(end, (1 << 64) - 1), 8))
+            self._kept.put(*_row(party, former, end))
 
     def _before(self, party: bytes) -> list[bytes]:
         found = [party]
@@ -76,13 +85,17 @@ class Lineages:
     # ------------------------------------------------------------------------------------------- over restarts
 
     def rows(self) -> list[tuple[bytes, bytes]]:
-        """What there is: party, and what a next process is to know of it."""
-        return [(party, former + number(min(end, (1 << 64) - 1), 8)) for party, (former, end) in self._former.items()]
+        """What a next process is to know, where no `kept` takes it."""
+        return [_row(party, *known) for party, known in self._former.items()]
 
-    def restore(self, rows: Iterable[tuple[bytes, bytes]]) -> None:
-        """What a former process knew. A row that is damaged is left out."""
-        for party, row in rows:
+    def restore(self, rows: Rows) -> None:
+        """What a former process knew, among other rows. One that is damaged is left out."""
+        for party, row in of_kind(rows, LINEAGE):
             if len(party) == 16 and len(row) == 24 and party not in self._before(row[:16]):
                 self._former[party] = row[:16], int.from_bytes(row[16:])
         for party in self._former.keys() - self._in_use():
             self._forget(party)
+
+
+def _row(party: bytes, former: bytes, end: int) -> tuple[bytes, bytes]:
+    return LINEAGE + party, former + number(min(end, (1 << 64) - 1), 8)

@@ -14,7 +14,7 @@ from bridge.document import batch_topic, is_retained_topic, read_wire_topic
 from bridge.reader.heads import Head
 from bridge.wire import Admitted
 
-StreamId: TypeAlias = tuple[bytes, str]  # publisher, wire topic
+StreamId: TypeAlias = tuple[bytes, str]  # author, wire topic
 
 
 @dataclass(slots=True)
@@ -25,22 +25,27 @@ class Held:
     content: bytes | None = field(repr=False)
     topic: str
     arrived: float
+    author: bytes
+    """Under which party its number was given (`lineages`)."""
     replayed: bool = False
     """It was retained before we asked for it, or may be old: whether its predecessor comes is no question."""
     is_over: bool = False
     """Its deadline passed before it came: it has no content any more, but its place in the chain of its scope."""
-    author: bytes = b""
-    """Under which party its number was given (`lineages`), if not its publisher."""
 
     @property
     def stream_id(self) -> StreamId:
         """Where it waits for its turn."""
-        return (self.author or self.admitted.header.publisher), self.topic if self.replayed else self.scope_topic
+        return (self.author, self.topic) if self.replayed else self.scope_stream
 
     @property
-    def scope_topic(self) -> str:
-        """What stands for its scope in names of streams."""
-        return batch_topic(self.admitted.scope.number)
+    def scope_stream(self) -> StreamId:
+        """That of its scope."""
+        return self.author, batch_topic(self.admitted.scope.number)
+
+    @property
+    def name(self) -> tuple[bytes, str, int]:
+        """See `name_of`."""
+        return name_of(self.topic, self.admitted)
 
     @property
     def size(self) -> int:

@@ -47,7 +47,7 @@ def held(
         order=order, snapshot=snapshot,
     )  # fmt: skip
     admitted = Admission(world.overlay, replica=True).publication(dict(wire.properties)["vmq"], wire.topic, arrived)
-    return Held(admitted, wire.payload, wire.topic, arrived)
+    return Held(admitted, wire.payload, wire.topic, arrived, admitted.header.publisher)
 
 
 def told(joining: Joining, one: Held, at: float = NOW) -> Rank:
