@@ -26,6 +26,7 @@ from typing import Protocol, TypeAlias
 from bridge.document import Overlay
 from gateway.base.log_events import LogEvent
 from gateway.overlay import Publish
+from bridge.reader import Lineages
 from keys.envelope import KeyName
 from keys.identity import Identity
 from spark_ingest.errors import ClockTrouble, SpoolBusy, SpoolDamaged, SpoolError
@@ -247,8 +248,8 @@ class Receiver:
             grants = await asyncio.to_thread(lambda: self._grants(writer.segment, needed))
             assert grants.spool_key is not None
             box = ShareBox(grants.spool_key, os.urandom)
-            seen, keys = await asyncio.to_thread(lambda: self._recovered(writer, grants))
             client = self._connect()
+            seen, keys = await asyncio.to_thread(lambda: self._recovered(writer, grants, Lineages(client.overlay)))
             clock = SessionClock()
             clock.check(client.overlay)
             # Before the new segment, so that the file knows what is sealed under which key when that one is the newest.
@@ -269,11 +270,13 @@ class Receiver:
         finally:
             writer.close()
 
-    def _recovered(self, writer: SpoolWriter, grants: GrantsWriter) -> tuple[Seen, list[SpooledKey]]:
+    def _recovered(
+        self, writer: SpoolWriter, grants: GrantsWriter, lineages: Lineages
+    ) -> tuple[Seen, list[SpooledKey]]:
         settings = self._settings
         parts = [(name, grants_of(settings.grants, settings.name, name)) for name in kin(settings.spool, settings.name)]
-        beside = recovered_beside(settings.spool, parts, self._readers())
-        return recovered(writer.state, writer.history(), grants.spool_key, beside)
+        beside = recovered_beside(settings.spool, parts, self._readers(), lineages)
+        return recovered(writer.state, writer.history(), grants.spool_key, beside, lineages)
 
     def _packer(self) -> SegmentPacker | None:
         told = self._settings
