@@ -346,8 +346,8 @@ class Collector:
             bridged = self._is_bridged(stream, held)
             if not bridged and self._misses_predecessor(stream, held):
                 if now < wake_at:
-                    if any([self._assembling.miss(name, now) for name in self._lineages.before(held)]):
-                        effects.append(Count("reorder_waits"))
+                    is_news = [self._assembling.miss(name, now) for name in self._lineages.before(held)]
+                    effects += [Count("reorder_waits")] if any(is_news) else []
                     break
                 effects.append(Count("holes"))
             self._drop(stream, sequence)

@@ -1,12 +1,13 @@
 """Under which of a member's keys a number was given: what the next key signs anew is the same publication.
 
 Numbers are a publisher's, and publishers are named by their signing keys (docs/protocol.md §2.1). After a rotation a
-gateway seals anew under its next key what it numbered before: after a restart all that its outbox holds. A number below
-1,024 times the former key's end is of the former key's *lineage*, whichever of the two signs it; so what was delivered
-is not delivered again, and the chain of a scope goes on. From there on numbers are the next key's own, which nobody who
-has the former one can use up: a start whose clock has passed that end gives such numbers only (§2.6). All readers decide
-alike, by what the owner signed. The owner lists a former key no longer than it counts, so it is remembered here, on
-disk too. Without the former key's word (a lost key, replaced) there is no lineage. Not here: what was seen.
+gateway seals anew under its next key what it numbered before: after a restart all that its outbox holds. A number
+below 1,024 times the former key's end is of the former key's *lineage*, whichever of the two signs it; so what was
+delivered is not delivered again, and the chain of a scope goes on. From there on numbers are the next key's own,
+which nobody who has the former one can use up: a start whose clock has passed that end gives such numbers only
+(§2.6). All readers decide alike, by what the owner signed. The owner lists a former key no longer than it counts, so
+it is remembered here, on disk too. Without the former key's word (a lost key, replaced) there is no lineage. Not
+here: what was seen.
 """
 
 from __future__ import annotations

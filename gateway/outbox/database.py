@@ -195,8 +195,8 @@ class Outbox:
         cipher = self._ciphers[self._life]
         for row in rows:
             name = self._name_of(row.chain.name)
-            before = [self._previous(db, each) for each in self._own_chains(row)]
-            row.previous = max(self._previous(db, name), *[each for each in before if each < row.sequence], 0)
+            own = [self._previous(db, each) for each in self._own_chains(row)]
+            row.previous = max([self._previous(db, name), *[each for each in own if each < row.sequence]])
             if row.qos:
                 self._recent[name] = touched[name] = row.sequence
                 self._recent.move_to_end(name)

@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from bridge.document import Overlay
+from bridge.reader import Lineages
 from gateway.base.log_events import LogEvent
 from gateway.overlay import Publish
-from bridge.reader import Lineages
 from keys.envelope import KeyName
 from keys.identity import Identity
 from spark_ingest.errors import ClockTrouble, SpoolBusy, SpoolDamaged, SpoolError

@@ -81,7 +81,8 @@ def test_who_stole_the_former_key_uses_up_no_number_of_the_next_one():
 
 def test_it_is_known_when_the_owner_lists_the_former_key_no_longer_and_after_a_restart():
     reader = subscriber(WORLD, "b")
-    effects = [e for peer, w in publish(gateway(WORLD, "a"), "plant/t", sequence=1).items() for e in reader.handle(Received(peer, w), NOW)]
+    first = publish(gateway(WORLD, "a"), "plant/t", sequence=1)
+    effects = [effect for peer, wire in first.items() for effect in reader.handle(Received(peer, wire), NOW)]
     adopt(reader, AFTER)
     effects += reader.handle(Tick(), NOW + 1)
     later = without_former(AFTER)
@@ -130,7 +131,10 @@ def test_who_is_a_member_no_longer_is_forgotten():
     assert lineages.rows()
     assert AFTER.owner is not None
     members = [member for name, member in AFTER.overlay.members.items() if name != "a"]
-    policy = replace(AFTER.overlay.policy, version=AFTER.overlay.policy.version + 1, grants=tuple(
-        grant for grant in AFTER.overlay.policy.grants if grant.member != "a"))
+    policy = replace(
+        AFTER.overlay.policy,
+        version=AFTER.overlay.policy.version + 1,
+        grants=tuple(grant for grant in AFTER.overlay.policy.grants if grant.member != "a"),
+    )
     lineages.adopt(Overlay.sign(AFTER.owner, policy, AFTER.overlay.latest.values(), members))
     assert lineages.rows() == []

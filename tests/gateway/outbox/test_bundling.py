@@ -80,7 +80,9 @@ def test_what_is_retained_stands_between_the_batches_of_its_scope(tmp_path: Path
     asyncio.run(main())
 
 
-def test_what_was_stored_while_nobody_knew_its_scope_is_followed_by_what_comes_in_the_scopes_chain(tmp_path: Path) -> None:
+def test_what_was_stored_while_nobody_knew_its_scope_is_followed_by_the_scopes_chain(
+    tmp_path: Path,
+) -> None:
     async def put(store: Store, *topics: str, chain: Chain | None = None) -> list[StoredEntry]:
         entries: list[StoredEntry] = []
         store.on_committed = entries.extend
