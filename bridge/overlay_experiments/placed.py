@@ -1,8 +1,8 @@
 """Placement over a month of drawn failures: whether it acts where replicas fail, and what that is worth (A11, A12).
 
-Six regions of three in a tree. Each replica fails and is repaired at drawn times; in the bad region one of them, or all,
-fail much more often. Every day the owner asks what members witnessed of each other in the week before, one replica of
-every region lies about it, and signs one step at most. Without placement the same failures hit the same replicas.
+Six regions of three in a tree. Each replica fails and is repaired at drawn times; in the bad region one of them, or
+all, fail much more often. Every day the owner asks what members witnessed of each other in the week before, of which one
+replica of every region lies, and signs one step at most. Without placement the same failures hit the same replicas.
 
 Failures are drawn; what counts of them, and what is done, is decided by the product's own functions
 (`topology.witnesses`, `topology.proposing`).
@@ -111,12 +111,9 @@ class PlacedMonth:
                 draws = self._draws("witness", witness, day)
                 see = self._lied if place == 0 else self._saw
                 reports[witness] = {peer: see(peer, day, draws) for peer in peers}
-        counted = {
-            replica: agreed(reports, regions, replica, region) for region, each in regions.items() for replica in each
-        }
-        figures = ReplicaFigures(
-            {r: one.failures for r, one in counted.items()}, {r: one.down for r, one in counted.items()}
-        )
+        counted = {one: agreed(reports, regions, one, region) for region, each in regions.items() for one in each}
+        failures = {replica: one.failures for replica, one in counted.items()}
+        figures = ReplicaFigures(failures, {replica: one.down for replica, one in counted.items()})
         step = next_step(regions, paths, figures, len(spares))
         if step is None:
             return
@@ -160,7 +157,7 @@ class PlacedMonth:
                 )
                 last = at
             down[region] += change
-        return good / (whole * (end - begin))
+        return min(1.0, good / (whole * (end - begin)))
 
 
 def figure_month(seed: int, progress: Progress, runs: int = RUNS) -> Figure:
@@ -178,8 +175,8 @@ def figure_month(seed: int, progress: Progress, runs: int = RUNS) -> Figure:
         told = fmean(step.overall_at_end for step in first) if first else 0.0
         rows.append((
             trouble.name, float(trouble.spares), fmean(len(month.steps) for month in months),
-            100 * fmean(right) if right and trouble.bad else "-", 100 * before, 100 * after,
-            100 * told if first else "-", 1440 * (1 - before), 1440 * (1 - after),
+            100 * fmean(right) if right and trouble.bad else "-", f"{100 * before:.4f}", f"{100 * after:.4f}",
+            f"{100 * told:.4f}", 1440 * (1 - before), 1440 * (1 - after),
         ))  # fmt: skip
         if trouble.bad:
             days = tuple(float(day + 1) for day in range(DAYS))
@@ -193,11 +190,11 @@ def figure_month(seed: int, progress: Progress, runs: int = RUNS) -> Figure:
         x_label="day",
         y_label="% that finds a quorum on its path",
         series=tuple(lines),
-        columns=("trouble", "spares", "steps", "first where it fails %", "available %", "placed: available %",
-                 "expected %", "down, min a day", "placed: down, min a day"),
+        columns=("trouble", "spares", "steps", "first where it fails %", "before %", "placed %", "expected %",
+                 "before, min a day", "placed, min a day"),
         rows=tuple(rows),
         notes=(
-            "Paper A gives placement no figure over time; this one is ours.",
+            "Paper A gives placement no figure over time; this one is ours. In %: what finds a quorum on its whole path.",
             "From day 8 on, the first that a week of failures is known of. One replica of every region lies.",
             "Four replicas with k = 3 bear one failure, as three with k = 2 do: one spare takes a bad one's place, two "
             "make five with k = 3.",

@@ -1,12 +1,12 @@
-"""Which replica to attach or detach next, from what members witnessed of each other: placement while it runs (A11, A12).
+"""Which replica to attach or detach next, by what members witnessed of each other: placement while it runs (A11, A12).
 
-Where replicas do the most good is dealt by `placement`: failures are gamma, rates omega. What is done there follows from
-how often a quorum of the region would be up: two more replicas, or one more and the one that fails most goes. One step
-is proposed at a time. A region of even size is in the middle of such a change, and is made odd again first.
+Where replicas do the most good is dealt by `placement`: failures are gamma, rates omega. What is done there follows
+from how often a quorum of the region would be up: two more replicas, or one more and the one that fails most goes. One
+step is proposed at a time. A region of even size is in the middle of such a change, and is made odd again first.
 
-Each replica is taken to fail by itself, as it did, and a spare as the middle one of those that run. A region is up while
-k = floor(n/2) + 1 of its n replicas are: four with k = 3 bear no more than three with k = 2, so the expected
-availability of a first step may be lower than before it, and is said beside that of its end.
+Each replica is taken to fail by itself, as it did, and a spare as the middle one of those that run. A region is up
+while k = floor(n/2) + 1 of its n replicas are: four with k = 3 bear no more than three with k = 2, so what is expected
+of a first step may be less than before it, and is said beside what is expected of its end.
 
 Pure. Not here: what counts of what members say (`witnesses`), signing.
 """
