@@ -1,8 +1,8 @@
 """Placement over a month of drawn failures: whether it acts where replicas fail, and what that is worth (A11, A12).
 
 Six regions of three in a tree. Each replica fails and is repaired at drawn times; in the bad region one of them, or
-all, fail much more often. Every day the owner asks what members witnessed of each other in the week before, of which one
-replica of every region lies, and signs one step at most. Without placement the same failures hit the same replicas.
+all, fail much more often. Every day the owner asks what members witnessed of each other in the week before (one replica
+of every region lies), and signs one step at most. Without placement the same failures hit the same replicas.
 
 Failures are drawn; what counts of them, and what is done, is decided by the product's own functions
 (`topology.witnesses`, `topology.proposing`).
@@ -194,7 +194,7 @@ def figure_month(seed: int, progress: Progress, runs: int = RUNS) -> Figure:
                  "before, min a day", "placed, min a day"),
         rows=tuple(rows),
         notes=(
-            "Paper A gives placement no figure over time; this one is ours. In %: what finds a quorum on its whole path.",
+            "Paper A gives placement no figure over time; this is ours. In %: what finds a quorum on its whole path.",
             "From day 8 on, the first that a week of failures is known of. One replica of every region lies.",
             "Four replicas with k = 3 bear one failure, as three with k = 2 do: one spare takes a bad one's place, two "
             "make five with k = 3.",

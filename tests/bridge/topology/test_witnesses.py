@@ -1,4 +1,4 @@
-"""What members see of each other: nothing that f liars of each region say moves a number beyond what honest ones say."""
+"""What members see of each other: f liars of each region move no number beyond what honest ones say."""
 
 from __future__ import annotations
 
