@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from bridge.document import Overlay
-from bridge.reader import Lineages
 from gateway.base.log_events import LogEvent
 from gateway.overlay import Publish
 from keys.envelope import KeyName
@@ -39,7 +38,7 @@ from spark_ingest.receiver.packer import SegmentPacker
 from spark_ingest.receiver.progress import Progress, ReplicaLink, tell_links
 from spark_ingest.receiver.recovery import recovered, recovered_beside, state_of
 from spark_ingest.receiver.trouble import ReceiverTroubles
-from spark_ingest.receiving import Group, Part, Seen, SpoolCollector
+from spark_ingest.receiving import Group, Lineages, Part, Seen, SpoolCollector
 from spark_ingest.secrets import Grants, GrantsWriter, ShareBox, load_readers, names_in, names_of
 from spark_ingest.spool import SEGMENT_BYTES, SpooledKey, SpoolWriter, make_room
 

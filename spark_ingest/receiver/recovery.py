@@ -13,10 +13,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from bridge.reader import Lineages
 from keys.identity import Identity
 from spark_ingest.errors import SpoolDamaged
-from spark_ingest.receiving import Seen, materials_from_json, materials_to_json
+from spark_ingest.receiving import Lineages, Seen, materials_from_json, materials_to_json
 from spark_ingest.secrets import ShareBox, ShareOpener, read_grants
 from spark_ingest.spool import RememberedPart, SpooledKey
 
