@@ -5,9 +5,9 @@ gateway seals anew under its next key what it numbered before: after a restart a
 below 1,024 times the former key's end is of the former key's *lineage*, whichever of the two signs it; so what was
 delivered is not delivered again, and the chain of a scope goes on. From there on numbers are the next key's own,
 which nobody who has the former one can use up: a start whose clock has passed that end gives such numbers only
-(§2.6). All readers decide alike, by what the owner signed. The owner lists a former key no longer than it counts, so
-it is remembered here, on disk too. Without the former key's word (a lost key, replaced) there is no lineage. Not
-here: what was seen.
+(docs/protocol.md §2.6). All readers decide alike, by what the owner signed. The owner lists a former key no longer
+than it counts, so it is remembered here, on disk too. Without the former key's word (a lost key, replaced) there is
+no lineage. Not here: what was seen.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from bridge.reader.kept import LINEAGE, KeptReader, Name, Rows, of_kind
 from bridge.reader.streams import Held, StreamId, streams_of
 from keys.frames import number
 
-NUMBERS_PER_MS = 1024  # those of a start begin at so many times its milliseconds (§2.6)
+NUMBERS_PER_MS = 1024  # those of a start begin at so many times its milliseconds
 FORMER_MAX = 8
 """Rotations of one member that are remembered; older numbers count as given under the last of these keys."""
 
