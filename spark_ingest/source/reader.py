@@ -214,7 +214,7 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._placed is None:
             self._placed = _placing(self._options)
         if self._placed is not None:
-            self._placed.remove(before)
+            self._placed.remove(positions_of(before))
             self._placed.place(extent for each in planned for extent in each.extents)
         return planned
 
