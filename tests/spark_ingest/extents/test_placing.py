@@ -124,7 +124,8 @@ def test_what_is_gone_or_altered_is_told(served: Served) -> None:
 
 
 @pytest.mark.parametrize(("url", "why"), [
-    ("s3://key:secret@bucket/a", "login"), ("grpc://spool:1", "HOST:PORT"), ("fsspec+://a", "HOST:PORT"), ("s3://", "HOST:PORT"),
+    ("s3://key:secret@bucket/a", "login"), ("grpc://spool:1", "HOST:PORT"), ("fsspec+://a", "HOST:PORT"),
+    ("s3://", "HOST:PORT"),
 ])  # fmt: skip
 def test_a_url_that_cannot_be_is_one_line_without_secrets(served: Served, url: str, why: str) -> None:
     with pytest.raises(BadOption, match=why) as caught:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -33,12 +34,12 @@ def test_what_is_put_comes_back_until_it_is_removed(tmp_path: Path) -> None:
 def test_what_pyarrow_does_not_speak_fsspec_does(monkeypatch: pytest.MonkeyPatch) -> None:
     """Here a stand-in of fsspec, that holds objects in memory as its `memory` does."""
     held: dict[str, bytes] = {}
-    monkeypatch.setitem(sys.modules, "fsspec", SimpleNamespace(core=SimpleNamespace(url_to_fs=lambda url: told(url))))
 
     def told(url: str) -> Any:
         assert url == "memory://plant"
         return Held(held), "/plant"
 
+    monkeypatch.setitem(sys.modules, "fsspec", SimpleNamespace(core=SimpleNamespace(url_to_fs=told)))
     storage = Storage("fsspec+memory://plant", "one")
     storage.put("keys/k", [b"1", b"2"])
     assert held == {"/plant/one/keys/k": b"12"}
@@ -57,8 +58,6 @@ class Held:
         self._held = held
 
     def open(self, path: str, mode: str) -> Any:
-        import io
-
         if mode == "rb":
             if path not in self._held:
                 raise FileNotFoundError(path)
