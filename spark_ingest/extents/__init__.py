@@ -4,5 +4,6 @@
 (`credentials`), over Arrow Flight; or the driver puts both into a `storage` (`placing`). `fetching` is the executors'
 side. Nothing that leaves here is in clear, but what scopes in mode plain never sealed.
 
-Imports `errors`, `options`, `secrets` and `spool`; nothing is imported here, since what does not use it needs no Flight.
+Imports `errors`, `options`, `secrets` and `spool`; nothing is imported here, since who does not use it needs no
+Flight.
 """
