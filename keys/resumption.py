@@ -33,8 +33,8 @@ _UNKNOWN = 1
 class Knock:
     """An entity's wish that its session go on. `nonce`: 16 random bytes; `time_ms`: its clock."""
 
-    session: bytes
-    nonce: bytes
+    session: bytes = field(repr=False)
+    nonce: bytes = field(repr=False)
     time_ms: int
     name: str
     code: bytes = field(default=b"", repr=False)

@@ -10,12 +10,26 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from bridge.contract import Count
+from bridge.traces.events import Spoke
 from bridge.traces.kinds import answers_to
 from bridge.traces.registered import Traced
 from bridge.traces.telling import Say
-from keys.errors import BadContent, KeysError
+from keys.errors import BadContent, KeysError, NotAuthorised
 from keys.resumption import NONCE_BYTES, Knock, unknown
 from keys.tracesession import TraceSession, Word
+
+
+def knock_of(event: Spoke) -> Knock:
+    """Raises BadFrame, NotAuthorised."""
+    knock = Knock.decode(event.data)
+    only_own(knock.name, event.client)
+    return knock
+
+
+def only_own(name: str, client: str) -> None:
+    """Nobody but the client of its name hears what an entity is answered. Raises NotAuthorised."""
+    if client != name:
+        raise NotAuthorised("a registration or knock that somebody else passes on")
 
 
 def not_known(knock: Knock) -> list[Say | Count]:
@@ -24,11 +38,15 @@ def not_known(knock: Knock) -> list[Say | Count]:
 
 
 def answer(traced: Traced, knock: Knock, random: Callable[[int], bytes], now_ms: int) -> list[Say | Count]:
-    """What its entity is told. Raises keys errors."""
+    """What its entity is told: to register if we may not speak of it. Raises keys errors."""
     certificate, (session, key) = traced.advertisement.certificate, traced.session.kept
     if knock.name != certificate.name:
         raise BadContent("a knock in another entity's name")
     knock.verify(key, traced.knocked_ms, now_ms)
+    traced.advertisement.check_time(now_ms)
+    token = traced.voice.token
+    if token is None or token.not_after_ms < now_ms:  # it was lost on its way, and nobody would hear of a death
+        return not_known(knock)
     said, next_key = knock.resumed(key, random(NONCE_BYTES))
     traced.knocked_ms, traced.coming = knock.time_ms, TraceSession(session, next_key, 1, certificate.public_key)
     return [Say(answers_to(certificate.name), said, 0)]

@@ -42,7 +42,7 @@ from bridge.traces.sweep import NEVER, Sweep
 from bridge.traces.telling import KEYED_MAX, Say, Voice, open_trace_key
 from keys.delegation import Advertisement, topic_of
 from keys.errors import BadFrame, Expired, KeysError, NotAuthorised, TooOften
-from keys.resumption import KNOCK, Knock
+from keys.resumption import KNOCK
 from keys.tracesession import KEY_BYTES, SESSION_BYTES, Registration, TraceSession, Word, registered
 
 __all__ = [
@@ -135,8 +135,7 @@ class Tracer:
     def _register(self, event: Registering, now: float) -> list[TracingEffect]:
         """Raises keys errors."""
         registration, now_ms = Registration.decode(event.data), self._wall.ms(now)
-        topic = topic_of(registration.advertisement)
-        former = self._sessions.get(topic)
+        former = self._sessions.get(topic := topic_of(registration.advertisement))
         known = self._verified(topic) if former is None else self._traced[former].advertisement
         if known is not None and known.encode() == registration.advertisement:
             advertisement = known
@@ -147,6 +146,7 @@ class Tracer:
             if node is None:
                 raise NotAuthorised("the advertisement is of a discovery node that we do not know")
             advertisement.verify(node, self._authority, now_ms)
+        resuming.only_own(advertisement.certificate.name, event.client)
         registration.verify(advertisement, now_ms)
         if former is None and len(self._traced) >= ENTITIES_MAX and self._places.is_even:
             raise TooOften(f"{ENTITIES_MAX} entities are registered; raise the bound or use another broker")
@@ -169,9 +169,8 @@ class Tracer:
         evicted = self._places.put(session, advertisement.certificate.name.encode(), advertisement.topic)
         if evicted is not None:
             self._forget(evicted[0])
-        said = Say(answers_to(advertisement.certificate.name), answer)
-        news = Registered(registration, advertisement, event.client)
-        return [said, news, Count("entities_registered"), *([Count("entities_evicted")] if evicted else [])]
+        news = Say(answers_to(event.client), answer), Registered(registration, advertisement, event.client)
+        return [*news, Count("entities_registered"), *([Count("entities_evicted")] if evicted else [])]
 
     def _place(self, session: bytes) -> int:
         place = self._sweep.take()
@@ -250,8 +249,9 @@ class Tracer:
         return effects
 
     def _knocked(self, traced: Traced | None, event: Spoke, now: float) -> list[TracingEffect]:
-        """Raises BadFrame."""
-        knock = Knock.decode(event.data)
+        """Raises BadFrame, NotAuthorised, TooOften."""
+        knock = resuming.knock_of(event)
+        self._offenders.afford(event.client, "knock", now)
         if traced is None or knock.session != event.session:
             return [*resuming.not_known(knock)]
         try:

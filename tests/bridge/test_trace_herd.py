@@ -45,7 +45,7 @@ class Herd:
             self.advertisement.not_after_ms, "node-1", bytes(64),
         )  # fmt: skip
         request = Registration(own.encode(), b"r" * 16, int(now * 1000), bytes(64))
-        effects = self.tracer.handle(Registering(f"client {place}", request.encode()), now)
+        effects = self.tracer.handle(Registering("pump-7", request.encode()), now)
         (answer,) = [e for e in effects if isinstance(e, Say) and e.topic == answers_to("pump-7")]
         _, session, key = open_registered(answer.payload, PUMP)
         self.sessions[session] = TraceSession(session, key, 0)

@@ -10,7 +10,8 @@ import pytest
 from bridge.base import Wall
 from bridge.contract import Count, Tick
 from bridge.traces.events import ClientGone, Registering, Resumed, Spoke
-from bridge.traces.kinds import REGISTRATION_TOPIC, TraceKind, answers_to, to_broker
+from bridge.traces.kinds import REGISTRATION_TOPIC, Interest, TraceKind, answers_to, to_broker
+from bridge.traces.offenders import BOGUS_MAX, BUDGETS, SendAway
 from bridge.traces.presets import within
 from bridge.traces.rejoining import REJOIN_S
 from bridge.traces.remembered import RememberedEntity
@@ -25,10 +26,12 @@ from bridge.tracking.entity import (
     Stage,
     Told,
     TracedEntity,
+    Wishes,
 )
 from keys.frames import opening
+from keys.identity import Identity
 from keys.resumption import KNOCK, Knock, unknown
-from keys.tracesession import Word
+from keys.tracesession import TraceSession, Word
 from tests.bridge.traces.test_tracer import NOW, advertised, check_books, news
 from tests.keys.test_delegation import AUTHORITY, NODE, PUMP, certified
 
@@ -223,17 +226,15 @@ def test_a_repeated_knock_brings_nobody_back_and_stops_nobody(pair: Pair) -> Non
     knock = next(each for each in reversed(pair.said) if each.payload.startswith(KNOCK))
     (traced,) = pair.tracer._traced.values()
     working = traced.session
-    pair.client = "liar"
-    pair.hear(knock.topic, knock.payload)
-    assert (traced.session, traced.coming) == (working, None)
-    assert pair.of("traces_refused") == 1
-    pair.client = "pump-7"
+    for count, pair.client in enumerate(("liar", "pump-7"), 1):  # or on the very connection
+        pair.hear(knock.topic, knock.payload)
+        assert (traced.session, traced.coming) == (working, None)
+        assert pair.of("traces_refused") == count
     pair.restart()
-    pair.client = "liar"
-    pair.hear(knock.topic, knock.payload)  # within the minute in which it is fresh; under a key of before
-    (traced,) = pair.tracer._traced.values()
-    assert traced.pulse is None
-    pair.client = "pump-7"
+    for pair.client in ("liar", "pump-7"):
+        pair.hear(knock.topic, knock.payload)  # within the minute in which it is fresh; under a key of before
+        (traced,) = pair.tracer._traced.values()
+        assert traced.pulse is None
     pair.connect()
     assert pair.entity.stage is Stage.TRACED
     assert pair.of("entities_resumed") == 2
@@ -243,11 +244,12 @@ def test_a_knock_that_is_caught_and_passed_on_first_wins_nothing(pair: Pair) -> 
     pair.restart()
     entity_says = pair.entity.handle(BrokerConnected(), pair.now)
     knock = next(each for each in entity_says if isinstance(each, Say))
-    pair.client = "liar"
-    answers = pair.tracer.handle(Spoke("liar", Knock.decode(knock.payload).session, knock.payload), pair.now)
     (traced,) = pair.tracer._traced.values()
-    assert traced.pulse is None, "who only repeats cannot speak"
-    pair.client = "pump-7"
+    session = Knock.decode(knock.payload).session
+    for client in ("liar", "pump-7"):  # or the network, on its own connection
+        answers = pair.tracer.handle(Spoke(client, session, knock.payload), pair.now)
+        assert traced.pulse is None, "who only repeats cannot speak"
+        assert any(isinstance(each, Say) for each in answers) == (client == "pump-7")
     pair.from_broker(answers)
     assert pair.entity.stage is Stage.TRACED
     assert traced.client == "pump-7"
@@ -258,15 +260,21 @@ def test_nobody_knocks_in_another_name_or_without_the_key(pair: Pair, name: str)
     (traced,) = pair.tracer._traced.values()
     (session, key), now_ms = traced.session.kept, pair.wall.ms(pair.now)
     frames = [
-        Knock(session, b"n" * 16, now_ms, name).coded(key),
         Knock(session, b"n" * 16, now_ms, "pump-7").coded(b"x" * 32),
         Knock(session, b"n" * 16, now_ms + 61_000, "pump-7").coded(key),
     ]
     for count, frame in enumerate(frames, 1):
-        pair.tracer.handle(Spoke("liar", session, frame.encode()), pair.now)
-        effects = pair.tracer.handle(Spoke("liar", session, frame.encode()), pair.now)
+        pair.tracer.handle(Spoke("pump-7", session, frame.encode()), pair.now)
+        effects = pair.tracer.handle(Spoke("pump-7", session, frame.encode()), pair.now)
         assert [each.name for each in effects if isinstance(each, Count)] == ["traces_refused", "sessions_unknown"]
         assert traced.coming is None, count
+    other = Knock(session, b"n" * 16, now_ms, name).coded(key).encode()
+    for client in (name, "pump-7", "liar"):  # only who is called so is answered anything, and that it is not known
+        effects = pair.tracer.handle(Spoke(client, session, other), pair.now)
+        said = [each for each in effects if isinstance(each, Say)]
+        assert said == ([Say(answers_to(name), unknown(session), 0)] if client == name else [])
+        assert Count("traces_refused", 1, "BadContent" if client == name else "NotAuthorised") in effects
+        assert traced.coming is None
 
 
 def test_a_forged_answer_moves_an_entity_nowhere_but_to_a_registration(pair: Pair) -> None:
@@ -294,3 +302,176 @@ def test_whose_knock_is_answered_and_not_used_is_as_before(pair: Pair) -> None:
     said = pair.entity._session.say(Word.LOAD, b"{}")
     effects = pair.tracer.handle(Spoke("pump-7", session, said), pair.now)
     assert not any(isinstance(each, Resumed) or getattr(each, "name", "") == "traces_refused" for each in effects)
+
+
+def signing(pair: Pair) -> Pair:
+    """The same, its entity signs each word instead of sealing it."""
+    pair.entity = TracedEntity(
+        PUMP, certified(PUMP, "pump-7"), NODES, AUTHORITY.public_bytes, pair.rng.randbytes, Wishes(signed=True),
+        advertised(), pair.wall,
+    )  # fmt: skip
+    pair.entity.state(TraceKind.READY)
+    pair.connect()
+    pair.run(5)
+    return pair
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_an_entity_signed_before_its_session_went_on_is_nothing_behind_it(pair: Pair, restarts: bool) -> None:
+    """A session keeps its name, and counters begin anew: a signature of before would count again, move the counter
+    above all that the entity says, so that it is told failed, and say for a dead one that it is back."""
+    signing(pair)
+    for _ in range(8):
+        pair.from_entity(pair.entity.state(TraceKind.RECOVERING))
+    pair.from_entity(pair.entity.state(TraceKind.READY))
+    words = [each for each in pair.said if each.topic != REGISTRATION_TOPIC and not each.payload.startswith(KNOCK)]
+    pair.lose()
+    if restarts:
+        pair.restart()
+    knock = next(each for each in pair.entity.handle(BrokerConnected(), pair.now) if isinstance(each, Say))
+    (session,) = pair.tracer._traced
+    answers = pair.tracer.handle(Spoke("pump-7", session, knock.payload), pair.now)
+    (traced,) = pair.tracer._traced.values()
+    del pair.told[:]
+    for each in words:  # before the entity spoke
+        pair.hear(each.topic, each.payload)
+    assert pair.told == []
+    assert (traced.pulse is None) == restarts
+    pair.from_broker(answers)
+    before = pair.of("traces_refused")
+    assert pair.of("entities_resumed") == 1
+    for each in words:  # and behind it
+        pair.hear(each.topic, each.payload)
+    assert pair.of("traces_refused") == before + len(words)
+    del pair.told[:]
+    pair.from_entity(pair.entity.state(TraceKind.SHUTDOWN))
+    assert pair.of("traces_refused") == before + len(words), "its own words count"
+    assert (pair.tracer._traced[session].voice.again[Interest.STATES][0]) is TraceKind.SHUTDOWN
+
+
+def test_whose_token_was_lost_with_its_connection_registers_for_nobody_would_hear_of_its_death(pair: Pair) -> None:
+    """The network cuts the connection behind a registration, so that the token does not come."""
+    pair.restart(forgets=True)
+    said = [each for each in pair.entity.handle(BrokerConnected(), pair.now) if isinstance(each, Say)]
+    said = [each for each in pair.entity.handle(Told(answers_to("pump-7"), unknown(Knock.decode(said[0].payload).session)), pair.now) if isinstance(each, Say)]  # fmt: skip  # noqa: E501
+    effects = pair.tracer.handle(Registering("pump-7", said[0].payload), pair.now)
+    answer = next(each for each in effects if isinstance(each, Say))
+    pair.entity.handle(Told(answer.topic, answer.payload), pair.now)  # what it says then is lost
+    pair.lose()
+    del pair.told[:]
+    pair.connect()
+    pair.run(5)
+    assert pair.told[0] is TraceKind.JOIN
+    assert pair.of("traces_refused") == 0
+    pair.from_entity = lambda effects: None  # type: ignore[method-assign,assignment]
+    pair.run(12)
+    assert pair.told[-1] is TraceKind.FAILED
+
+
+def test_nobody_comes_back_whose_trace_topic_or_token_ended(pair: Pair) -> None:
+    (traced,) = pair.tracer._traced.values()
+    (session, key), known = traced.session.kept, traced.advertisement
+    assert traced.voice.token is not None
+    for number, (now_ms, refused) in enumerate(
+        [(traced.voice.token.not_after_ms + 1, False), (known.not_after_ms + 1, True)], 1
+    ):
+        knock = Knock(session, bytes([number]) * 16, now_ms, "pump-7").coded(key).encode()
+        effects = pair.tracer.handle(Spoke("pump-7", session, knock), now_ms / 1000)
+        assert Say(answers_to("pump-7"), unknown(session), 0) in effects
+        assert (Count("traces_refused", 1, "Expired") in effects) == refused
+        assert traced.coming is None
+    now_ms = traced.voice.token.not_after_ms
+    knock = Knock(session, b"3" * 16, now_ms, "pump-7").coded(key).encode()
+    pair.tracer.handle(Spoke("pump-7", session, knock), now_ms / 1000)
+    assert traced.coming is not None, "to its last millisecond"
+
+
+def test_a_registration_that_somebody_passes_on_ends_nobodys_session(pair: Pair) -> None:
+    """A discovery node shows it to every tracker, and another witness hears one like it."""
+    registration = next(each for each in pair.said if each.topic == REGISTRATION_TOPIC)
+    session = pair.entity._session
+    assert session is not None
+    for client in ("desk", "witness-2", ""):
+        effects = pair.tracer.handle(Registering(client, registration.payload), pair.now)
+        assert effects[0] == Count("traces_refused", 1, "NotAuthorised")
+        assert list(pair.tracer._traced) == [session.session]
+    pair.run(60)
+    assert TraceKind.FAILED not in pair.told
+
+
+def test_a_flood_of_knocks_is_dropped_before_it_costs_anything_and_tells_nobody_anything(pair: Pair) -> None:
+    """Of a session that is not: whoever knocks need know nothing for it."""
+    most, _ = BUDGETS["knock"]
+    said = 0
+    for number in range(most + 100):
+        session = number.to_bytes(16)
+        knock = Knock(session, bytes(16), pair.wall.ms(pair.now), "liar").coded(bytes(32)).encode()
+        effects = pair.tracer.handle(Spoke("liar", session, knock), pair.now)
+        said += sum(isinstance(each, Say) for each in effects)
+    assert said == most
+    assert effects == [Count("traces_refused", 1, "TooOften")]
+    effects = []
+    for number in range(BOGUS_MAX):  # in another's name, to tell it things
+        knock = Knock(bytes(16), bytes(16), number, "pump-7").coded(bytes(32)).encode()
+        effects = pair.tracer.handle(Spoke("other", bytes(16), knock), pair.now)
+        assert not any(isinstance(each, Say) for each in effects)
+    assert isinstance(effects[-1], SendAway)
+    pair.lose()
+    pair.connect()
+    assert pair.of("entities_resumed") == 1, "others are served"
+
+
+def test_two_copies_of_one_state_give_two_keys_and_neither_helps_with_the_other(pair: Pair) -> None:
+    """A backup of the broker's state that runs beside it hears all that the entity said."""
+    kept = pair.keep()
+    copy = pair._tracer()
+    copy.restore(kept, pair.now)
+    said = len(pair.said)
+    pair.lose()
+    pair.connect()
+    assert pair.of("entities_resumed") == 1
+    for each in pair.said[said:]:
+        copy.handle(Spoke("pump-7", bytes.fromhex(each.topic.rpartition("/")[2]), each.payload), pair.now)
+    (theirs,), (ours,) = copy._traced.values(), pair.tracer._traced.values()
+    assert theirs.pulse is None, "not back there"
+    assert theirs.coming is not None
+    assert theirs.coming.kept != ours.session.kept
+
+
+def test_no_message_of_the_broker_is_sealed_twice_under_one_key_and_counter(pair: Pair) -> None:
+    """It keeps the key over a restart and not its counter."""
+    heads: list[tuple[bytes, bytes]] = []
+    genuine = TraceSession.say
+
+    def noted(self: TraceSession, word: Word, body: bytes = b"", signer: Identity | None = None) -> bytes:
+        message = genuine(self, word, body, signer)
+        heads.append((self.kept[1] + self._says, message[:27]))
+        return message
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(TraceSession, "say", noted)
+        for number in range(6):
+            pair.run(20)
+            if number % 2:
+                pair.restart()
+            else:
+                pair.lose()
+            pair.run(1)
+            pair.connect()
+            pair.restart()
+            pair.run(REJOIN_S + 1)
+            pair.connect()
+    assert len(heads) > 20
+    assert len(set(heads)) == len(heads)
+
+
+def test_nothing_of_it_shows_a_secret(pair: Pair) -> None:
+    (record,) = pair.keep()
+    (traced,) = pair.tracer._traced.values()
+    pair.lose()
+    pair.entity.handle(BrokerConnected(), pair.now)
+    assert pair.entity._knocked is not None
+    shown = repr((record, traced, pair.entity._knocked, *pair.said))
+    for secret in (record.key, record.holder, record.session):
+        for spelled in (repr(secret)[2:-1], secret.hex()):
+            assert spelled not in shown

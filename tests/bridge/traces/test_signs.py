@@ -116,9 +116,9 @@ class Link:
 
     def _reaches_broker(self, said: Say) -> None:
         if said.topic == REGISTRATION_TOPIC:
-            self._told(self.tracer.handle(Registering("client", said.payload), self.now))
+            self._told(self.tracer.handle(Registering("pump-7", said.payload), self.now))
         elif (session := self.tracer.session_at(said.topic)) is not None:
-            self._told(self.tracer.handle(Spoke("client", session, self.passes(said.payload)), self.now))
+            self._told(self.tracer.handle(Spoke("pump-7", session, self.passes(said.payload)), self.now))
 
     def _told(self, effects: list) -> None:  # type: ignore[type-arg]
         for effect in effects:
@@ -234,9 +234,9 @@ def test_a_word_of_life_counts_once_and_only_under_its_key() -> None:
     link.passes = lambda data: data
     refused, (session,) = link.refused, link.tracer._traced
     for data in before:
-        link._told(link.tracer.handle(Spoke("client", session, data), link.now))
+        link._told(link.tracer.handle(Spoke("pump-7", session, data), link.now))
     forged = TraceSession(session, bytes(32), 0)
-    link._told(link.tracer.handle(Spoke("client", session, forged.say(Word.ALIVE, lived(0, 1))), link.now))
+    link._told(link.tracer.handle(Spoke("pump-7", session, forged.say(Word.ALIVE, lived(0, 1))), link.now))
     assert link.refused == refused + len(before) + 1
 
 
@@ -246,7 +246,7 @@ def test_a_word_of_life_that_does_not_say_when_is_refused(body: bytes) -> None:
     link.run(20)
     (session,) = link.tracer._traced
     assert link.entity._session is not None
-    link._told(link.tracer.handle(Spoke("client", session, link.entity._session.say(Word.ALIVE, body)), link.now))
+    link._told(link.tracer.handle(Spoke("pump-7", session, link.entity._session.say(Word.ALIVE, body)), link.now))
     assert link.refused == 1
 
 
@@ -308,7 +308,7 @@ class Ear:
 def traced_of(pulse: object) -> tuple[Traced, Ear]:
     ear = Ear()
     session = TraceSession(bytes(16), bytes(32), 1)
-    return Traced(ear, "client", session, pulse, "here", "there", 0), ear  # type: ignore[arg-type]
+    return Traced(ear, "pump-7", session, pulse, "here", "there", 0), ear  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("layout", [ECHO, PING])

@@ -96,7 +96,7 @@ class Entity:
         ours = Tracer(LAN, {"node-1": NODE.public_bytes}, AUTHORITY.public_bytes, rng.randbytes)
         self.tracer = ours if tracer is None else tracer
         self.advertisement = advertised(name, PUMP, topic)
-        self.client = f"client of {name}"
+        self.client = name
         self.answers = True
         self.said: list[tuple[float, Say]] = []
         self.counted: dict[str, int] = {}
@@ -461,13 +461,11 @@ def test_registrations_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_entity_that_takes_all_places_loses_them_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Under whichever client ids: an entity is who its certificate says."""
     monkeypatch.setattr(tracing, "ENTITIES_MAX", 8)
     modest = Entity()
     modest.register()
     greedy = [Entity(modest.tracer, "greedy", bytes([place + 1]) * 16) for place in range(20)]
-    for place, entity in enumerate(greedy):
-        entity.client = f"client-{place}"
+    for entity in greedy:
         entity.register()
     assert len(modest.tracer) == 8
     others = [Entity(modest.tracer, f"other-{place}", bytes([place + 100]) * 16) for place in range(6)]
@@ -620,8 +618,9 @@ def counts(effects: list[TracingEffect]) -> list[Count]:
 
 
 def registering(now: float = NOW, known: Advertisement | None = None) -> Registering:
-    request = Registration((known or advertised()).encode(), b"r" * 16, int(now * 1000)).signed(PUMP)
-    return Registering("pump", request.encode())
+    known = known or advertised()
+    request = Registration(known.encode(), b"r" * 16, int(now * 1000)).signed(PUMP)
+    return Registering(known.certificate.name, request.encode())
 
 
 def test_a_tracer_has_the_wall_clock_and_the_offenders_that_it_was_given() -> None:
@@ -632,7 +631,7 @@ def test_a_tracer_has_the_wall_clock_and_the_offenders_that_it_was_given() -> No
     said, registered, count = tracer.handle(event, 0.0)
     assert isinstance(said, Say)
     assert count == Count("entities_registered")
-    assert registered == Registered(Registration.decode(event.data), advertised(), "pump")
+    assert registered == Registered(Registration.decode(event.data), advertised(), "pump-7")
     (refused, *_) = tracer.handle(Registering("liar", b""), 0.0)
     assert refused == Count("traces_refused", 1, "BadFrame")
     assert not [e for e in offenders.charge("liar", "x", BadFrame("x")) if isinstance(e, Complain)], "charged before"
@@ -686,8 +685,8 @@ def test_all_entities_of_a_connection_that_ended_are_told_in_a_fixed_order_and_a
     first = Entity()
     others = [Entity(first.tracer, f"e{place}", bytes([place]) * 16) for place in range(1, 12)]
     for entity in (first, *others):
-        entity.client = "gateway"
         entity.register()
+        entity.client = "gateway"
         entity.authorise()
         entity.answers = False
     effects = first.tracer.handle(ClientGone("gateway", clean=True), NOW + 1)
