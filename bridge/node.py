@@ -226,9 +226,9 @@ class GatewayNode(ReaderNode):
         """Whether the policy lets us publish on a clear topic now."""
         return self.publisher.sealer.may_publish(topic, now)
 
-    def chain_of(self, topic: str) -> Chain:
-        """The chain that publications on a clear topic are part of."""
-        return self.publisher.sealer.chain_of(topic)
+    def chain_of(self, topic: str, packet_limit: int) -> Chain:
+        """The chain that publications on a clear topic are part of; its batches fit into such packets, in bytes."""
+        return self.publisher.sealer.chain_of(topic, packet_limit)
 
     def packet_bytes(self, publication: Publication) -> int:
         """The largest packet that the publication becomes on a link, in bytes."""

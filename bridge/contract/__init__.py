@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bridge.contract.batches import (
     BATCH_BYTES,
+    BATCH_FORM_BYTES,
     RECORDS_MAX,
     Chain,
     Numbered,
@@ -88,6 +89,7 @@ from bridge.contract.publisher_guard import ARRIVAL_FACTOR, BURST_S, PublisherGu
 __all__ = [
     "ARRIVAL_FACTOR",
     "BATCH_BYTES",
+    "BATCH_FORM_BYTES",
     "BURST_S",
     "LOADS_EVERY_S",
     "RECORDS_MAX",

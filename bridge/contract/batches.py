@@ -20,7 +20,8 @@ from keys.records import DROPPED, HAS_EXTRAS, NOTHING, QOS, RETAIN, TOMBSTONE, E
 
 RECORDS_MAX = BATCHING.records  # of one batch, if its scope does not say otherwise
 BATCH_BYTES = BATCHING.content_bytes  # of topics, payloads and extras together; a longer record is a batch of its own
-RECORD_BYTES = 19  # what a record takes beside them
+RECORD_BYTES = 30  # what a record takes beside them at most: its columns, a topic's length, a number of its own
+BATCH_FORM_BYTES = 80  # what a batch takes beside its records at most: the head, and what fills the sections
 
 _sealed_of: Callable[[Publication], tuple[Any, ...]] = attrgetter(*SEALED_PROPERTIES)
 
@@ -48,13 +49,10 @@ def is_bare(p: Publication) -> bool:
 
 
 def size_of(publication: Publication) -> int:
-    """About how many bytes it takes in a batch."""
+    """How many bytes it takes in a batch, at most: of what `fits`."""
     p = publication
-    size = RECORD_BYTES + len(p.topic) + len(p.payload)
-    if is_bare(p):
-        return size
-    size += len(p.correlation_data or b"") + len(p.content_type or "")
-    return size + sum(len(name) + len(value) + 4 for name, value in p.properties)
+    size = RECORD_BYTES + len(p.payload) + len(p.topic if p.topic.isascii() else p.topic.encode())
+    return size if is_bare(p) else size + len(_extras(p, None))
 
 
 def count_of(publication: Publication) -> int:

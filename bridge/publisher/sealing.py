@@ -15,6 +15,7 @@ from typing import Protocol
 
 from bridge.base import matches, specificity
 from bridge.contract import (
+    BATCH_FORM_BYTES,
     Chain,
     Count,
     Effect,
@@ -54,6 +55,7 @@ from keys.sharetree import Hop
 from keys.topictokens import retained_id
 
 TOPICS_MAX = 65_536  # topics whose scope is remembered
+BESIDE_MAX = 1 << 16  # more than any packet has beside its content: who takes that much more need not be looked at
 PACKET_OVERHEAD_BYTES = 1024  # signed header, shares, seal and MQTT beside content, topic and key header
 CLOCK_STEP_S = 60.0
 
@@ -183,20 +185,28 @@ class Sealer:
         secret = self.secret_for(publication.topic)
         if secret is None:
             return 0
-        hops = self._data_keys.hops(secret.scope)
-        key_chars = frame_bytes(secret.scope.filter, len(hops), hops[0].count) * 4 // 3
         try:
-            inner = len(clear_of(publication, 0))
+            return len(clear_of(publication, 0)) + self._beside_bytes(secret.scope)
         except KeysError:
             return 0
-        shown_chars = LIST_BYTES * 4 // 3 if secret.scope.shown else 0
-        return inner + key_chars + shown_chars + PACKET_OVERHEAD_BYTES
 
-    def chain_of(self, topic: str) -> Chain:
+    def _beside_bytes(self, scope: Scope) -> int:
+        """What a packet has beside its content, at most."""
+        hops = self._data_keys.hops(scope)
+        key_chars = frame_bytes(scope.filter, len(hops), hops[0].count) * 4 // 3
+        return key_chars + (LIST_BYTES * 4 // 3 if scope.shown else 0) + PACKET_OVERHEAD_BYTES
+
+    def chain_of(self, topic: str, packet_limit: int | None = None) -> Chain:
         """The chain that publications on a clear topic are part of: their scope's; one of its own where no scope takes
-        it."""
+        it. With `packet_limit`, in bytes, its batches fit into packets of that size, but for single publications."""
         secret = self.secret_for(topic)
-        return Chain(topic) if secret is None else Chain(secret.clear_filter, *secret.scope.batch.values)
+        if secret is None:
+            return Chain(topic)
+        chain = Chain(secret.clear_filter, *secret.scope.batch.values)
+        if packet_limit is None or packet_limit >= chain.bytes + BESIDE_MAX:
+            return chain
+        room = packet_limit - self._beside_bytes(secret.scope) - BATCH_FORM_BYTES
+        return chain._replace(bytes=max(1, min(chain.bytes, room)))
 
     def may_publish(self, topic: str, now: float) -> bool:
         """Whether a clear topic that a scope takes may be published now. If not, its publications are refused: a

@@ -35,7 +35,7 @@ from bridge.contract import (
     Unsubscribed,
     Wire,
 )
-from bridge.document import Overlay, OwnTopics, constrained
+from bridge.document import Overlay, OwnTopics, RegionView, constrained
 from bridge.node import GatewayNode
 from bridge.predicates import Predicate
 from bridge.traces import Announce, AvailabilityEffect, AvailabilityEvent
@@ -104,6 +104,8 @@ class BrokerOverlay:
         self._plain, self._shared = tuple(plain), (*protected, *plain)
         self._rights: dict[str, bool] = {}
         self._rights_epoch = -1
+        self._limits_of: RegionView | None = None  # whose packets are at most `_limit_bytes` long
+        self._limit_bytes = 0
         self._broker: LocalBroker | None = None
         self._drop: Callable[[str], None] = lambda peer: None
         self._refusal = ""  # why what is handled at this moment is refused
@@ -209,7 +211,17 @@ class BrokerOverlay:
         return True
 
     def _chain_of(self, topic: str) -> Chain:
-        return Chain(topic) if self._gateway is None else self._gateway.chain_of(topic)
+        """Its batches are as large as enough replicas take: a hosted broker may take little, and what is too large for
+        one passes it by."""
+        gateway = self._gateway
+        if gateway is None:
+            return Chain(topic)
+        home = gateway.home
+        if home is not self._limits_of:
+            hosted = self._keeping.overlay.hosted
+            self._limit_bytes = self._dials.packet_limit(home.members, home.threshold, hosted)
+            self._limits_of = home
+        return gateway.chain_of(topic, self._limit_bytes)
 
     def may_leave(self, topic: str) -> bool:
         """Whether a bridge may hand a local topic to an ordinary broker: it is in no scope, plain, or ours to read."""
@@ -320,6 +332,7 @@ class BrokerOverlay:
     # ------------------------------------------------------------------------ members (called by dials)
 
     def link_up(self, peer: str) -> None:
+        self._limits_of = None
         self._wires.link_up(peer)
 
     def link_down(self, peer: str) -> None:
@@ -398,6 +411,7 @@ class BrokerOverlay:
         if removed:
             self._keeping.removed()
         self._rights.clear()
+        self._limits_of = None
         for peer, certificate in list(self._shown.items()):
             if self._keeping.recognise(certificate) != peer or not self._is_neighbour(peer):
                 del self._shown[peer]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Protocol
 
@@ -18,6 +18,7 @@ from gateway.base import LinkState
 from gateway.base.log_events import LogEvent
 from gateway.client import PACKET_BYTES_MAX, MqttClient
 from gateway.mqtt5.packets import Publish
+from gateway.overlay.hosted import PACKET_BYTES_MIN
 
 log = logging.getLogger("veilmq.links")
 
@@ -79,10 +80,16 @@ class Dials(Mapping[str, MqttClient]):
         elif wanted.ticket and self._events is not None:
             self._events.link_watched(wanted.peer, wanted.ticket)
 
-    def packet_limit(self, peers: Iterable[str], count: int) -> int:
-        """The largest packet, in bytes, that `count` of these peers take, as far as they have said."""
-        limits = [client.packet_limit if (client := self.get(peer)) else PACKET_BYTES_MAX for peer in peers]
-        return sorted(limits, reverse=True)[count - 1]
+    def packet_limit(self, peers: Iterable[str], count: int, least: Container[str] = ()) -> int:
+        """The largest packet, in bytes, that `count` of these peers take. Who has not said takes any, or, if it is one
+        of `least`, what the least of hosted brokers does."""
+        return sorted((self._limit(peer, peer in least) for peer in peers), reverse=True)[count - 1]
+
+    def _limit(self, peer: str, is_least: bool) -> int:
+        client = self.get(peer)
+        if is_least and (client is None or not client.figures.connections):
+            return PACKET_BYTES_MIN
+        return PACKET_BYTES_MAX if client is None else client.packet_limit
 
     def states(self) -> list[LinkState]:
         """How each link is."""

@@ -226,6 +226,25 @@ def test_too_large_for_a_majority_is_refused_to_the_device_and_for_one_broker_pa
     assert wait_until(lambda: reader.got["plant/0"][1:] == [b"small"])
 
 
+def test_batches_are_no_larger_than_what_a_majority_takes(make):
+    """Each publication fits; so does what goes together, and none is taken for one that others carry."""
+    brokers, region = make()
+    for name in THREE:
+        brokers.configure(name, "max_packet_size 6000")
+    brokers.start()
+    region.start("site", "control")
+    reader = Reader(region)
+    assert accepted(region)
+    assert links_up(region, "site", 3)
+    device = region.client("site", "device", paho.MQTTv5)
+    sent = [b"%03d" % number + b"x" * 500 for number in range(200)]
+    for content in sent:
+        device.publish("plant/0", content, qos=1)
+    assert wait_until(lambda: region.figures("site")["outbox_depth"] == 0)
+    assert wait_until(lambda: reader.got.get("plant/0") == sent), len(reader.got.get("plant/0", []))
+    assert region.figures("site")["peers"]["cloud-a"]["dialled"]["reconnects"] == 0
+
+
 @pytest.mark.parametrize(
     ("line", "why"),
     [("max_qos 0", "takes QoS 0 at most"), ("retain_available false", "does not retain messages")],

@@ -9,7 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.contract import Numbered, Publication, fits, is_bare, numbers_of, packed, size_of, unpacked
+from bridge.contract import (
+    BATCH_FORM_BYTES,
+    Numbered,
+    Publication,
+    fits,
+    is_bare,
+    numbers_of,
+    packed,
+    size_of,
+    unpacked,
+)
 from keys.errors import BadFrame, KeysError
 from keys.message import SEALED_PROPERTIES
 from keys.records import encode
@@ -17,7 +27,7 @@ from keys.records import encode
 TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=6)
 PUBLICATION = st.builds(
     Publication,
-    topic=st.sampled_from(["plant/a", "plant/b/c", "plant"]),
+    topic=st.sampled_from(["plant/a", "plant/b/c", "plant", "plant/温度"]),
     payload=st.binary(max_size=30),
     qos=st.integers(0, 2),
     content_type=st.none() | TEXT,
@@ -38,6 +48,7 @@ def test_what_is_packed_is_unpacked(publications: list[Publication], steps: list
     assert (batch.records, batch.qos, batch.retain) == (len(records), max(p.qos for p in publications), False)
     assert [*unpacked(batch.payload, numbers[0])] == records
     assert numbers_of(batch, numbers[0]) == tuple(numbers)
+    assert len(batch.payload) <= sum(map(size_of, publications)) + BATCH_FORM_BYTES
     assert all(fits(p) for p in publications)
 
 
@@ -71,10 +82,11 @@ def test_what_fits_no_record_goes_alone() -> None:
     assert not fits(Publication("a", b"", properties=(("n", "v"),) * 2000))
 
 
-def test_sizes_are_about_what_a_record_takes() -> None:
-    publication = Publication("plant/a", bytes(100), 1, properties=(("name", "value"),))
-    many = packed("plant/#", [Numbered(n, publication) for n in range(1, 101)])
-    assert len(many.payload) <= 100 * size_of(publication) + 200
+def test_sizes_are_what_records_take_at_most_each_with_a_topic_and_a_number_of_its_own() -> None:
+    many = [Publication(f"plant/{n}", b"x", 1, time_ms=1, response_topic="温" * (n % 9)) for n in range(100)]
+    batch = packed("plant/#", [Numbered(2 * n, publication) for n, publication in enumerate(many)])
+    bound = sum(map(size_of, many)) + BATCH_FORM_BYTES
+    assert 0.8 * bound < len(batch.payload) <= bound
 
 
 @pytest.mark.parametrize("name", [*SEALED_PROPERTIES, "expiry_s", "properties"])

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import yaml
 
+from bridge.contract import BATCH_BYTES
 from bridge.contract.machine import Committed, LinkUp, Publication
 from bridge.document.overlay import Overlay, OverlayError
 from bridge.publisher.sealing import PACKET_OVERHEAD_BYTES, Scope
+from gateway.base import LinkFigures
 from gateway.base.config import ConfigError, parse
+from gateway.client import PACKET_BYTES_MAX
 from gateway.client.tls import LinkTls
 from gateway.client.wanted import WantedSubscriptions
 from gateway.mqtt5.client_session import Answered
 from gateway.mqtt5.codec import encode
 from gateway.mqtt5.packets import ConnAck, Properties, Publish, SubAck, Subscription, Version
-from gateway.overlay.hosted import client_id, logins, unusable
+from gateway.outbox.bundling import bundled
+from gateway.outbox.database import StoredRow
+from gateway.overlay.dials import Dials
+from gateway.overlay.hosted import PACKET_BYTES_MIN, client_id, logins, unusable
 from gateway.owner.signing import sign_overlay
 from gateway.trust.domains import TrustDomain, TrustError
 from keys.identity import Role
@@ -179,6 +185,40 @@ def test_the_bound_of_a_packet_holds_and_is_close(size: int, tokens: bool):
         packet = Publish(wire.topic, wire.payload, 1, True, packet_id=1, properties=Properties(user=wire.properties))
         bound = node.publisher.sealer.packet_bytes(publication)
         assert bound - PACKET_OVERHEAD_BYTES < len(encode(packet, Version.V5)) <= bound
+
+
+@pytest.mark.parametrize("limit", [4096, 6000, 40_000])
+def test_a_batch_fits_into_the_packets_that_its_brokers_take(limit: int) -> None:
+    names = ["r1a", "r1b", "r1c"]
+    node = gateway(make_world({1: 3}, [], {"g1": 1}, [Scope("plant/#")], hosted=names), "g1")
+    node.handle(LinkUp(names[0]), NOW)
+    chain = node.chain_of("plant/0", limit)
+    assert chain.bytes < limit
+    made = [Publication(f"plant/{n}", b"x" * (n % 99), 1, time_ms=int(NOW * 1000)) for n in range(1, 999)]
+    rows = bundled([StoredRow(2 * n, chain, 1, b"", publication) for n, publication in enumerate(made, 1)])
+    assert len(rows) > 1
+    effects = node.handle(Committed(tuple((row.sequence, 0, row.publication) for row in rows)), NOW)
+    packets = [
+        encode(Publish(w.topic, w.payload, 1, True, packet_id=1, properties=Properties(user=w.properties)), Version.V5)
+        for w in (send.wire for send in sent(effects, names[0]))
+    ]
+    assert len(packets) > 1
+    assert 0.4 * limit < max(map(len, packets)) <= limit
+    assert node.chain_of("plant/0", 1 << 20).bytes == BATCH_BYTES
+    assert node.chain_of("plant/0", 100).bytes == 1  # each goes alone
+
+
+def test_who_has_not_said_what_it_takes_takes_the_least_if_it_is_a_hosted_broker() -> None:
+    class Client:
+        def __init__(self, limit: int, connections: int) -> None:
+            self.packet_limit, self.figures = limit, LinkFigures(connections=connections)
+
+    clients = {"a": Client(9000, 1), "b": Client(PACKET_BYTES_MAX, 0), "c": Client(7000, 1)}
+    dials = Dials(cast(Any, clients.get))
+    dials._clients = cast(Any, clients)
+    assert dials.packet_limit("abc", 2) == 9000
+    assert dials.packet_limit("abc", 2, {"a", "b", "c"}) == 7000
+    assert dials.packet_limit("abcd", 4, {"d"}) == PACKET_BYTES_MIN
 
 
 def test_the_same_wish_twice_on_one_connection_is_answered_as_the_first_was():
