@@ -411,7 +411,7 @@ def test_another_number_of_messages_a_key_ends_the_keys_that_were_made_under_the
         ({"refresh": {"hours": 1}}, "scopes.1.refresh.hours: extra inputs are not permitted"),
         ({"batch": {"records": 0}}, "scopes.1.batch.records: input should be greater than or equal to 1"),
         ({"batch": {"records": 1_025}}, "scopes.1.batch.records: input should be less than or equal to 1024"),
-        ({"batch": {"bytes": 1 << 21}}, "scopes.1.batch.bytes: input should be less than or equal to 1048576"),
+        ({"batch": {"bytes": 1 << 21}}, "scopes.1.batch.bytes: input should be less than or equal to 524288"),
         ({"batch": {"linger_ms": -1}}, "scopes.1.batch.linger_ms: input should be greater than or equal to 0"),
         ({"batch": {"linger_ms": 1_001}}, "scopes.1.batch.linger_ms: input should be less than or equal to 1000"),
         ({"batch": {"linger_s": 1}}, "scopes.1.batch.linger_s: extra inputs are not permitted"),
