@@ -55,6 +55,7 @@ LONGEST_LIFE_S = 3600.0  # in which the longest wait fades to its third
 SURVIVED_MAX_S = 10.0  # an entity that came back after longer than that was dead, and is a newcomer
 REPEAT = 8  # pings follow each other by this part of the wait so far
 GOAL_PART = 0.95  # of a goal; the rest is for our own turns
+GOAL_LEAST = 0.25  # ... of which the interval is never a smaller part
 ALIVE_PART = 0.9  # of the interval in which an entity says by itself that it lives; the rest is for the way
 TOLD_WITHIN_S = 30.0  # ... when it may do so a tenth more rarely than it was told
 NEVER = float("inf")
@@ -92,7 +93,8 @@ def within(detect_s: float) -> Preset:
     well below that. The longest time to tell it is interval and patience. The patience is the link's; so the interval
     is the longest one that the goal leaves beside that, and the better a link is known to be, the fewer pings it needs
     (W. Chen, S. Toueg, M. K. Aguilera, On the quality of service of failure detectors (2002), section 5). Where waits
-    are so long that nothing is left, it is a tenth of the goal, which cannot be met. Raises ValueError."""
+    are so long that little is left, it is a quarter of the goal, which then is missed by as much: more signs of life
+    would win a second, cost the broker twice, and might be what keeps answers back. Raises ValueError."""
     if detect_s < 1:
         raise ValueError("a death cannot be told within less than a second")
     return Preset(
@@ -366,7 +368,7 @@ class Pulse:
     def _interval_s(self) -> float:
         if self._preset.goal_s:
             left_s = GOAL_PART * self._preset.goal_s - self._patience_s
-            return max(left_s, self._preset.goal_s / 10) * self._ours.stretch
+            return max(left_s, GOAL_LEAST * self._preset.goal_s) * self._ours.stretch
         newcomer = self._number < HISTORY and not self._is_late  # who has too much to do does not ask for more
         return self._preset.interval_s / 2 if newcomer else self._preset.interval_s * self._ours.stretch
 

@@ -250,7 +250,7 @@ def test_the_better_a_link_is_known_the_fewer_pings_a_goal_needs() -> None:
     run(slow, now, 0.01)
     run(slow, now + 9, None)
     late = [later - earlier for earlier, later in pairwise(pings(run(slow, now + 60, 0.01))[-3:])]
-    assert late == pytest.approx([1.0, 1.0]), "it was silent for so long that nothing is left: a tenth of the goal"
+    assert late == pytest.approx([2.5, 2.5]), "it was silent for so long that nothing is left: a quarter of the goal"
 
 
 @pytest.mark.parametrize("spread", [0.0, 0.5, 0.99])
