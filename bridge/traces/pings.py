@@ -92,9 +92,8 @@ def within(detect_s: float) -> Preset:
     """The times with which a death is told `detect_s` after it at the latest, on a link that keeps its longest wait
     well below that. The longest time to tell it is interval and patience. The patience is the link's; so the interval
     is the longest one that the goal leaves beside that, and the better a link is known to be, the fewer pings it needs
-    (W. Chen, S. Toueg, M. K. Aguilera, On the quality of service of failure detectors (2002), section 5). Where waits
-    are so long that little is left, it is a quarter of the goal, which then is missed by as much: more signs of life
-    would win a second, cost the broker twice, and might be what keeps answers back. Raises ValueError."""
+    (W. Chen, S. Toueg, M. K. Aguilera, On the quality of service of failure detectors (2002), section 5), but no less
+    than a quarter of the goal: to ask more often might be what keeps answers back. Raises ValueError."""
     if detect_s < 1:
         raise ValueError("a death cannot be told within less than a second")
     return Preset(
