@@ -170,9 +170,9 @@ def _read_shown(frame: Reader) -> tuple[ShownAttribute, ...]:
 def misrouted(scope: Scope, hosted: Collection[str]) -> str:
     """Why a scope cannot go by planes, if it is to; `hosted`: brokers of its regions that know nothing of us. Planes
     carry one copy, so what a majority has to vouch for elsewhere one replica could hide."""
-    if scope.planes and (scope.mode is not Mode.PLAIN or scope.shown):
+    if scope.planes and scope.mode is not Mode.PLAIN:
         return (
-            f"scope {scope.filter:.40} goes by planes, which only plain scopes without attributes may; "
+            f"scope {scope.filter:.40} goes by planes, which only plain scopes may; "
             "route it by regions, or make it plain"
         )
     if scope.planes and hosted:

@@ -53,7 +53,7 @@ class StatementRelay:
         if here is None or before == routes.region:
             return []
         if not across:
-            host = routes.planes.replica((routes.region, routes.planes.host(scope, statement.member)))
+            host = routes.planes.host_replica(scope, statement.member)
             if host != routes.name and host in routes.up:
                 return []
         found: list[str] = []

@@ -56,3 +56,7 @@ class Planes:
             digest = hashlib.sha256(f"{member}\0{scope.filter}".encode()).digest()
             found = self._hosts[asked] = int.from_bytes(digest[:8]) % self.count(scope)
         return found
+
+    def host_replica(self, scope: Scope, member: str) -> str:
+        """The replica of a gateway's own region that it hangs on. Asked while the scope is `open`."""
+        return self.replica((self._overlay.certificate(member).region, self.host(scope, member)))

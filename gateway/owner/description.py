@@ -178,8 +178,8 @@ class ScopeEntry(_Model):
 
     @model_validator(mode="after")
     def _route_fits(self) -> ScopeEntry:
-        if self.route == "planes" and (self.mode != "plain" or self.attributes):
-            raise ValueError(f"scope {self.filter}: planes are for plain scopes without attributes; leave route out")
+        if self.route == "planes" and self.mode != "plain":
+            raise ValueError(f"scope {self.filter}: planes are for plain scopes; leave route out, or make it plain")
         return self
 
     @model_validator(mode="after")
