@@ -26,16 +26,16 @@ class Destinations:
     def __init__(self, routes: Routes, routing: RoutingTable) -> None:
         self._routes, self._routing = routes, routing
         self._filtering = Filtering()
-        self._planes = PlaneRouting(routes, routing.wanting)
+        self.planes = PlaneRouting(routes, routing.wanting)
 
     def adopt(self, overlay: Overlay) -> None:
         """Another version of the overlay: forget who is no member any more."""
-        self._planes.adopt()
+        self.planes.adopt()
         self._filtering.keep(overlay.members, overlay.by_party)
 
     def loaded(self, loads: Iterable[PeerLoad], now: float) -> list[str]:
         """How loaded our links are; peers whose link stands still from now on."""
-        return self._planes.loaded(loads, now)
+        return self.planes.loaded(loads, now)
 
     # --------------------------------------------------------------------------------------- who wants what
 
@@ -73,29 +73,26 @@ class Destinations:
         self._filtering.passes(scope.filter, header, {peer: (peer,) for peer in peers}, left_out)
         return peers
 
-    def by_planes(
-        self, admitted: Admitted, shown: ShownList | None, properties: Mapping[str, str], now: float
-    ) -> list[str] | None:
-        """The same of what goes by planes, for every copy; None: it does not, here and now. Raises BadFrame."""
+    def by_planes(self, admitted: Admitted, shown: ShownList | None, vector: int, now: float) -> list[str] | None:
+        """The same of what goes by planes, for every copy; None: it does not, here and now."""
         header, scope = admitted.header, admitted.scope
-        if not scope.planes or header.retain:
+        if not scope.by_planes or header.retain:
             return None
-        vector = read_vector(properties)
         uninterested = self._routing.left_out(scope, shown) if shown is not None else frozenset()
-        peers = self._planes.peers(name_of(header), admitted, vector, now, uninterested)
+        peers = self.planes.peers(name_of(header), admitted, vector, now, uninterested)
         if peers is not None:
             self._note(admitted)
         return peers
 
     def again(self, admitted: Admitted, peer: str, now: float) -> list[str]:
         """To whom a publication goes that a peer got whose link stands still."""
-        others = self._planes.again(name_of(admitted.header), admitted, peer, now)
+        others = self.planes.again(name_of(admitted.header), admitted, peer, now)
         self._note(admitted)
         return others
 
     def _note(self, admitted: Admitted) -> None:
         if admitted.scope.shown:
-            given, left_out = self._planes.ways(name_of(admitted.header))
+            given, left_out = self.planes.ways(name_of(admitted.header))
             self._filtering.passes(admitted.scope.filter, admitted.header, given, left_out)
 
     # ----------------------------------------------------------------------------------- what is said beside it
@@ -105,7 +102,7 @@ class Destinations:
         found: UserProperties = ()
         if (low := self._filtering.claim(peer, admitted.scope.filter, admitted.header)) is not None:
             found += ((PROPERTY_SKIP, str(low)),)
-        if vector := self._planes.vector(name_of(admitted.header), peer):
+        if vector := self.planes.vector(name_of(admitted.header), peer):
             found += ((PROPERTY_ROUTE, str(vector)),)
         return found
 
@@ -119,10 +116,10 @@ class Destinations:
         before = topology.last_before(admitted.publisher.region, self._routes.region, admitted.tree)
         if low is None or before is None or peer not in self._routes.overlay.views[before].members:
             return []
-        ways = self._planes.own_ways(admitted, peer, read_vector(properties), now) if scope.planes else None
+        ways = self.planes.own_ways(admitted, peer, read_vector(properties), now) if scope.by_planes else None
         if ways is not None:
             told = self._filtering.believed(scope.filter, header, low, ways)
-        elif not scope.planes:
+        elif not scope.by_planes:
             threshold = self._routes.overlay.views[before].threshold
             told = self._filtering.heard(scope.filter, header, peer, low, threshold)
         else:

@@ -49,6 +49,7 @@ from bridge.wire import (
     carries_key_alone,
     read,
     read_list,
+    read_vector,
     refused,
 )
 from keys.envelope import PROPERTY_HEADER, Mode, from_property
@@ -70,7 +71,13 @@ class Forwarder:
         self._destinations = Destinations(self._routes, self._routing)
         self._wanting = self._destinations.wanting
         self._content = Carrying(
-            self._routes, self._admission, self._routing, self._publication_wires, self._keep, self._wanting
+            self._routes,
+            self._admission,
+            self._routing,
+            self._destinations.planes,
+            self._publication_wires,
+            self._keep,
+            self._wanting,
         )
         self._retained: Retained[HeldKey] = Retained()
         self._passed = Passed(self._retained, self._content)
@@ -194,7 +201,7 @@ class Forwarder:
             effects.append(Count("links_still", 1, peer))
             for passing in self._content.lately(peer, now):
                 others = self._destinations.again(passing.admitted, peer, now)
-                effects += self._content.also(passing, others)
+                effects += self._content.also(passing, others) + self._content.round(passing, peer)
         return effects
 
     def received(self, event: Received, now: float) -> list[Effect]:
@@ -282,6 +289,7 @@ class Forwarder:
         pieces = read(header, event.wire.payload, properties.get(PROPERTY_PART))
         by_planes = admitted.scope.planes and not header.retain
         check = self._routes.topology.check_plane_sender if by_planes else self._routes.topology.check_sender
+        vector = read_vector(properties) if by_planes else 0
         check(event.peer, admitted.publisher, self._routes.region, admitted.tree)
         effects = self._keys.take(event.peer, properties, now)
         if pieces is None:
@@ -299,17 +307,19 @@ class Forwarder:
             signed += ((PROPERTY_SHOWN, told),)
         for peer, told_beside in self._destinations.heard(event.peer, admitted, properties, now):
             effects += self._content.tell(peer, told_beside)
-        routed = self._destinations.by_planes(admitted, shown, properties, now)
+        routed = self._destinations.by_planes(admitted, shown, vector, now)
         if self._passed.seen(admitted, event.wire.topic):
             if routed:
                 return [*effects, *self._content.more(name_of(header), routed), Count("duplicates_dropped")]
-            news = self._content.again(event.peer, event.wire.topic, signed, admitted, pieces, now)
+            news = self._content.again(event.peer, event.wire.topic, signed, admitted, pieces, now, vector)
             return effects + (news if news is not None else [Count("duplicates_dropped")])
         if held is not None:
             held.use.count(held.header.message_limit, now)
         peers = self._destinations.by_regions(admitted, shown, now) if routed is None else routed
         whole = routed is not None
-        effects += self._content.first(event.peer, event.wire.topic, signed, admitted, pieces, peers, now, whole)
+        effects += self._content.first(
+            event.peer, event.wire.topic, signed, admitted, pieces, peers, now, whole, vector
+        )
         return [*effects, Count("forwarded")]
 
     def _is_over(self, event: Received, properties: dict[str, str], admitted: Admitted, now: float) -> list[Effect]:

@@ -210,6 +210,37 @@ class PlaneRouting:
         """Of a region, by plane."""
         return [self.replica((region, plane)) for plane in range(self._routes.planes.count(scope))]
 
+    def taker(self, scope: Scope, region: int, plane: int) -> str:
+        """Who takes what goes to the next region in a plane: its replica there, or, where that is not free, another
+        one, which passes it on; if none is free, itself after all, unless it cannot hear us."""
+        peer = self.replica((region, plane))
+        if not self.load(peer).is_free:
+            up = [each for each in self.replicas(scope, region) if self.is_up(each)]
+            others = [each for each in up if self.load(each).is_free] or ([] if peer in up else up)
+            if others:
+                return min(others, key=lambda each: self.load(each).rank)
+        return peer
+
+    # ------------------------------------------------------------------------------------- sealed content
+
+    def carrier(self, scope: Scope, peer: str) -> tuple[str, int]:
+        """Who takes content of a sealed scope to a replica of a next region, and the vector that goes along: that
+        replica and none, but where our link to it is not free."""
+        place = self._routes.planes.place_of(scope, peer) if self._routes.planes.detours(scope) else None
+        if place is None or place[0] == self._routes.region:
+            return peer, 0
+        taker = self.taker(scope, *place)
+        return taker, 0 if taker == peer else 1 << place[1]
+
+    def owners(self, scope: Scope, vector: int) -> list[tuple[str, bool]]:
+        """The replicas of our region for whom we got content of a sealed scope, and whether our link to each is
+        free: if not, we do what it would do."""
+        if not vector or not self._routes.planes.detours(scope):
+            return []
+        planes = planes_of(vector & (1 << self._routes.planes.count(scope)) - 1)
+        found = [self.replica((self._routes.region, plane)) for plane in planes]
+        return [(owner, self.load(owner).is_free) for owner in found if owner != self._routes.name]
+
     def replica(self, place: PlanePlace) -> str:
         """Who stands there."""
         return self._routes.planes.replica(place)
@@ -257,15 +288,8 @@ class _Copies:
                 self._give(member, 0)
 
     def along(self, region: int, plane: int) -> None:
-        """To the next region in a plane: to its replica there, or, where that is not free, to another that takes it
-        over; if none is free, to itself after all, unless it cannot hear us."""
-        peer = self._replica((region, plane))
-        if not self._routing.load(peer).is_free:
-            up = [each for each in self._routing.replicas(self._scope, region) if self._routing.is_up(each)]
-            others = [each for each in up if self._routing.load(each).is_free] or ([] if peer in up else up)
-            if others:
-                peer = min(others, key=lambda each: self._routing.load(each).rank)
-        self._give(peer, 1 << plane)
+        """To the next region in a plane."""
+        self._give(self._routing.taker(self._scope, region, plane), 1 << plane)
 
     def _give(self, peer: str, duties: int) -> None:
         if self._routing.is_up(peer):

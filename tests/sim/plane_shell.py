@@ -14,6 +14,9 @@ class Shell:
     def __init__(self, kernel: Kernel, says_loads: bool = True) -> None:
         self.kernel, self.says_loads = kernel, says_loads
         self.stopped: dict[str, tuple[float, float]] = {}
+        self.slow: dict[tuple[str, str], float] = {}
+        """By link, from one to another, by how many seconds later what takes it comes."""
+        self._slowed: dict[int, Event] = {}
         self.sent: dict[tuple[str, str], int] = {}
         self.acked: dict[tuple[str, str], int] = {}
         self._told: dict[tuple[str, str], tuple[int, int]] = {}
@@ -35,6 +38,11 @@ class Shell:
         begin, end = self.stopped.get(event.peer, (0.0, 0.0)) if isinstance(event, Acked) else (0.0, 0.0)
         if begin <= self.kernel.now < end:
             self.kernel.at(end + 0.002, name, event)
+            return False
+        late_s = self.slow.get((event.peer, name), 0.0) if isinstance(event, Received) else 0.0
+        if late_s and id(event) not in self._slowed:
+            self._slowed[id(event)] = event
+            self.kernel.at(self.kernel.now + late_s, name, event)
             return False
         if isinstance(event, Received) and event.wire.topic[0] != "$":
             self.acked[event.peer, name] = self.acked.get((event.peer, name), 0) + 1

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from bridge.document import Scope, ShownAttribute
 from bridge.replica.destinations import Destinations
 from bridge.topology import Routes
 from bridge.wire import PROPERTY_ROUTE, PROPERTY_SKIP, Admitted, RoutingTable, ShownList
-from keys.errors import BadFrame
 from keys.message import NO_KEY, MessageHeader, Mode
 from tests.sim.world import NOW, make_world
 
@@ -66,14 +63,14 @@ def test_by_regions_all_replicas_before_somebody_interested_get_it() -> None:
 def test_by_planes_a_plane_on_which_nobody_wants_it_is_left_out_and_told_so() -> None:
     readers = [hung(1)[0], hung(2)[0]]
     replica = destinations("r2b", readers, [hung(1)[0]])
-    assert replica.by_planes(admitted(1, BY_PLANES), ATTIC, {}, NOW) == []
-    assert replica.by_planes(admitted(2, BY_PLANES), None, {}, NOW) == ["r3b"]
+    assert replica.by_planes(admitted(1, BY_PLANES), ATTIC, 0, NOW) == []
+    assert replica.by_planes(admitted(2, BY_PLANES), None, 0, NOW) == ["r3b"]
     assert replica.beside("r3b", admitted(2, BY_PLANES)) == ((PROPERTY_SKIP, "0"),)
 
 
 def test_a_plane_on_which_one_of_two_wants_it_carries_it() -> None:
     replica = destinations("r2b", hung(1), hung(1)[:1])
-    assert replica.by_planes(admitted(1, BY_PLANES), ATTIC, {}, NOW) == ["r3b"]
+    assert replica.by_planes(admitted(1, BY_PLANES), ATTIC, 0, NOW) == ["r3b"]
     assert replica.beside("r3b", admitted(1, BY_PLANES)) == ()
 
 
@@ -95,7 +92,7 @@ def test_by_planes_the_replica_of_our_plane_before_us_is_believed_alone_about_ou
     replica = destinations("r3b", [reader, other], [])
     said = {PROPERTY_SKIP: "3", **({PROPERTY_ROUTE: vector} if vector else {})}
     assert replica.heard(sender, admitted(9, BY_PLANES), said, NOW) == []
-    gets = replica.by_planes(admitted(9, BY_PLANES), ATTIC, {PROPERTY_ROUTE: "2"}, NOW)
+    gets = replica.by_planes(admitted(9, BY_PLANES), ATTIC, 0b10, NOW)
     assert gets == [reader]
     claims = replica.beside(reader, admitted(9, BY_PLANES))
     assert claims == (((PROPERTY_SKIP, "3"),) if believed else ())
@@ -111,12 +108,5 @@ def test_by_regions_it_takes_f_plus_one_and_those_who_got_it_already_are_told() 
 def test_what_is_retained_goes_by_regions_and_to_those_who_do_not_want_it() -> None:
     replica = destinations("r2b", hung(1), hung(1))
     kept = admitted(1, BY_PLANES, retain=True)
-    assert replica.by_planes(kept, ATTIC, {}, NOW) is None
+    assert replica.by_planes(kept, ATTIC, 0, NOW) is None
     assert replica.by_regions(kept, ATTIC, NOW) == ["r3a", "r3b", "r3c"]
-
-
-def test_a_vector_that_is_none_is_refused() -> None:
-    replica = destinations("r2b", hung(1), [])
-    with pytest.raises(BadFrame):
-        replica.by_planes(admitted(1, BY_PLANES), None, {PROPERTY_ROUTE: "x"}, NOW)
-    assert replica.by_planes(admitted(1, replace(BY_PLANES, planes=False)), None, {PROPERTY_ROUTE: "x"}, NOW) is None
