@@ -204,7 +204,7 @@ def simulate(
         str,
         typer.Argument(
             metavar="EXPERIMENT",
-            help="availability, eventguard, octopis, secret-forwarding, self-organisation, or all of them: all.",
+            help="availability, eventguard, octopis, placement, secret-forwarding, self-organisation, or all: all.",
         ),
     ],
     figure: Annotated[str | None, typer.Option(metavar="N", help="Figure or table of the source paper.")] = None,

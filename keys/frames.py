@@ -7,7 +7,7 @@ one value has one encoding and one encoding one value, and two parties that hash
 same bytes.
 
 Not here: the fields of each frame (`sharetree`, `envelope` and what it names, `identity`, `grants`, `handover`,
-`requests`, `material`, `archive`, `ownword`; `bridge` for kinds 7 to 10, 15, 21 and 36).
+`requests`, `material`, `archive`, `ownword`; `bridge` for kinds 7 to 10, 15, 21 and 34 to 36).
 """
 
 from __future__ import annotations
@@ -58,7 +58,11 @@ class Kind(IntEnum):
     TRACE_SESSION = 30
     INTEREST = 31
     DISCOVERY = 32
+    SUMMARY = 34
+    INTEREST_FILTER = 35
     SHOWN = 36
+    KNOCK = 37
+    RESUMED = 38
 
 
 def opening(kind: Kind, flags: int = 0) -> bytes:

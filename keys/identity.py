@@ -259,6 +259,11 @@ class Certificate:
             raise error(f"public and agreement key have {PUBLIC_KEY_BYTES} and {AGREEMENT_KEY_BYTES} bytes")
 
 
+def is_name(name: str) -> bool:
+    """Whether a party may be called so."""
+    return _NAME.fullmatch(name) is not None
+
+
 # --------------------------------------------------------------------------------------------------- X.509
 
 

@@ -3,7 +3,8 @@
     registration   opening(3) advertisement(2 + n) request(16) time_ms(8) signature(64) of the entity
     registered     opening(3) request(16) sealed box to the entity: session(16) key(32)
     in a session   opening(3: flag bit 0 signed) session(16) counter(8) word(1) body, and then
-                   signed: 64 bytes of the entity's signature; else AES-256-GCM under the session's key of word and body
+                   signed: 64 bytes of the entity's signature of it and HMAC-SHA256(session's key, `DOMAIN_SESSION`);
+                   else AES-256-GCM under the session's key of word and body
     through another broker the same, sealed only, with counters of its own and nonces that no direct message has
 
 A registration proves that its sender holds the entity's key; the answer opens for nobody else. In a session the entity
@@ -13,6 +14,7 @@ direction rise, so nothing counts twice. Not here: topics, what a word does (`br
 
 from __future__ import annotations
 
+import hmac
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
@@ -140,6 +142,11 @@ class TraceSession:
         self._counter = 0
         self._heard = 0
 
+    @property
+    def kept(self) -> tuple[bytes, bytes]:
+        """Session and key: what whoever resumes it must know."""
+        return self.session, self._key
+
     def aside(self) -> TraceSession:
         """This end of the session for what another broker passes on, in no order with what comes directly: counters
         and nonces of its own, and nothing signed. Raises OurFault for one that is such an end."""
@@ -162,7 +169,7 @@ class TraceSession:
         counter, clear = number(self._counter, 8), number(word, 1) + body
         if signer is not None:
             readable = opening(Kind.TRACE_SESSION, _SIGNED) + self.session + counter + clear
-            return readable + signer.sign(DOMAIN_SESSION, readable)
+            return readable + signer.sign(DOMAIN_SESSION, readable + self._bound())
         head = self._opening + counter
         return head + AESGCM(self._key).encrypt(self._says + counter, clear, head)
 
@@ -189,10 +196,14 @@ class TraceSession:
     def _verified(self, data: bytes, rest: bytes) -> bytes:
         if not self._peer_key or len(rest) <= SIGNATURE_BYTES:
             raise BadFrame("a signed message where none can be verified")
-        verify(self._peer_key, DOMAIN_SESSION, data[:-SIGNATURE_BYTES], data[-SIGNATURE_BYTES:])
+        verify(self._peer_key, DOMAIN_SESSION, data[:-SIGNATURE_BYTES] + self._bound(), data[-SIGNATURE_BYTES:])
         if rest[0] in (Word.TOKEN, Word.TRACE_KEY):
             raise BadContent("a secret came signed instead of sealed")
         return rest[:-SIGNATURE_BYTES]
+
+    def _bound(self) -> bytes:
+        """What a signature covers beside the message: a session that goes on counts anew under its old name."""
+        return hmac.digest(self._key, DOMAIN_SESSION.encode(), "sha256")
 
 
 def _is_signed(data: bytes, session: bytes) -> bool:

@@ -78,6 +78,9 @@ def run(
     receiver: Annotated[str | None, typer.Option(metavar="NAME", help="Its part of the spool [default: main].")] = None,
     cap_bytes: Annotated[str | None, typer.Option(metavar="N", help="No acknowledgements beyond [8 GiB].")] = None,
     incomplete_s: Annotated[str | None, typer.Option(metavar="S", help="Patience with missing pieces [10].")] = None,
+    pack: Annotated[
+        bool, typer.Option("--pack", help="Pack finished segments, as veilmq ingest pack does; this opens them.")
+    ] = False,
     metrics: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Prometheus endpoint.")] = None,
     workers: Annotated[int, typer.Option(metavar="N", help="Processes that receive under the one identity.")] = 1,
 ) -> int:
@@ -88,6 +91,7 @@ def run(
         "spool": spool, "identity": identity, "overlay": overlay, "hosted": hosted, "grants": grants, "topics": topics,
         "grants_identity": grants_identity, "shard": shard, "shard_before": shard_before,
         "availability": availability, "receiver": receiver, "cap_bytes": cap_bytes, "incomplete_s": incomplete_s,
+        "pack": "true" if pack else None,
     }  # fmt: skip
     return serve(receiver_options(config, told), metrics, workers)
 
@@ -184,12 +188,15 @@ def pack(
         Path | None, typer.Option(metavar="DIR", help="Identity to which the file of scope keys is sealed.")
     ] = None,
     receiver: Annotated[str | None, typer.Option(metavar="NAME", help="One part of the spool [default: all].")] = None,
+    cap_bytes: Annotated[
+        int | None, typer.Option(metavar="N", help="The receiver's cap: a quarter of it is left free.")
+    ] = None,
 ) -> int:
     """Write what finished segments hold once more, sealed in large pieces that queries open much quicker."""
     from spark_ingest.packing import pack as packed
 
     refused = 0
-    for each in packed(spool, grants, grants_identity, receiver):
+    for each in packed(spool, grants, grants_identity, receiver, cap_bytes):
         print(each.told)
         refused += each.refused
     return EXIT_REFUSED if refused else 0
@@ -249,3 +256,7 @@ def dashboard(
     except ModuleNotFoundError as error:
         raise IngestError(f"{error}; pip install 'veilmq[spark,dashboard]'") from None
     return serve(spool, grants, metrics or [], bind, cap_bytes)
+
+
+if __name__ == "__main__":
+    ingest_app()

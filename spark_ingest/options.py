@@ -65,7 +65,8 @@ class Options:
     """Of the other receivers of the spool: reading several parts takes the keys of each."""
     grants_identity: Path | None
     extents: str | None
-    """HOST:PORT where executors get segments and the file of scope keys; None: on a file system that they share."""
+    """HOST:PORT, or URL of a storage, where executors get segments and the file of scope keys; None: on a file system
+    that they share."""
     stream: IngestStream
     topics: tuple[str, ...]
     availability: tuple[str, ...]
@@ -98,6 +99,8 @@ class Options:
     partitions: int
     cap_bytes: int
     incomplete_s: float
+    packs: bool
+    """Whether the receiver packs what it has finished."""
     fails_on_loss: bool
     on_missing_key: MissingKey
     key_patience_s: float
@@ -125,6 +128,11 @@ class Options:
         return ",".join(f"{shard or NOTHING}{until}" for shard, until in eras)
 
     @property
+    def places(self) -> bool:
+        """Whether the driver puts what executors read into a storage."""
+        return self.extents is not None and "://" in self.extents
+
+    @property
     def receives(self) -> bool:
         """Whether the driver runs a receiver; otherwise another process fills the spool."""
         return self.identity is not None
@@ -134,7 +142,7 @@ ALIASES = {"path": "spool", "topics": "topic", "max_rows": "max_rows_per_batch"}
 """Other names of an option; given under both, the values must be equal. `path` is what `load(...)` is given."""
 NAMES = frozenset({
     "spool", "grants", "extents", "stream", "topic", "availability", "shard", "shard_before",
-    "grants_identity", "consumer", "receiver", "identity",
+    "grants_identity", "consumer", "receiver", "identity", "pack",
     "overlay", "hosted", "rows_per_batch", "max_rows_per_batch", "max_bytes_per_batch", "partitions", "cap_bytes",
     "incomplete_s", "retain_s", "startingoffsets", "startingtimestamp", "endingoffsets", "endingtimestamp",
     "minrowspertrigger", "maxtriggerdelay", "columns", "failondataloss", "onmissingkey", "key_patience_s", "trouble_s",
@@ -148,6 +156,9 @@ STARTS = ("earliest", "latest")
 SHARD_CHANGES_MAX = 64
 NOTHING = "none"
 """In shard: the receiver leaves; in shard_before: it is new."""
+FSSPEC = "fsspec+"
+"""Before the URL of a storage that fsspec speaks and pyarrow does not."""
+_STORAGE = re.compile(rf"(?:s3|gs|abfss?|hdfs|file|{re.escape(FSSPEC)}[a-z][a-z0-9+.-]*)://.+")
 _ADDRESS = re.compile(r"(?:[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
 _SPELLED = {
     "startingtimestamp": "startingTimestamp",
@@ -188,8 +199,7 @@ def parse_options(given: Mapping[str, str], *, batch: bool | None = False) -> Op
         raise BadOption(f"option {have} needs option {want} too: both to receive, neither to read the spool only")
     stream = _stream(told.get("stream", IngestStream.TELEMETRY))
     shard, before = _shard(told), _shard_before(told)
-    grants = _grants(told, spool)
-    extents, grants_identity = _extents(told)
+    grants, (extents, grants_identity) = _grants(told, spool), _extents(told)
     of_shard = f"-{shard.number}of{shard.count}" if shard else ""
     first = next((each for _, each in before if each), shard)  # a query keeps its name when shards change
     of_first = f"-{first.number}of{first.count}" if first else ""
@@ -225,6 +235,7 @@ def parse_options(given: Mapping[str, str], *, batch: bool | None = False) -> Op
         partitions=_number(told, "partitions", int, 2, 1, 1024),
         cap_bytes=_number(told, "cap_bytes", int, 8 << 30, 1 << 20, 1 << 50),
         incomplete_s=_number(told, "incomplete_s", float, 10.0, 0.1, 3600.0),
+        packs=_packs(told),
         fails_on_loss=_choice("failOnDataLoss", told.get("failondataloss", "true"), ("true", "false")) == "true",
         on_missing_key=MissingKey(_choice("onMissingKey", told.get("onmissingkey", "fail"), tuple(MissingKey))),
         key_patience_s=_number(told, "key_patience_s", float, 60.0, 0.1, 86_400.0),
@@ -279,14 +290,31 @@ def _extents(told: Mapping[str, str]) -> tuple[str | None, Path | None]:
     if text is None:
         return None, Path(identity).absolute() if identity else None
     address = _ADDRESS.fullmatch(text)
-    if address is None or not 0 < int(address[1]) < 1 << 16:
-        raise BadOption(f"extents={text!r} is no HOST:PORT; name where `veilmq ingest serve` listens: spool.plant:9470")
+    if _STORAGE.fullmatch(text):
+        if "@" in text.split("://")[1].split("/")[0]:
+            raise BadOption(
+                "extents has a login, and plans show options; give the keys of a bucket by environment or role"
+            )
+    elif address is None or not 0 < int(address[1]) < 1 << 16:
+        raise BadOption(
+            f"extents={text!r} is no HOST:PORT; name where `veilmq ingest serve` listens: spool.plant:9470, or a "
+            "storage: s3://bucket/prefix"
+        )
     if not identity:
         raise BadOption(
             "option extents needs option grants_identity: the file of scope keys travels sealed to that identity, and "
             "both ends show it"
         )
     return text, Path(identity)  # each process looks for it where it runs itself, as YARN places files
+
+
+def _packs(told: Mapping[str, str]) -> bool:
+    packs = _choice("pack", told.get("pack", "false"), ("true", "false")) == "true"
+    if packs and not told.get("identity"):
+        raise BadOption(
+            "option pack is for who receives; add identity and overlay, or remove it and run veilmq ingest pack"
+        )
+    return packs
 
 
 def _shard(told: Mapping[str, str]) -> Shard | None:

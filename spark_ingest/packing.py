@@ -21,6 +21,7 @@ from spark_ingest.spool import (
     SegmentIndex,
     SpoolView,
     alone_packing,
+    directory_bytes,
     erase_unfinished,
     nobody_trims,
     open_segment,
@@ -30,6 +31,10 @@ from spark_ingest.spool import (
     write_pack,
 )
 
+PACKED_PART = 0.75
+"""Of a receiver's cap, segments and packs together: a spool at its cap lets its packs go, so what was packed then would
+soon go again."""
+
 
 class PackedSegment(NamedTuple):
     """What became of one segment. `refused`: it stays as it was, for want of a key or because it is damaged."""
@@ -38,8 +43,12 @@ class PackedSegment(NamedTuple):
     refused: bool = False
 
 
-def pack(root: Path, grants: Path, identity: Path | None, only: str | None) -> Iterator[PackedSegment]:
+def pack(
+    root: Path, grants: Path, identity: Path | None, only: str | None, cap_bytes: int | None = None
+) -> Iterator[PackedSegment]:
     """Packs the finished segments of all receivers, or of the `only` one; one line for each that had no pack.
+
+    `cap_bytes`: of a receiver; what would bring its part beyond `PACKED_PART` of that is not packed.
 
     Raises SpoolError, SpoolBusy, GrantsError.
     """
@@ -50,17 +59,19 @@ def pack(root: Path, grants: Path, identity: Path | None, only: str | None) -> I
         raise SpoolError(f"no receiver {only} writes into {root}; known: {', '.join(names) or 'nobody'}")
     opener = Opener(grants, identity)
     maker = PackMaker(opener, os.urandom)
+    most = float("inf") if cap_bytes is None else PACKED_PART * cap_bytes
     with alone_packing(root):
         for name in names if only is None else [only]:
             erase_unfinished(root / name)
             for number in segment_numbers(root / name):
                 opener.refresh()  # the receiver may have learned a key meanwhile
-                found = _packed(root, name, number, maker)
+                found = _packed(root, name, number, maker, most)
                 if found is not None:
                     yield found
 
 
-def _packed(root: Path, name: str, number: int, maker: PackMaker) -> PackedSegment | None:
+def _packed(root: Path, name: str, number: int, maker: PackMaker, most: float) -> PackedSegment | None:
+    """`most`: bytes that the receiver's part may have then."""
     directory = root / name
     try:
         index = SegmentIndex(directory, number)
@@ -68,7 +79,7 @@ def _packed(root: Path, name: str, number: int, maker: PackMaker) -> PackedSegme
         if index.times is None or not groups:  # still written, of an earlier version, or empty
             return None
         segment = open_segment(str(segment_path(directory, number)))
-        if _has_pack(segment):
+        if _has_pack(segment) or directory_bytes(directory) + segment.buffer.size > most:  # a pack is about as large
             return None
         table, slot, runs = maker.make(segment, groups[-1].end)
         written = write_pack(directory, number, table, slot, runs, alone=partial(nobody_trims, root))

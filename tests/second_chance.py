@@ -57,7 +57,7 @@ def deserve_it(failed: tuple[str, ...]) -> bool:
 
 def run_alone(failed: tuple[str, ...], config: pytest.Config) -> str:
     """What pytest prints when one of them fails by itself; nothing when all pass."""
-    command = [sys.executable, "-m", "pytest", "-p", "no:xdist", "-m", "", *failed]
+    command = [sys.executable, "-m", "pytest", "-n", "0", "-m", "", *failed]
     try:
         done = subprocess.run(
             command, cwd=config.rootpath, capture_output=True, text=True, timeout=ALONE_S, check=False

@@ -37,7 +37,7 @@ def run(folder: Path, content: str, *options: str) -> subprocess.CompletedProces
     (folder / "conftest.py").write_text(
         "from tests.second_chance import SecondChance\n"
         "def pytest_configure(config):\n"
-        "    if config.pluginmanager.has_plugin('xdist') and not hasattr(config, 'workerinput'):\n"
+        "    if config.option.numprocesses != 0 and not hasattr(config, 'workerinput'):\n"
         "        config.pluginmanager.register(SecondChance())\n"
     )
     paths = {**os.environ, "PYTHONPATH": os.fspath(Path(__file__).resolve().parents[1])}

@@ -49,6 +49,8 @@ class FigureName(StrEnum):
     ENTITIES_ENDED = "entities_ended", "An entity ended its registration."
     ENTITIES_EVICTED = "entities_evicted", "An entity was forgotten to make room for another."
     ENTITIES_REGISTERED = "entities_registered", "An entity registered."
+    ENTITIES_RESUMED = "entities_resumed", "An entity is back in its session of before."
+    SESSIONS_UNKNOWN = "sessions_unknown", "An entity wanted to go on with a session that this broker does not know."
     ENTITIES_RESTORED = "entities_restored", "An entity that had registered before a restart is known again."
     ENTITIES_VOUCHED = "entities_vouched", "An entity that is silent here answered through another witness."
     EPOCH_KEY_WAITS = "epoch_key_waits", "A publication waits for the epoch's key of its scope."

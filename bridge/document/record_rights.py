@@ -8,10 +8,14 @@ Not here: the policy itself."""
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 from typing import NamedTuple
 
 from keys.errors import BadFrame
 from keys.topictokens import matches
+
+TEXTS_KEPT = 1024
+"""Rights whose text is remembered: a job writes it beside each publication, and a publisher has few."""
 
 
 class RecordRights(NamedTuple):
@@ -37,7 +41,7 @@ class RecordRights(NamedTuple):
 
     def to_text(self) -> str:
         """For a file of the same party."""
-        return json.dumps(self, separators=(",", ":"), ensure_ascii=False)
+        return _text_of(self)
 
     @classmethod
     def from_text(cls, text: str) -> RecordRights:
@@ -47,3 +51,8 @@ class RecordRights(NamedTuple):
             return cls(str(scope), tuple(map(str, within)), tuple(map(str, granted)))
         except (ValueError, TypeError):
             raise BadFrame("rights of a publisher that cannot be read") from None
+
+
+@lru_cache(maxsize=TEXTS_KEPT)
+def _text_of(rights: RecordRights) -> str:
+    return json.dumps(rights, separators=(",", ":"), ensure_ascii=False)

@@ -5,13 +5,14 @@ Pure arithmetic on measured costs and common interests: what a link spares (`cos
 an organiser call the same functions. Not here: measuring, statements, changing a tree.
 """
 
-from bridge.organising.consensus import cost_vector, link_to_remove, middle
+from bridge.organising.consensus import believed, cost_vector, link_to_remove, middle
 from bridge.organising.costs import delivery_cost, delivery_tree, indirect_cost, is_worth_it, mean_common
 from bridge.organising.interests import InterestFilter, RecentIds
 
 __all__ = [
     "InterestFilter",
     "RecentIds",
+    "believed",
     "cost_vector",
     "delivery_cost",
     "delivery_tree",

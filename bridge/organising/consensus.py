@@ -57,4 +57,15 @@ def link_to_remove(vectors: Sequence[Sequence[float]], ring: Sequence[int]) -> i
 
 def middle(vectors: Sequence[Sequence[float]]) -> list[float]:
     """Element by element the median (the lower one of two) of what the replicas of one region say."""
-    return [sorted(column)[(len(column) - 1) // 2] for column in zip(*vectors, strict=True)]
+    return [_median(column) for column in zip(*vectors, strict=True)]
+
+
+def believed(values: Sequence[float], faults: int) -> float | None:
+    """What a region says by its replicas, of which at most `faults` lie: the median, which lies within what honest
+    ones say; None where fewer than 2 f + 1 spoke, since of fewer it might not. Who is silent may be an honest one whom
+    somebody keeps from us, so silence takes no liar out of the count."""
+    return _median(values) if len(values) >= 2 * faults + 1 else None
+
+
+def _median(values: Sequence[float]) -> float:
+    return sorted(values)[(len(values) - 1) // 2]

@@ -10,28 +10,37 @@ from __future__ import annotations
 from bridge.topology.congestion import IDLE, LinkLoad, LinkStatus
 from bridge.topology.placement import SHARING_MIN, Path, Placement, place
 from bridge.topology.planes import Planes
+from bridge.topology.proposing import PlaceStep, ReplicaFigures, next_step
 from bridge.topology.routes import Routes
 from bridge.topology.routing import RoutedCopy, detour, dynamic, planes_of, split_identifiers, static
 from bridge.topology.scot import PlanePlace, PlaneStep, RowTable, Scot, spread, subscribe_all, unsubscribe_all
 from bridge.topology.topology import Topology, peers_of
+from bridge.topology.witnesses import LinkNow, LinkSeen, LinkWitness, agreed
 
 __all__ = [
     "IDLE",
     "SHARING_MIN",
     "LinkLoad",
+    "LinkNow",
+    "LinkSeen",
     "LinkStatus",
+    "LinkWitness",
     "Path",
+    "PlaceStep",
     "Placement",
     "PlanePlace",
     "PlaneStep",
     "Planes",
+    "ReplicaFigures",
     "RoutedCopy",
     "Routes",
     "RowTable",
     "Scot",
     "Topology",
+    "agreed",
     "detour",
     "dynamic",
+    "next_step",
     "peers_of",
     "place",
     "planes_of",

@@ -24,6 +24,7 @@ from bridge.traces.events import (
     Registered,
     Registering,
     Relayed,
+    Resumed,
     Spoke,
     TracingEffect,
     TracingEvent,
@@ -46,7 +47,7 @@ from bridge.traces.kinds import (
     interest_of,
 )
 from bridge.traces.offenders import Complain, Offenders, SendAway
-from bridge.traces.pings import PRESETS, Preset, within
+from bridge.traces.presets import PRESETS, Preset, within
 from bridge.traces.remembered import RememberedEntity
 from bridge.traces.reporting import ReportEffect, Reporter, TraceReport
 from bridge.traces.telling import Voice
@@ -86,6 +87,7 @@ __all__ = [
     "RememberedEntity",
     "ReportEffect",
     "Reporter",
+    "Resumed",
     "SendAway",
     "Spoke",
     "Stood",

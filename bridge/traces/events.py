@@ -69,6 +69,13 @@ class Registered:
 
 
 @dataclass(frozen=True, slots=True)
+class Resumed:
+    """An entity's session goes on, on this connection."""
+
+    client: str
+
+
+@dataclass(frozen=True, slots=True)
 class AskThere:
     """Ask an entity that is silent here through the other witnesses: publish there, and hear what it answers."""
 
@@ -78,4 +85,4 @@ class AskThere:
     answers_at: str = field(repr=False)
 
 
-TracingEffect: TypeAlias = Say | AskThere | Stood | SendAway | Complain | Registered | TraceReport | Count
+TracingEffect: TypeAlias = Say | AskThere | Stood | SendAway | Complain | Registered | Resumed | TraceReport | Count

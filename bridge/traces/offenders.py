@@ -23,6 +23,7 @@ BUDGETS: Mapping[str, tuple[int, float]] = {
     "creation": (20, 1.0),
     "pattern": (20, 5.0),  # each looks at every name that there is
     "interest": (20_000, 0.001),
+    "knock": (5_000, 0.005),
 }
 
 

@@ -12,7 +12,8 @@ that is longer by half than the longest of late is a death. Short waits prove li
 rarer exponentially, the longest of N is exceeded `STEADY` times with a chance of N to the power of minus `STEADY`.
 
     timeout   = smoothed round trip + max(4 x its deviation, margin_s), at most timeout_max_s    (RFC 6298, section 2),
-                and at most half of the patience, so that two pings are asked
+                and at most half of the patience, so that two pings are asked. One answer QUICK times as fast as usual
+                tells a newcomer that came in a rush from a slow link, and what was learned of it begins anew
     patience  = caution x max(1.5 x longest, 2 patience_s + timeout), where the longest wait fades, to its
                 third in an hour; after EXPERIENCE answers caution x max(1.5 x longest, min(patience_s, 3 x longest)),
                 where no longest wait is believed to be shorter than margin_s
@@ -21,7 +22,8 @@ rarer exponentially, the longest of N is exceeded `STEADY` times with a chance o
                 Where there are others to ask through (`self_health.others`), not before a ping went through them, and
                 a timeout passed. Who answers only there is suspected as long as it does: the link is broken, not it
     every     = interval - max(interval / 10, timeout), at least half of it: who was told so says by itself that it
-                lives, and is asked when that does not come within the interval, or was not asked for long
+                lives, and is asked when that does not come within the interval, or was not asked for long; who seems
+                slow, or may speak more rarely than it was told, is asked within TOLD_WITHIN_S
     interval  = interval_s, half of it until ten pings went, since nothing is known of a newcomer, unless our turns come
                 late; with a goal (`within`) what the patience leaves of most of it; at once after the first miss,
                 then an eighth of the wait so far, at least interval_min_s, or a
@@ -43,6 +45,7 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
+from bridge.traces.presets import Preset
 from bridge.traces.self_health import SelfHealth
 
 HISTORY = 10  # pings that metrics are made of
@@ -57,55 +60,10 @@ REPEAT = 8  # pings follow each other by this part of the wait so far
 GOAL_PART = 0.95  # of a goal; the rest is for our own turns
 GOAL_LEAST = 0.25  # ... of which the interval is never a smaller part
 ALIVE_PART = 0.9  # of the interval in which an entity says by itself that it lives; the rest is for the way
-TOLD_WITHIN_S = 30.0  # ... when it may do so a tenth more rarely than it was told
+TOLD_WITHIN_S = 30.0
+QUICK = 4
 NEVER = float("inf")
 LATE = 4  # our own turn is late when it comes behind its time by this part of a timeout
-
-
-@dataclass(frozen=True, slots=True)
-class Preset:
-    """Times for one kind of network, in seconds. `timeout_initial_s` counts until the first answer. `caution`: less of
-    it tells deaths sooner, and of the living more often; it scales every patience. `floor_s`: no shorter wait is a
-    failure, whatever the link and `caution` say; a suspicion may be earlier."""
-
-    name: str
-    interval_s: float = 1.0
-    interval_min_s: float = 0.1
-    timeout_initial_s: float = 1.0
-    margin_s: float = 0.04
-    timeout_max_s: float = 5.0
-    patience_s: float = 2.4
-    caution: float = 1.0
-    floor_s: float = 2.0
-    goal_s: float = 0.0
-    """Deaths are told within so long: who is waited for less is asked less. 0: the interval is as it is."""
-
-
-LAN = Preset("lan")
-WAN = Preset("wan", timeout_initial_s=2.0, margin_s=0.1, patience_s=3.2, floor_s=3.0)
-CELLULAR = Preset("cellular", interval_s=5.0, interval_min_s=0.5, timeout_initial_s=5.0, margin_s=0.4,
-                  timeout_max_s=15.0, patience_s=8.0, floor_s=6.0)  # fmt: skip
-PRESETS = {preset.name: preset for preset in (LAN, WAN, CELLULAR)}
-
-
-def within(detect_s: float) -> Preset:
-    """The times with which a death is told `detect_s` after it at the latest, on a link that keeps its longest wait
-    well below that. The longest time to tell it is interval and patience. The patience is the link's; so the interval
-    is the longest one that the goal leaves beside that, and the better a link is known to be, the fewer pings it needs
-    (W. Chen, S. Toueg, M. K. Aguilera, On the quality of service of failure detectors (2002), section 5), but no less
-    than a quarter of the goal: to ask more often might be what keeps answers back. Raises ValueError."""
-    if detect_s < 1:
-        raise ValueError("a death cannot be told within less than a second")
-    return Preset(
-        f"within {detect_s:g} s",
-        interval_s=detect_s / 2,
-        interval_min_s=min(max(detect_s / 100, 0.05), 0.5),
-        timeout_initial_s=detect_s / 10,
-        timeout_max_s=detect_s / 2,
-        patience_s=detect_s / 5,
-        floor_s=min(2.0, detect_s / 3),
-        goal_s=detect_s,
-    )
 
 
 UNKNOWN, LOST = -2.0, -1.0  # instead of a round trip
@@ -256,8 +214,10 @@ class Pulse:
             self._weigh(now)
             self._asked_at, self._excused_s = lived_at if self._waiting else None, 0.0
         self._misses, self._is_vouched = 0, False
-        within_s = asked_within_s if ALIVE_PART * self.every_s < self._told_s else min(asked_within_s, TOLD_WITHIN_S)
-        self._next_ping = max(min(lived_at + self._interval_s(), self._last_ping + within_s), now)
+        seems_slow = self.timeout_s > self._preset.timeout_initial_s
+        if seems_slow or ALIVE_PART * self.every_s >= self._told_s:
+            asked_within_s = min(asked_within_s, TOLD_WITHIN_S)
+        self._next_ping = max(min(lived_at + self._interval_s(), self._last_ping + asked_within_s), now)
         before, self.health = self.health, Health.ALIVE
         return self.health if before is not self.health else None
 
@@ -406,7 +366,8 @@ class Pulse:
     def _learn(self, round_trip_s: float, now: float) -> None:
         """RFC 6298, section 2: smoothed round trip and its deviation."""
         smoothed, deviation = self._smoothed_s, self._deviation_s
-        if smoothed < 0:
+        seems_slow = smoothed > self._preset.timeout_initial_s and self._answers < EXPERIENCE
+        if smoothed < 0 or (seems_slow and QUICK * round_trip_s < smoothed):
             smoothed, deviation = round_trip_s, round_trip_s / 2
         else:
             deviation += (abs(round_trip_s - smoothed) - deviation) / 4

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from bridge.traces.kinds import to_entity
 from bridge.traces.pings import Pulse
@@ -21,7 +21,7 @@ class Traced:
     session: TraceSession
     pulse: Pulse | None
     """None: of before a restart of ours, and not back."""
-    speaks_at: str
+    speaks_at: str = field(repr=False)
     place: int
     """In the broker's sweep."""
     rejoin_by: float = NEVER
@@ -29,6 +29,10 @@ class Traced:
     spoke: bool = False
     joined: bool = False
     metrics_at: float = 0.0
+    coming: TraceSession | None = None
+    """How its session goes on, once it speaks in it (`resuming`)."""
+    knocked_ms: int = 0
+    """Its clock when it knocked last."""
     aside: TraceSession | None = None
     """Our end of what other witnesses pass on, once they had to."""
 

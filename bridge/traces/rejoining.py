@@ -29,6 +29,11 @@ class Rejoining:
         self._began = self._since = float("-inf")
         self._came = self._before = 0  # since `_since`, and in the `COMES_S` before
 
+    @property
+    def missing(self) -> int:
+        """How many are."""
+        return self._missing
+
     def waits(self, now: float) -> float:
         """One more is missing; until when nothing is said of it in any case."""
         if not self._missing:

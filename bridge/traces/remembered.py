@@ -1,10 +1,11 @@
 """What a broker must know of an entity to speak of it after a restart, though it never comes back.
 
-    record   version(1) advertisement(2 + n) token(2 + n) holder(32) trace_key(0 or 32: 1 + n) what holds(4 + n)
+    record   version(1) advertisement(2 + n) token(2 + n) holder(32) session(16) key(32) trace_key(0 or 32: 1 + n)
+             what holds(4 + n)
 
 The token is short, so a broker that was away for longer than its life has no right to tell anything; it is then its
-trackers who say that they hear nothing. A record holds secrets: the key that the token names, the key that traces are
-sealed under. Not here: where it is kept, and that it is sealed there (`gateway.tracing.store`).
+trackers who say that they hear nothing. A record holds secrets: the key that the token names, that of the session,
+the one that traces are sealed under. Not here: where it is kept, and that it is sealed there (`gateway.tracing.store`).
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from bridge.traces.kinds import Interest, TraceKind, body_of, fields_of
 from keys.delegation import Advertisement, Token
 from keys.errors import BadFrame
 from keys.frames import Reader, number, sized
-from keys.tracesession import KEY_BYTES
+from keys.tracesession import KEY_BYTES, SESSION_BYTES
 
-_VERSION = 1
+_VERSION = 2
 
 Holding = Mapping[Interest, tuple[TraceKind, Mapping[str, object]]]
 
@@ -30,13 +31,16 @@ class RememberedEntity:
     advertisement: Advertisement
     token: Token
     holder: bytes = field(repr=False)
+    session: bytes = field(repr=False)
+    key: bytes = field(repr=False)
     trace_key: bytes = field(repr=False)
     holds: Holding
 
     def encode(self) -> bytes:
         held = body_of({str(int(i)): [int(kind), dict(fields)] for i, (kind, fields) in self.holds.items()})
         parts = (number(_VERSION, 1), sized(self.advertisement.encode()), sized(self.token.encode()), self.holder)
-        return b"".join((*parts, number(len(self.trace_key), 1), self.trace_key, number(len(held), 4), held))
+        secrets = self.session, self.key
+        return b"".join((*parts, *secrets, number(len(self.trace_key), 1), self.trace_key, number(len(held), 4), held))
 
     @classmethod
     def decode(cls, data: bytes) -> RememberedEntity:
@@ -45,11 +49,12 @@ class RememberedEntity:
         if reader.number(1) != _VERSION:
             raise BadFrame("a record of another version")
         advertisement, token = Advertisement.decode(reader.sized()), Token.decode(reader.sized())
-        holder, trace_key = reader.take(KEY_BYTES), reader.take(reader.number(1))
+        holder, session, key = reader.take(KEY_BYTES), reader.take(SESSION_BYTES), reader.take(KEY_BYTES)
+        trace_key = reader.take(reader.number(1))
         held = fields_of(reader.take(reader.number(4)))
         reader.end()
         try:
             holds = {Interest(int(i)): (TraceKind(kind), dict(fields)) for i, (kind, fields) in held.items()}
         except (ValueError, TypeError):
             raise BadFrame("a record of what no trace says") from None
-        return cls(advertisement, token, holder, trace_key, holds)
+        return cls(advertisement, token, holder, session, key, trace_key, holds)

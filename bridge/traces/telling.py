@@ -34,9 +34,9 @@ from bridge.traces.kinds import (
 )
 from bridge.traces.remembered import Holding, RememberedEntity
 from bridge.traces.reporting import Reporter, TraceReport
-from keys.delegation import Advertisement, Token, Trace
-from keys.errors import BadFrame, NotAuthorised
-from keys.frames import Kind, opening
+from keys.delegation import Advertisement, Delegated, Token, Trace
+from keys.errors import BadFrame, Expired, NotAuthorised
+from keys.frames import Kind, Reader, opening
 from keys.identity import Certificate, Identity
 from keys.sealedbox import seal_box
 from keys.tracesession import KEY_BYTES
@@ -132,6 +132,24 @@ class Voice:
         """Whether somebody may want to hear more than changes."""
         return self._reporter is not None or len(self.audience) > 0
 
+    def hand_over(self, body: bytes, now_ms: int) -> None:
+        """Our entity gives us the right to tell: a token(2 + n) and the 32 secret bytes of its key. Raises keys errors,
+        Expired with what our clocks differ by."""
+        reader = Reader(body)
+        token, secret = Token.decode(reader.sized()), reader.take(KEY_BYTES)
+        reader.end()
+        if self.held(token, secret, now_ms):
+            self.authorise_again()
+            return
+        try:
+            token.verify(self.advertisement, Delegated.PUBLISH, now_ms)
+        except Expired:
+            raise _off(token, now_ms) from None
+        holder = Identity.from_private_bytes(secret)
+        if holder.public_bytes != token.public_key:
+            raise NotAuthorised("the secret key is not that of the token")
+        self.authorise(token, holder)
+
     def authorise(self, token: Token, holder: Identity) -> None:
         """From now on we may tell. `holder`: the key pair that the token names; both are verified."""
         self._right, self._holder = (token, holder.private_bytes()), holder
@@ -159,11 +177,11 @@ class Voice:
             held[interest] = (interest, kind, *chain.from_iterable(fields.items()))
         self._held = tuple(held.values())
 
-    def record(self) -> RememberedEntity | None:
-        """What a restart must not lose; None while we may not tell anything."""
+    def record(self, session: bytes, key: bytes) -> RememberedEntity | None:
+        """What a restart must not lose, of who speaks in this session; None while we may not tell anything."""
         if self._right is None:
             return None
-        return RememberedEntity(self.advertisement, *self._right, self._trace_key, self.again)
+        return RememberedEntity(self.advertisement, *self._right, session, key, self._trace_key, self.again)
 
     def restore(self, record: RememberedEntity, now: float) -> None:
         """Inverse of `record`. Numbers go on behind those of before, for time went on, too."""
@@ -287,3 +305,9 @@ def open_trace_key(data: bytes, topic: bytes, tracker: Identity) -> bytes:
     if len(key) != KEY_BYTES:
         raise BadFrame(f"a trace key has {KEY_BYTES} bytes")
     return key
+
+
+def _off(token: Token, now_ms: int) -> Expired:
+    early_ms = token.not_before_ms - now_ms
+    how = f"{early_ms / 1000:.1f} s ahead" if early_ms > 0 else f"{(now_ms - token.not_after_ms) / 1000:.1f} s behind"
+    return Expired(f"an entity's clock is {how} of ours; set it")

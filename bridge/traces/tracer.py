@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from bridge.base import Belongings, Wall
 from bridge.contract import Count, FairTable, Tick
+from bridge.traces import resuming
 from bridge.traces.elsewhere import Elsewhere
 from bridge.traces.events import (
     ClientGone,
@@ -22,13 +23,15 @@ from bridge.traces.events import (
     Registered,
     Registering,
     Relayed,
+    Resumed,
     Spoke,
     TracingEffect,
     TracingEvent,
 )
 from bridge.traces.kinds import Interest, TraceKind, answers_to, fields_of, state_of, to_broker
 from bridge.traces.offenders import BOGUS_MAX, CLIENTS_MAX, Offenders, SendAway
-from bridge.traces.pings import Health, Preset, Pulse
+from bridge.traces.pings import Health, Pulse
+from bridge.traces.presets import Preset
 from bridge.traces.registered import Traced
 from bridge.traces.rejoining import Rejoining
 from bridge.traces.remembered import RememberedEntity
@@ -37,10 +40,9 @@ from bridge.traces.self_health import SICK, SelfHealth
 from bridge.traces.signs import METRICS_EVERY_S, SPEAKS_S, metrics, ping_of, sign
 from bridge.traces.sweep import NEVER, Sweep
 from bridge.traces.telling import KEYED_MAX, Say, Voice, open_trace_key
-from keys.delegation import Advertisement, Delegated, Token, topic_of
+from keys.delegation import Advertisement, topic_of
 from keys.errors import BadFrame, Expired, KeysError, NotAuthorised, TooOften
-from keys.frames import Reader
-from keys.identity import Identity
+from keys.resumption import KNOCK
 from keys.tracesession import KEY_BYTES, SESSION_BYTES, Registration, TraceSession, Word, registered
 
 __all__ = [
@@ -133,8 +135,7 @@ class Tracer:
     def _register(self, event: Registering, now: float) -> list[TracingEffect]:
         """Raises keys errors."""
         registration, now_ms = Registration.decode(event.data), self._wall.ms(now)
-        topic = topic_of(registration.advertisement)
-        former = self._sessions.get(topic)
+        former = self._sessions.get(topic := topic_of(registration.advertisement))
         known = self._verified(topic) if former is None else self._traced[former].advertisement
         if known is not None and known.encode() == registration.advertisement:
             advertisement = known
@@ -145,6 +146,7 @@ class Tracer:
             if node is None:
                 raise NotAuthorised("the advertisement is of a discovery node that we do not know")
             advertisement.verify(node, self._authority, now_ms)
+        resuming.only_own(advertisement.certificate.name, event.client)
         registration.verify(advertisement, now_ms)
         if former is None and len(self._traced) >= ENTITIES_MAX and self._places.is_even:
             raise TooOften(f"{ENTITIES_MAX} entities are registered; raise the bound or use another broker")
@@ -157,9 +159,8 @@ class Tracer:
                 self._rejoining.came(now)
             voice.inherit(before.voice)
             voice.former = before.voice.right
-        pulse = Pulse(self._preset, now + SPEAKS_S, self._random(1)[0] / 256, self.self_health)
         speaks_at = to_broker(advertisement.topic, session)
-        traced = Traced(voice, event.client, ours, pulse, speaks_at, self._place(session))
+        traced = Traced(voice, event.client, ours, self._new_pulse(now), speaks_at, self._place(session))
         self._traced[session] = traced
         self._sessions[advertisement.topic] = self._spoken[speaks_at] = session
         self._clients.add(event.client, session)
@@ -168,9 +169,8 @@ class Tracer:
         evicted = self._places.put(session, advertisement.certificate.name.encode(), advertisement.topic)
         if evicted is not None:
             self._forget(evicted[0])
-        said = Say(answers_to(advertisement.certificate.name), answer)
-        news = Registered(registration, advertisement, event.client)
-        return [said, news, Count("entities_registered"), *([Count("entities_evicted")] if evicted else [])]
+        news = Say(answers_to(event.client), answer), Registered(registration, advertisement, event.client)
+        return [*news, Count("entities_registered"), *([Count("entities_evicted")] if evicted else [])]
 
     def _place(self, session: bytes) -> int:
         place = self._sweep.take()
@@ -229,13 +229,17 @@ class Tracer:
 
     def _spoke(self, event: Spoke, now: float) -> list[TracingEffect]:
         """Raises keys errors."""
-        traced = self._traced.get(event.session)
+        traced, effects = self._traced.get(event.session), list[TracingEffect]()
+        if event.data.startswith(KNOCK):
+            return self._knocked(traced, event, now)
         if traced is None:
             raise NotAuthorised("a message of a session that is not")
-        word, body = traced.session.hear(event.data)
+        word, body, is_back = resuming.hear(traced, event.data)
         if traced.client != event.client:  # the same entity on another connection
             self._move(event.session, traced, event.client)
-        effects = self._lives(traced, word, body, now)
+        if is_back:
+            effects += self._resumed(traced, now)
+        effects += self._lives(traced, word, body, now)
         try:
             effects += self._said(traced, word, body, now)
         except KeysError as error:  # it lives, whatever it says
@@ -243,6 +247,31 @@ class Tracer:
         if event.session in self._traced:
             self._schedule(traced)
         return effects
+
+    def _knocked(self, traced: Traced | None, event: Spoke, now: float) -> list[TracingEffect]:
+        """Raises BadFrame, NotAuthorised, TooOften."""
+        knock = resuming.knock_of(event)
+        self._offenders.afford(event.client, "knock", now)
+        if traced is None or knock.session != event.session:
+            return [*resuming.not_known(knock)]
+        try:
+            return [*resuming.answer(traced, knock, self._random, self._wall.ms(now))]
+        except KeysError as error:
+            return [*self._offenders.charge(event.client, "traces_refused", error), *resuming.not_known(knock)]
+
+    def _resumed(self, traced: Traced, now: float) -> list[TracingEffect]:
+        """It is back, in the session of before."""
+        self._changed.add(traced.voice.topic)  # its key is another one
+        if traced.is_missing:
+            self._rejoining.gone()
+            self._rejoining.came(now)
+        traced.pulse = traced.pulse or self._new_pulse(now)
+        traced.joined = True
+        told = self._stands(traced, TraceKind.JOIN, {"entity": traced.advertisement.certificate.name}, now)
+        return [Resumed(traced.client), Count("entities_resumed"), *told]
+
+    def _new_pulse(self, now: float) -> Pulse:
+        return Pulse(self._preset, now + SPEAKS_S, self._random(1)[0] / 256, self.self_health)
 
     def _said(self, traced: Traced, word: Word, body: bytes, now: float) -> list[TracingEffect]:
         """Raises keys errors."""
@@ -312,22 +341,12 @@ class Tracer:
 
     def _authorise(self, traced: Traced, body: bytes, now: float) -> list[TracingEffect]:
         """A token and its secret key: from now on we may tell. Raises keys errors."""
-        reader = Reader(body)
-        token, secret = Token.decode(reader.sized()), reader.take(KEY_BYTES)
-        reader.end()
-        if traced.voice.held(token, secret, self._wall.ms(now)):
-            traced.voice.authorise_again()
-        else:
-            try:
-                token.verify(traced.advertisement, Delegated.PUBLISH, self._wall.ms(now))
-            except Expired:
-                told = self._offenders.charge(traced.client, "traces_refused", _off(token, self._wall.ms(now)))
-                clock = traced.session.say(Word.CLOCK, self._wall.ms(now).to_bytes(8))
-                return [*told, Say(traced.listens_at, clock)]
-            holder = Identity.from_private_bytes(secret)
-            if holder.public_bytes != token.public_key:
-                raise NotAuthorised("the secret key is not that of the token")
-            traced.voice.authorise(token, holder)
+        try:
+            traced.voice.hand_over(body, self._wall.ms(now))
+        except Expired as error:
+            clock = traced.session.say(Word.CLOCK, self._wall.ms(now).to_bytes(8))
+            charged = self._offenders.charge(traced.client, "traces_refused", error)
+            return [*charged, Say(traced.listens_at, clock)]
         self._changed.add(traced.voice.topic)
         if traced.joined:
             return []
@@ -351,7 +370,7 @@ class Tracer:
     def _run_due(self, now: float) -> list[TracingEffect]:
         effects: list[TracingEffect] = []
         first, places = self._sweep.ready(now, DUE_AT_ONCE)
-        self.self_health.turn(now - first, self._overdue, len(self._traced), now)
+        self.self_health.turn(now - first, self._overdue, len(self._traced) - self._rejoining.missing, now)
         if self._doubted and self.self_health.score < SICK:
             effects += self._say_again(now)
         for place in places:
@@ -373,9 +392,8 @@ class Tracer:
             if now >= traced.rejoin_by:
                 traced.rejoin_by = NEVER
                 self._rejoining.gone()
-                effects += self._stands(
-                    traced, TraceKind.FAILED, {"why": "not back after a restart of its broker"}, now
-                )
+                why = {"why": "not back after a restart of its broker"}
+                effects += self._stands(traced, TraceKind.FAILED, why, now)
             return [*effects, *traced.voice.gauge(now)]
         owed = pulse.is_overdue
         ping, changed = pulse.tick(now)
@@ -404,7 +422,7 @@ class Tracer:
 
     def _record(self, topic: bytes) -> RememberedEntity | None:
         session = self._sessions.get(topic)
-        return None if session is None else self._traced[session].voice.record()
+        return None if session is None else self._traced[session].voice.record(*self._traced[session].session.kept)
 
     def restore(self, records: Iterable[RememberedEntity], now: float) -> list[TracingEffect]:
         """Entities of before a restart: their trackers are asked anew, and told if they do not come back."""
@@ -412,13 +430,14 @@ class Tracer:
         for record in records:
             known, held = record.advertisement, record.holds.get(Interest.CHANGES)
             ends_ms = min(known.not_after_ms, record.token.not_after_ms)
-            if ends_ms < self._wall.ms(now) or known.topic in self._sessions or len(self._traced) >= ENTITIES_MAX:
+            is_known = known.topic in self._sessions or record.session in self._traced
+            if ends_ms < self._wall.ms(now) or is_known or len(self._traced) >= ENTITIES_MAX:
                 self._changed.add(known.topic)
                 continue
-            session = self._random(SESSION_BYTES)
+            session = record.session
             voice = Voice(known, self._random, now, self._reporter, self._wall, self.listens)
             voice.restore(record, now)
-            ours = TraceSession(session, self._random(KEY_BYTES), 1)
+            ours = TraceSession(session, record.key, 1, known.certificate.public_key)
             is_over = held is not None and held[0] is TraceKind.FAILED
             traced = Traced(voice, "", ours, None, to_broker(known.topic, session), self._place(session))
             traced.rejoin_by = NEVER if is_over else self._rejoining.waits(now)
@@ -429,9 +448,3 @@ class Tracer:
             self._schedule(traced)
             effects.append(Count("entities_restored"))
         return effects
-
-
-def _off(token: Token, now_ms: int) -> Expired:
-    early_ms = token.not_before_ms - now_ms
-    how = f"{early_ms / 1000:.1f} s ahead" if early_ms > 0 else f"{(now_ms - token.not_after_ms) / 1000:.1f} s behind"
-    return Expired(f"an entity's clock is {how} of ours; set it")

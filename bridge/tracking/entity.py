@@ -1,9 +1,10 @@
 """The entity's side of being traced: a topic of its own, a session with its broker, tokens in time (B1, B3, B7, B8).
 
 What a client library does for its program, without I/O: it asks a discovery node for a trace topic, registers, answers
-pings, hands over tokens before the former ends, and says states and load. After a reconnect it registers anew: the
-broker may have forgotten it. The shell subscribes to `Listen`ed topics and publishes what `Say` says. Not here: MQTT,
-an entity that several brokers trace (`witnessed`, which has one of these for each).
+pings, hands over tokens before the former ends, and says states and load. After a reconnect it knocks, and its session
+goes on if the broker knows it, also over a restart; else it registers anew. The shell subscribes to `Listen`ed topics
+and publishes what `Say` says. Not here: MQTT, an entity that several brokers trace (`witnessed`, which has one of these
+for each).
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from keys.delegation import Advertisement, Delegated, Seat, Token
 from keys.errors import BadContent, KeysError, NotAuthorised
 from keys.frames import sized
 from keys.identity import Certificate, Identity
+from keys.resumption import NONCE_BYTES, Knock, is_resumed, open_resumed
 from keys.tracesession import KEY_BYTES, REQUEST_BYTES, Registration, TraceSession, Word, open_registered
 
 ASK_AGAIN_S = 5.0  # a request without an answer is repeated, twice as late each time, half of that more or less ...
@@ -45,6 +47,7 @@ TOPIC_LEFT_S = (
 )
 CLOCK_SET_S = 1.0  # by which a clock is not set every day
 RENEW_AFTER_S = TOKEN_LIFE_S / 2  # half of a token's life is left when the next one comes
+KNOCKS = 3  # without an answer; behind them we register
 ALIVE_LEAST_S = 0.1  # whatever our broker asks for, we do not say more often that we live
 
 
@@ -136,6 +139,9 @@ class TracedEntity:
         self._wishes = wishes or Wishes()
         self._advertisement = advertisement
         self._session: TraceSession | None = None
+        self._former: TraceSession | None = None  # of the connection that ended
+        self._knocked: Knock | None = None  # for it
+        self._knocks = 0
         self._aside: TraceSession | None = None  # its end for what comes through other brokers
         self._request = b""
         self._ask_at: float | None = None
@@ -172,9 +178,10 @@ class TracedEntity:
         """Effects in the order in which they must happen. What does not hold is counted and dropped."""
         match event:
             case BrokerConnected():
-                self._connected, self._session, self._asked, self._renew_at = True, None, 0, None
-                self._alive_at = None
-                return [Listen(answers_to(self._certificate.name)), *self.ask(now)]
+                self._connected, self._asked, self._knocks = True, 0, 0
+                self._former, self._session = self._session or self._former, None
+                self._renew_at = self._alive_at = None
+                return [Listen(answers_to(self._certificate.name)), *self._back(now)]
             case Told(topic, payload):
                 try:
                     return [*self._told(topic, payload, now), *self._set_anew(now)]
@@ -186,7 +193,7 @@ class TracedEntity:
                     self._alive_at = now + self._alive_s
                     effects += self._say(Word.ALIVE, lived(self._pinged_ms, now - self._pinged_at))
                 if self._ask_at is not None and now >= self._ask_at:
-                    effects += self.ask(now)
+                    effects += self.ask(now) if self._former is None else self._back(now)
                 if self._renew_at is not None and now >= self._renew_at:
                     effects += self._authorise(now)
                 return effects
@@ -228,7 +235,7 @@ class TracedEntity:
     def silent(self, fields: bytes = b"") -> list[TracedEffect]:
         """No more traces. The next `BrokerConnected` begins anew."""
         effects = self._say(Word.SILENT, fields)
-        self._session = self._ask_at = self._renew_at = self._alive_at = None
+        self._session = self._former = self._ask_at = self._renew_at = self._alive_at = None
         return effects
 
     def renounce(self, now: float, fields: bytes = b"") -> list[TracedEffect]:
@@ -245,9 +252,8 @@ class TracedEntity:
 
     def ask(self, now: float) -> list[TracedEffect]:
         """For a topic while we have none that counts, then for a session."""
-        usual_s = min(ASK_AGAIN_S * (1 << min(self._asked, 10)), ASK_AGAIN_MAX_S)
-        self._ask_at = now + usual_s * (0.5 + self._random(1)[0] / 256)  # those who lost their broker together
-        self._asked += 1
+        self._former = None
+        self._ask_at = self._again_at(now)
         self._request = self._random(REQUEST_BYTES)
         now_ms = self._wall.ms(now)
         known = self._advertisement
@@ -269,10 +275,48 @@ class TracedEntity:
 
     # -------------------------------------------------------------------------------------------- details
 
+    def _again_at(self, now: float) -> float:
+        """When we ask again if no answer comes."""
+        usual_s = min(ASK_AGAIN_S * (1 << min(self._asked, 10)), ASK_AGAIN_MAX_S)
+        self._asked += 1
+        return now + usual_s * (0.5 + self._random(1)[0] / 256)  # those who lost their broker together
+
+    def _back(self, now: float) -> list[TracedEffect]:
+        """We are connected again: our session goes on, if it can."""
+        former, known = self._former, self._advertisement
+        has_right = self._token_is_ours and 0 <= now - self._token_made_at < TOKEN_LIFE_S
+        if former is None or known is None or not has_right or self._knocks == KNOCKS or self._renewed_at(known) <= now:
+            self._asked = 0
+            return self.ask(now)
+        self._knocks += 1
+        self._ask_at = self._again_at(now)
+        (session, key), name = former.kept, self._certificate.name
+        self._knocked = Knock(session, self._random(NONCE_BYTES), self._wall.ms(now), name).coded(key)
+        hears = [Listen(to_entity(name, known.topic, session))] if self._knocks == 1 else []
+        return [*hears, Say(self._speaks_at, self._knocked.encode())]
+
+    def _resumed(self, payload: bytes, now: float) -> list[TracedEffect]:
+        """The broker knows our session, or does not. Raises keys errors."""
+        if self._former is None or self._knocked is None or self._advertisement is None:
+            raise BadContent("an answer to nobody's knock")
+        session, key = self._former.kept
+        next_key = open_resumed(payload, key, self._knocked)
+        if next_key is None:
+            self._asked = 0
+            return self.ask(now)
+        self._former, self._knocked, self._asked = None, None, 0
+        self._session, self._aside = TraceSession(session, next_key, 0), None
+        self._ask_at, self._renew_at = self._renewed_at(self._advertisement), self._token_made_at + RENEW_AFTER_S
+        # The first word shows that we have the key. When we lived last, by its clock, a new broker could not tell.
+        said = self._say(Word.STATE, self._state) if self._state else self._say(Word.ALIVE, lived(0, 0))
+        return [*said, Count("registered")]
+
     def _told(self, topic: str, payload: bytes, now: float) -> list[TracedEffect]:
         """Raises keys errors."""
         if topic != answers_to(self._certificate.name):
             return self._pinged(payload, now)
+        if is_resumed(payload):
+            return self._resumed(payload, now)
         if self._advertisement is None:
             return self._topic_came(payload, now)
         return self._registered(payload, now)
@@ -328,11 +372,15 @@ class TracedEntity:
         costs both sides, and after a restart of the broker everybody comes at once."""
         assert self._advertisement is not None
         is_young = 0 <= now - self._token_made_at < RENEW_AFTER_S
-        is_ours = self._token_for == (self._advertisement.topic, self.seat)
-        if not (is_young and is_ours) or abs(self._wall.offset_s - self._token_offset_s) > CLOCK_SET_S:
+        if not (is_young and self._token_is_ours) or abs(self._wall.offset_s - self._token_offset_s) > CLOCK_SET_S:
             return self._authorise(now)
         self._renew_at = self._token_made_at + RENEW_AFTER_S
         return self._say(Word.TOKEN, self._token)
+
+    @property
+    def _token_is_ours(self) -> bool:
+        """Whether the last one was made for where we are traced now."""
+        return self._advertisement is not None and self._token_for == (self._advertisement.topic, self.seat)
 
     def _pinged(self, payload: bytes, now: float) -> list[TracedEffect]:
         if self._session is None:

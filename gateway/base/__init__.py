@@ -25,6 +25,7 @@ from gateway.base.garbage import collect_seldom
 from gateway.base.limits import Limits
 from gateway.base.sealed_file import SealedFile, SealedFileError
 from gateway.base.stamps import Stamps
+from gateway.base.turns import behind_reads
 from gateway.files import (
     FileStamp,
     PrivateFileError,
@@ -67,6 +68,7 @@ __all__ = [
     "TraceSettings",
     "WatchedSettings",
     "alone_in",
+    "behind_reads",
     "collect_seldom",
     "erase",
     "load",

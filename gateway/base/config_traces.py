@@ -130,7 +130,7 @@ class TraceSettings(Model):
         default=10.0, ge=1, le=3_600, description="how soon a death is told at the latest; less of it is more pings"
     )
     preset: Literal["lan", "wan", "cellular"] | None = Field(
-        default=None, description="fixed times of pings instead, see bridge/traces/pings.py"
+        default=None, description="fixed times of pings instead, see bridge/traces/presets.py"
     )
     floor_s: float | None = Field(
         default=None,

@@ -194,6 +194,7 @@ class LogEvent(Enum):
     RECEIVER_CLOCK = ERROR, "receiver %s: %s", "This machine's clock may be off: what looks like replays is held."
     RECEIVER_FULL = WARNING, "%s", "The spool is full: nothing is acknowledged until queries have caught up."
     RECEIVER_HAS_ROOM = INFO, "receiver %s: there is room in the spool again", "After `receiver_full`."
+    RECEIVER_PACKS = INFO, "receiver %s: %s", "What packing a finished segment came to, if the receiver packs (`pack`)."
     RECEIVER_DOUBTS = (WARNING, "receiver %s: %s",
         "Replicas that were suspected or named, and what was refused of them, since the last such line.")
     # fmt: on

@@ -28,6 +28,7 @@ PAPERS: Mapping[str, str] = {
     "availability": "B: availability of entities",
     "secret-forwarding": "A: secret forwarding",
     "octopis": "C: structured overlays",
+    "placement": "A: placement of replicas",
     "self-organisation": "D: self-organising overlays",
     "eventguard": "E: EventGuard",
 }

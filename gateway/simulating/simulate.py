@@ -61,6 +61,7 @@ EXPERIMENTS: Mapping[str, str] = {
     "availability": "bridge.experiments.trace_routing",
     "eventguard": "bridge.attack_experiments.eventguard",
     "octopis": "bridge.overlay_experiments.octopis",
+    "placement": "bridge.overlay_experiments.placed",
     "secret-forwarding": "bridge.experiments.secret_forwarding",
     "self-organisation": "bridge.overlay_experiments.self_organisation",
 }

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from sys import intern
 from typing import TYPE_CHECKING, Any
 
+from gateway.base import behind_reads
 from gateway.base.log_events import LogEvent
 from gateway.clients import INTERNAL
 from gateway.mqtt5.codec import Decoder
@@ -75,11 +76,12 @@ class MqttConnection(asyncio.Protocol):
         if not self._core.opened(self):
             self.abort()
             return
-        self._timer = asyncio.get_running_loop().call_later(limits.connect_timeout_s, self._no_connect)
+        self._timer = asyncio.get_running_loop().call_later(limits.connect_timeout_s, behind_reads, self._no_connect)
 
     def _no_connect(self) -> None:
-        self._core.reached.note("connect_timeout_s", self.address)
-        self.abort()
+        if self._timer is not None and not self.closed:  # else CONNECT was read meanwhile
+            self._core.reached.note("connect_timeout_s", self.address)
+            self.abort()
 
     @property
     def peer(self) -> tuple[str, int] | None:
@@ -127,8 +129,7 @@ class MqttConnection(asyncio.Protocol):
         packets = decoder.feed(data)
         traffic.bytes_received += len(data)
         traffic.read(packets)
-        client = self.client
-        if client is None:
+        if (client := self.client) is None:
             self._before_connected(packets)
             return
         actions = self._core.received(client, packets, self._core.now()) if packets else []
@@ -443,8 +444,7 @@ class MqttConnection(asyncio.Protocol):
         """Close at once, without a word."""
         self._cancel_timer()
         self._stop_waiting()
-        self._out = ()
-        self._gated = ()
+        self._out = self._gated = ()
         self.closed = True
         if self._transport is not None:
             self._transport.abort()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 
-from gateway.base import Limits
+from gateway.base import Limits, behind_reads
 from gateway.clients import Reached
 from gateway.sockets.connection import MqttConnection
 
@@ -27,10 +27,14 @@ def origin_of(host: str) -> str | None:
 
 
 class Door:
-    """All open connections: how many, from where, and which of them have not been accepted yet."""
+    """All open connections: how many, from where, and which of them have not been accepted yet. `later` as
+    `behind_reads`."""
 
-    def __init__(self, limits: Limits, reached: Reached) -> None:
-        self.limits, self._reached = limits, reached
+    def __init__(
+        self, limits: Limits, reached: Reached, later: Callable[[Callable[[], None]], None] = behind_reads
+    ) -> None:
+        self.limits, self._reached, self._later = limits, reached, later
+        self._is_looking = False  # for room, soon
         # So many connections at once, where the machine gives files for fewer than `limits.connections`.
         self.most = limits.connections
         self._open: dict[MqttConnection, str | None] = {}
@@ -44,8 +48,9 @@ class Door:
     def enter(self, connection: MqttConnection) -> bool:
         """Count a new connection; False if it may not stay.
 
-        Above `half_open` the one that has waited longest is cut off instead: a flood of silent connections must
-        not keep out clients that say CONNECT at once.
+        Above `half_open` the one that has waited longest is cut off instead, once everything that could be read was
+        read: a flood of silent connections must not keep out clients that say CONNECT at once, and of thousands that
+        come together most have said it before we look.
         """
         limits, reached = self.limits, self._reached
         if len(self._open) >= min(limits.connections, self.most):
@@ -60,12 +65,18 @@ class Door:
             self._by_origin[origin] += 1
         self._open[connection] = origin
         self._half_open[connection] = None
-        if len(self._half_open) > limits.half_open:
+        if len(self._half_open) > limits.half_open and not self._is_looking:
+            self._is_looking = True
+            self._later(self._make_room)
+        return True
+
+    def _make_room(self) -> None:
+        self._is_looking = False
+        while len(self._half_open) > self.limits.half_open:
             oldest = next(iter(self._half_open))
             del self._half_open[oldest]
-            reached.note("half_open", oldest.address)
+            self._reached.note("half_open", oldest.address)
             oldest.abort()
-        return True
 
     def accepted(self, connection: MqttConnection) -> None:
         """Its CONNECT was."""

@@ -37,6 +37,7 @@ from bridge.traces import (
     Relayed,
     ReportEffect,
     Reporter,
+    Resumed,
     SendAway,
     Spoke,
     Stood,
@@ -49,7 +50,7 @@ from bridge.traces import (
 )
 from bridge.traces.tracer import Say
 from bridge.tracking import Asked, DiscoveryEffect, DiscoveryNode, Heard, RegistrationQueue, ShareAdvertisement
-from gateway.base import Clock, Figures
+from gateway.base import Clock, Figures, behind_reads
 from gateway.base.log_events import LogEvent
 from gateway.mqtt5.packets import Publish, Will
 from gateway.tracing.other_witnesses import OtherWitnesses
@@ -345,6 +346,8 @@ class Tracing:
                         self._kept(self._store.keep, advertisement)
                     life_s = (advertisement.not_after_ms - advertisement.created_ms) // 1000
                     self._broker.advertise(advertisement_topic(advertisement.topic), advertisement.encode(), life_s)
+                case Resumed(client):
+                    self._broker.probe_host(client, self._detect_within_s)
                 case Registered():
                     self._broker.probe_host(effect.client, self._detect_within_s)
                     if self._node is not None:
@@ -400,9 +403,9 @@ class Tracing:
     def _wake(self) -> None:
         """Something is due. Before anybody is judged whatever can be read is read: in the turn of the event loop that
         begins behind this one, wherever in a turn that loop looks at its timers."""
-        loop, now = asyncio.get_running_loop(), self._clock()
+        now = self._clock()
         self._timer, self._is_awake = None, True
-        loop.call_soon(loop.call_soon, self._tick, now)
+        behind_reads(lambda: self._tick(now))
 
     def _tick(self, now: float) -> None:
         """Whatever could be read at `now` was heard."""

@@ -63,6 +63,8 @@ def _file(path: Path) -> dict[str, str]:
     named = {}
     for name, value in document.items():
         items = value if isinstance(value, list) else [value]
+        if isinstance(value, bool):
+            items = [str(value).lower()]
         if not all(isinstance(item, str | int | float) and not isinstance(item, bool) for item in items):
             raise BadOption(f"{path}: {name} is neither text nor a number, nor a list of texts")
         named[str(name)] = ",".join(map(str, items))

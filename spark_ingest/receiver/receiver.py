@@ -34,10 +34,11 @@ from spark_ingest.receiver.acknowledging import Sender, acknowledge
 from spark_ingest.receiver.clock import SessionClock, most_ahead_s
 from spark_ingest.receiver.family import grants_of, kin
 from spark_ingest.receiver.looping import LoopThread
+from spark_ingest.receiver.packer import SegmentPacker
 from spark_ingest.receiver.progress import Progress, ReplicaLink, tell_links
 from spark_ingest.receiver.recovery import recovered, recovered_beside, state_of
 from spark_ingest.receiver.trouble import ReceiverTroubles
-from spark_ingest.receiving import Group, Part, Seen, SpoolCollector
+from spark_ingest.receiving import Group, Lineages, Part, Seen, SpoolCollector
 from spark_ingest.secrets import Grants, GrantsWriter, ShareBox, load_readers, names_in, names_of
 from spark_ingest.spool import SEGMENT_BYTES, SpooledKey, SpoolWriter, make_room
 
@@ -115,6 +116,8 @@ class ReceiverSettings:
     """Which publications are for this receiver; None: all."""
     waits: bool = True
     """For another process that writes as this receiver, to take over from it; else the receiver fails."""
+    packs: bool = False
+    """Whether it packs what it has finished, for which that is opened."""
 
     @classmethod
     def of(cls, options: Options, *, waits: bool = True) -> ReceiverSettings:
@@ -129,6 +132,7 @@ class ReceiverSettings:
             grants_identity=options.grants_identity,
             part=part,
             waits=waits,
+            packs=options.packs,
         )
 
 
@@ -142,6 +146,7 @@ class _Session:
     grants: GrantsWriter
     box: ShareBox
     clock: SessionClock
+    packer: SegmentPacker | None = None
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     done: asyncio.Event = field(default_factory=asyncio.Event)
     keys_changed: bool = False
@@ -242,8 +247,8 @@ class Receiver:
             grants = await asyncio.to_thread(lambda: self._grants(writer.segment, needed))
             assert grants.spool_key is not None
             box = ShareBox(grants.spool_key, os.urandom)
-            seen, keys = await asyncio.to_thread(lambda: self._recovered(writer, grants))
             client = self._connect()
+            seen, keys = await asyncio.to_thread(lambda: self._recovered(writer, grants, Lineages(client.overlay)))
             clock = SessionClock()
             clock.check(client.overlay)
             # Before the new segment, so that the file knows what is sealed under which key when that one is the newest.
@@ -260,15 +265,22 @@ class Receiver:
             )
             collector.figures = self.figures
             collector.learn(grants.check_values)
-            await self._receive(_Session(client, collector, writer, grants, box, clock), stop)
+            await self._receive(_Session(client, collector, writer, grants, box, clock, self._packer()), stop)
         finally:
             writer.close()
 
-    def _recovered(self, writer: SpoolWriter, grants: GrantsWriter) -> tuple[Seen, list[SpooledKey]]:
+    def _recovered(
+        self, writer: SpoolWriter, grants: GrantsWriter, lineages: Lineages
+    ) -> tuple[Seen, list[SpooledKey]]:
         settings = self._settings
         parts = [(name, grants_of(settings.grants, settings.name, name)) for name in kin(settings.spool, settings.name)]
-        beside = recovered_beside(settings.spool, parts, self._readers())
-        return recovered(writer.state, writer.history(), grants.spool_key, beside)
+        beside = recovered_beside(settings.spool, parts, self._readers(), lineages)
+        return recovered(writer.state, writer.history(), grants.spool_key, beside, lineages)
+
+    def _packer(self) -> SegmentPacker | None:
+        told = self._settings
+        of = (told.spool, told.name, told.grants, told.grants_identity, told.cap_bytes)
+        return SegmentPacker(*of) if told.packs else None
 
     def _readers(self) -> Sequence[Identity]:
         settings = self._settings
@@ -302,14 +314,16 @@ class Receiver:
         links = asyncio.ensure_future(session.client.run(on_arrivals, on_keys))
         writing = asyncio.ensure_future(self._write(session))
         stopping = asyncio.ensure_future(stop.wait())
+        packing = asyncio.ensure_future(_packed(session))
         try:
-            await asyncio.wait({links, writing, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({links, writing, stopping, packing}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             done.set()
             wake.set()
             links.cancel()
             stopping.cancel()
-            ended = await asyncio.gather(writing, links, stopping, return_exceptions=True)
+            packing.cancel()
+            ended = await asyncio.gather(writing, links, stopping, packing, return_exceptions=True)
         for result in ended:
             if isinstance(result, Exception):
                 raise result
@@ -346,6 +360,8 @@ class Receiver:
                 if writer.segment_full:
                     await self._renew(session.client, writer, session.grants)
                     await asyncio.to_thread(writer.roll, state_of(collector.seen, collector.keys(), session.box))
+                    if session.packer is not None:
+                        session.packer.finished()
                 await self._keys(session)
                 group = collector.take(GROUP_ROWS, GROUP_BYTES)
                 if group is None:
@@ -418,3 +434,8 @@ class Receiver:
             self._told = Counter(self.figures)
             listed = ", ".join(f"{name} from {replica}: {count}" for (name, replica), count in sorted(news.items()))
             LogEvent.RECEIVER_DOUBTS.say(_log, self._settings.name, listed)
+
+
+async def _packed(session: _Session) -> None:
+    """Until cancelled."""
+    await (asyncio.Event().wait() if session.packer is None else session.packer.run())

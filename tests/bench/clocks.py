@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bridge.traces.pings import LAN, Health, Pulse
+from bridge.traces.pings import Health, Pulse
+from bridge.traces.presets import LAN
 from bridge.traces.self_health import SelfHealth
 from gateway.base import Clock
 from tests.bench.growth import Row

@@ -25,7 +25,8 @@ from math import exp, log, log1p, sqrt
 from typing import NamedTuple, Protocol
 
 from bridge.devices.regularity import Regularity
-from bridge.traces.pings import LAN, Health, Ping, Preset, Pulse
+from bridge.traces.pings import Health, Ping, Pulse
+from bridge.traces.presets import LAN, Preset
 
 WARM_UP_S = 60.0
 HEARTBEAT_S = 1.0

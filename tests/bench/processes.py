@@ -1,9 +1,10 @@
 """Fifty thousand traced entities at one broker of several processes, all on one core: `detect_within_s: 10`.
 
-A process may open fewer files than that, so that the broker is three processes that share the entities, and so are the
-clients on another core (`fleet`). They come once, for that takes minutes. Then up to `ROUNDS` times: steady state,
-deaths that are told, a kill of all processes of the broker. A figure is the median of the rounds; where something must
-not happen at all, that of the worst. `LONG_S` is one round of the ten minutes in which nobody living may be suspected.
+A process may open fewer files than that, so that the broker is three processes that share the entities, and so are
+the clients on another core (`fleet`). They come once, for that takes minutes. Then up to `ROUNDS` times: steady
+state, `SETTLE_S` behind the last who came, deaths that are told, a kill of all processes of the broker. A figure is
+the median of the rounds; where something must not happen at all, that of the worst. `LONG_S` is one round of the ten
+minutes in which nobody living may be suspected.
 """
 
 from __future__ import annotations
@@ -102,6 +103,7 @@ def rows(number: int, cores: tuple[int, int], is_long: bool = False) -> Iterator
             for made in range(1 if is_long else ROUNDS):
                 if made and time.monotonic() > begins + BEGINS_WITHIN_S:
                     break
+                time.sleep(SETTLE_S if made else 0)
                 for row in _round(who, brokers, crowds, traced, LONG_S if is_long else STEADY_S):
                     rounds.setdefault(row.work, []).append(row)
                     yield Row(f"round {made + 1}: {row.work}", row.ours, row.peer, row.peer_name, row.unit)

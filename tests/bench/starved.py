@@ -11,7 +11,8 @@ import random
 from collections.abc import Iterator
 from dataclasses import replace
 
-from bridge.traces.pings import EXPERIENCE, LAN, Health, Pulse
+from bridge.traces.pings import EXPERIENCE, Health, Pulse
+from bridge.traces.presets import LAN
 from bridge.traces.self_health import SelfHealth
 from tests.bench.detection import RUNS_S, SLICE_S
 from tests.bench.growth import Row

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from bridge.traces.pings import LAN
+from bridge.traces.presets import LAN
 from tests.bench.detection import measure, pinged
 from tests.bench.recorded import LOST, UNIT_S, Recording, load, recordings
 

@@ -10,7 +10,8 @@ import pytest
 
 from bridge.contract.machine import Count, Tick
 from bridge.traces.kinds import REGISTRATION_TOPIC, answers_to
-from bridge.traces.pings import LAN, Pulse
+from bridge.traces.pings import Pulse
+from bridge.traces.presets import LAN
 from bridge.traces.tracer import DUE_AT_ONCE, SPEAKS_S, Registering, Say, Spoke, Tracer
 from bridge.tracking.entity import ASK_AGAIN_S, BrokerConnected, TracedEntity
 from keys.delegation import Advertisement
@@ -44,7 +45,7 @@ class Herd:
             self.advertisement.not_after_ms, "node-1", bytes(64),
         )  # fmt: skip
         request = Registration(own.encode(), b"r" * 16, int(now * 1000), bytes(64))
-        effects = self.tracer.handle(Registering(f"client {place}", request.encode()), now)
+        effects = self.tracer.handle(Registering("pump-7", request.encode()), now)
         (answer,) = [e for e in effects if isinstance(e, Say) and e.topic == answers_to("pump-7")]
         _, session, key = open_registered(answer.payload, PUMP)
         self.sessions[session] = TraceSession(session, key, 0)

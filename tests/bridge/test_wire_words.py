@@ -6,6 +6,7 @@ import pytest
 
 from bridge.document import policy, region_view
 from bridge.groups import leases
+from bridge.measuring import summaries
 from bridge.membership import adopting, endorsing, key_service
 from bridge.traces import kinds
 from bridge.traces.kinds import Interest, TraceKind
@@ -25,6 +26,8 @@ def test_domains_of_signatures() -> None:
         leases.DOMAIN: "group lease",
         discovery.DOMAIN_REQUEST: "trace discovery",
         kinds.DOMAIN_INTEREST: "trace interest",
+        summaries.DOMAIN_SUMMARY: "summary",
+        summaries.DOMAIN_INTEREST_FILTER: "interest filter",
     }
     assert {domain: f"veilmq/1 {what}" for domain, what in domains.items()} == {domain: domain for domain in domains}
 
@@ -36,6 +39,7 @@ def test_topics_of_control() -> None:
     assert (statements.SUBSCRIBE_TOPIC, pulling.PULL_TOPIC, leases.GROUPS_TOPIC) == (
         "$veil/subscribe", "$veil/pull", "$veil/groups",
     )  # fmt: skip
+    assert summaries.SUMMARY_TOPIC == "$veil/summaries"
     assert pieces.PROPERTY_PART == "vmq-part"
 
 

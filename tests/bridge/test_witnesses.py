@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bridge.traces.kinds import OWN, Interest, TraceKind, key_topic, trace_topic, uuid_of
-from bridge.traces.pings import LAN
+from bridge.traces.presets import LAN
 from bridge.traces.tracer import Say
 from bridge.tracking.discovery import Heard
 from bridge.tracking.entity import Stage, Told, Wishes

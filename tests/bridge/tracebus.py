@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from bridge.contract.machine import Count, Tick
 from bridge.document import constrained
 from bridge.traces.kinds import CREATION_TOPIC, DISCOVERY_TOPIC, REGISTRATION_TOPIC, TraceKind
-from bridge.traces.pings import LAN
+from bridge.traces.presets import LAN
 from bridge.traces.tracer import ClientGone, Interested, Registering, Say, SendAway, Spoke, Tracer
 from bridge.tracking.discovery import Asked, DiscoveryNode, Heard, ShareAdvertisement
 from bridge.tracking.entity import BrokerConnected, KeepEntity, Listen, Told, TracedEntity, Wishes

@@ -25,7 +25,7 @@ from bridge.traces.kinds import (
     own_fields,
     trace_topic,
 )
-from bridge.traces.pings import LAN
+from bridge.traces.presets import LAN
 from bridge.traces.tracer import ClientGone, Interested, Registered, Registering, Say, Spoke, Tracer
 from bridge.tracking.discovery import Asked, DiscoveryNode
 from bridge.tracking.entity import BrokerConnected, KeepEntity, Leave, Listen, Told, Wishes

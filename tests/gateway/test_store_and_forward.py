@@ -85,7 +85,7 @@ class Site:
         self.most_resident = max(self.most_resident, self.node.publisher.depth)
 
     def _chain_of(self, topic: str) -> Chain:
-        chain = self.node.chain_of(topic)
+        chain = self.node.chain_of(topic, 1 << 20)
         return chain if self._batches else chain._replace(records=1)
 
     def refill(self) -> None:

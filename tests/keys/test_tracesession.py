@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -96,7 +97,10 @@ def test_others_have_no_say(attack: str) -> None:
 def test_a_secret_that_comes_signed_is_refused() -> None:
     _, broker = ends()
     clear = TraceSession(SESSION, KEY, 0).say(Word.STATE, b"", PUMP)[:27] + bytes([Word.TRACE_KEY]) + bytes(32)
+    bound = hmac.digest(KEY, b"veilmq/1 trace session", "sha256")
     with pytest.raises(BadContent):
+        broker.hear(clear + PUMP.sign("veilmq/1 trace session", clear + bound))
+    with pytest.raises(BadSignature):
         broker.hear(clear + PUMP.sign("veilmq/1 trace session", clear))
 
 

@@ -5,6 +5,7 @@ A signature is checked here with Ed25519 alone, over `domain ‖ 0x00 ‖ all by
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Callable
 from enum import Enum, IntEnum
 from typing import Any
@@ -48,11 +49,12 @@ SIGNED: dict[str, tuple[str, Identity, Callable[[], bytes]]] = {
 def test_what_is_signed_is_everything_before_the_signature_in_its_domain(what: str) -> None:
     domain, signer, encode = SIGNED[what]
     whole = encode()
+    of_session = hmac.digest(bytes(32), domain.encode(), "sha256") if what == "word of a session" else b""
     public = Ed25519PublicKey.from_public_bytes(signer.public_bytes)
-    public.verify(whole[-64:], domain.encode() + b"\0" + whole[:-64])
+    public.verify(whole[-64:], domain.encode() + b"\0" + whole[:-64] + of_session)
     for other in {name for name, _, _ in SIGNED.values()} - {domain}:
         with pytest.raises(InvalidSignature):
-            public.verify(whole[-64:], other.encode() + b"\0" + whole[:-64])
+            public.verify(whole[-64:], other.encode() + b"\0" + whole[:-64] + of_session)
 
 
 def test_no_two_signatures_share_a_domain() -> None:

@@ -8,9 +8,9 @@ import pytest
 
 from keys.envelope import KeyName
 from spark_ingest.errors import GrantsError, SpoolBusy, SpoolError
-from spark_ingest.packing import pack
+from spark_ingest.packing import PACKED_PART, pack
 from spark_ingest.spool.consumers import alone_packing
-from spark_ingest.spool.segments import segment_path
+from spark_ingest.spool.segments import directory_bytes, segment_path
 from tests.spark_ingest.packs import PackJob, filled
 from tests.spark_ingest.region import write_grants
 from tests.spark_ingest.test_cli import run
@@ -31,6 +31,20 @@ def test_finished_segments_are_packed_once_and_the_newest_stays(job: PackJob) ->
     (told,) = job.pack()
     assert told.told.startswith("main 2: packed, 1 rows")
     assert [row["payload"] for row in job.rows()][-1] == b"newest"
+
+
+def test_so_much_is_packed_that_the_spool_stays_well_below_its_cap(job: PackJob) -> None:
+    """Packs beyond that would go again as soon as the spool is full, and be made anew."""
+    job.publish(job.publisher.seal("plant/a", b"more"))
+    job.finish()
+    before = directory_bytes(job.root / "main")
+    large, small = (segment_path(job.root / "main", number).stat().st_size for number in (1, 2))
+    tight = (before + small + 1) / PACKED_PART
+    (told,) = pack(job.root, job.grants, None, None, int(tight))
+    assert told.told.startswith("main 2: packed")
+    assert directory_bytes(job.root / "main") < tight
+    assert large > small
+    assert next(iter(pack(job.root, job.grants, None, None, 10 * before))).told.startswith("main 1: packed")
 
 
 def test_a_damaged_pack_is_made_anew(job: PackJob) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.organising.consensus import cost_vector, link_to_remove, middle
+from bridge.organising.consensus import believed, cost_vector, link_to_remove, middle
 
 RING = [3, 7, 1, 5]
 COSTS = [1.0, 9.0, 1.0, 2.0]  # 3-7, 7-1, 1-5, and the new link 5-3
@@ -52,3 +52,12 @@ def test_f_liars_move_no_median_beyond_what_honest_replicas_say(
     for at, value in enumerate(middle([*honest, *liars])):
         said = [vector[at] for vector in honest]
         assert min(said) <= value <= max(said)
+
+
+def test_a_region_of_which_too_few_spoke_says_nothing() -> None:
+    """With one liar of three: two values are not enough, whatever they are."""
+    assert believed([5.0, 9.0], 1) is None
+    assert believed([9.0, 5.0, 7.0], 1) == 7.0
+    assert believed([9.0, 5.0, 7.0, 6.0], 1) == 6.0, "the lower of two"
+    assert believed([3.0], 0) == 3.0
+    assert believed([], 0) is None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from bridge.traces.pings import Health, Preset, Pulse
+from bridge.traces.pings import Health, Pulse
+from bridge.traces.presets import Preset
 
 
 def detection_s(preset: Preset, round_trip_s: float, answers: int = 100) -> float:

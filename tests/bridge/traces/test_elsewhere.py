@@ -9,7 +9,8 @@ import pytest
 from bridge.traces.elsewhere import ASKED_THERE_PER_S, ECHO, Elsewhere
 from bridge.traces.events import AskThere, Relayed
 from bridge.traces.kinds import TraceKind
-from bridge.traces.pings import LAN, Health, Ping
+from bridge.traces.pings import Health, Ping
+from bridge.traces.presets import LAN
 from bridge.traces.self_health import SelfHealth
 from bridge.traces.telling import Voice
 from keys.errors import BadContent, BadFrame, KeysError, OurFault, Replayed

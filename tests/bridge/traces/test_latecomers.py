@@ -7,7 +7,7 @@ import pytest
 from bridge.base import Wall
 from bridge.contract.machine import Tick
 from bridge.traces.kinds import TraceKind
-from bridge.traces.pings import LAN
+from bridge.traces.presets import LAN
 from bridge.traces.rejoining import REJOIN_S
 from bridge.traces.remembered import RememberedEntity
 from bridge.traces.tracer import Tracer

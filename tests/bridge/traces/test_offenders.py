@@ -36,7 +36,8 @@ def test_what_other_brokers_bring_ends_nobody() -> None:
         assert offenders.charge("", "traces_refused", BadFrame("x")) == [Count("traces_refused", 1, "BadFrame")]
 
 
-FIGURES = [("discovery", 5_000, 0.005), ("creation", 20, 1.0), ("pattern", 20, 5.0), ("interest", 20_000, 0.001)]
+FIGURES = [("discovery", 5_000, 0.005), ("creation", 20, 1.0), ("pattern", 20, 5.0), ("interest", 20_000, 0.001),
+           ("knock", 5_000, 0.005)]  # fmt: skip
 
 
 @pytest.mark.parametrize(("what", "most", "every_s"), FIGURES)

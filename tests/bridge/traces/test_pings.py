@@ -13,25 +13,21 @@ from hypothesis import strategies as st
 from bridge.traces.pings import (
     AFTER_FAILURE_S,
     ALIVE_PART,
-    CELLULAR,
     EXPERIENCE,
     HISTORY,
-    LAN,
     LONGER,
     LONGEST_LIFE_S,
     OUTSTANDING_MAX,
-    PRESETS,
     REPEAT,
     STEADY,
     SURVIVED_MAX_S,
-    WAN,
+    TOLD_WITHIN_S,
     Health,
     Ping,
     PingMetrics,
-    Preset,
     Pulse,
-    within,
 )
+from bridge.traces.presets import CELLULAR, LAN, PRESETS, WAN, Preset, within
 from bridge.traces.self_health import SelfHealth
 from tests.bridge.traces.detection import detection_s
 
@@ -267,11 +263,6 @@ def test_who_spoke_need_not_be_asked_before_the_goal_says_so_and_herds_are_sprea
     assert all(later - earlier >= interval_s - 0.1 for earlier, later in pairwise(times)), "it is spread once"
 
 
-def test_nothing_is_told_within_no_time() -> None:
-    with pytest.raises(ValueError, match="less than a second"):
-        within(0.5)
-
-
 def test_who_says_something_else_need_not_be_asked() -> None:
     def asked(speaks: bool) -> int:
         pulse = Pulse(LAN, NOW)
@@ -333,6 +324,28 @@ def test_who_answers_late_says_so_earlier() -> None:
     assert pulse._next_ping - (NOW + 60) == pytest.approx(interval_s, abs=1e-3), "so that it comes in time"
     run(pulse, NOW + 300, 1.9)
     assert pulse.every_s >= (pulse.next_deadline - NOW - 300) / 2 > 0
+
+
+def test_one_quick_answer_tells_a_rush_of_before_from_a_slow_link() -> None:
+    rushed, slow = Pulse(within(10), NOW), Pulse(within(10), NOW)
+    for pulse, then_s in ((rushed, 0.01), (slow, 0.8)):
+        run(pulse, NOW + 20, 1.5)
+        run(pulse, pulse.next_deadline + 2, then_s)
+    assert rushed.timeout_s < 0.1
+    assert slow.timeout_s > 1
+    assert rushed.every_s > slow.every_s
+
+
+def test_who_seems_slow_is_asked_again_soon_and_whoever_is_not_seldom() -> None:
+    for round_trip_s, within_s in ((0.01, 300.0), (0.8, TOLD_WITHIN_S)):
+        pulse = Pulse(within(10), NOW)
+        now = NOW + 60
+        run(pulse, now, round_trip_s)
+        asked = pulse._last_ping
+        while pulse.next_deadline - now < within_s / 3 and now < asked + 400:
+            assert pulse.announced(now, now, 300.0) is None
+            now += 1.0
+        assert pulse.next_deadline == pytest.approx(asked + within_s)
 
 
 def test_a_word_that_was_waited_for_says_how_long_waits_are() -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from bridge.traces.pings import LAN, Pulse
+from bridge.traces.pings import Pulse
+from bridge.traces.presets import LAN
 from bridge.traces.registered import Traced
 from bridge.traces.telling import Voice
 from keys.delegation import Delegated, Token

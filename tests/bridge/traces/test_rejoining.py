@@ -10,9 +10,9 @@ import pytest
 from bridge.contract.machine import Tick
 from bridge.traces import tracer as tracing
 from bridge.traces.kinds import TraceKind
-from bridge.traces.pings import LAN
+from bridge.traces.presets import LAN
 from bridge.traces.rejoining import COMES_PART, COMES_S, REJOIN_MAX_S, REJOIN_S, Rejoining
-from bridge.traces.self_health import SICK
+from bridge.traces.self_health import MANY_LEAST, MANY_SCORE, SICK
 from bridge.traces.tracer import Tracer
 from tests.bridge.traces.test_tracer import AUTHORITY, NODE, NOW, Entity, check_books, news
 
@@ -88,6 +88,15 @@ def test_a_sick_broker_tells_nobody_failed_until_it_is_well(monkeypatch: pytest.
     sick.clear()
     crowd.run(REJOIN_S + 40 + COMES_S)
     assert len(crowd.failed_at) == 3
+
+
+def test_who_is_not_back_hides_not_that_most_of_those_who_are_owe_an_answer() -> None:
+    crowd = Crowd(3 * MANY_LEAST)
+    for place in range(MANY_LEAST):
+        crowd.comes(place, 0.1)
+    assert crowd.tracer.self_health.score == 0.0
+    crowd.run(8)  # nobody answers a ping
+    assert crowd.tracer.self_health.score >= MANY_SCORE
 
 
 # ------------------------------------------------------------------------------------------------- by itself

@@ -34,9 +34,10 @@ def test_a_damaged_record_is_refused(cut: int) -> None:
         RememberedEntity.decode(data + b"x")
 
 
-def test_a_record_shows_neither_of_its_keys() -> None:
+def test_a_record_shows_none_of_its_keys() -> None:
     shown = repr(remembered())
     assert "holder=" not in shown
+    assert " key=" not in shown
     assert "trace_key" not in shown
 
 

@@ -14,7 +14,7 @@ from bridge.contract.machine import Count
 from bridge.document.own_topics import OwnTopics
 from bridge.traces import reporting
 from bridge.traces.kinds import Interest, TraceKind, own_fields
-from bridge.traces.pings import LAN
+from bridge.traces.presets import LAN
 from bridge.traces.reporting import CHANGES_BURST, CHANGES_EVERY_S, STEADY_S, ReportEffect, Reporter, TraceReport
 from bridge.traces.tracer import ClientGone, Spoke, Tracer, TracingEffect
 from keys.ownword import OwnWord

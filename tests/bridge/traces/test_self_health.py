@@ -7,7 +7,8 @@ import random
 import pytest
 
 from bridge.contract.machine import Tick
-from bridge.traces.pings import EXPERIENCE, LAN, Health, Pulse
+from bridge.traces.pings import EXPERIENCE, Health, Pulse
+from bridge.traces.presets import LAN
 from bridge.traces.self_health import MANY_LEAST, MANY_SCORE, SICK, STRETCH, SelfHealth
 
 NOW = 1_800_000_000.0

@@ -13,8 +13,9 @@ from types import SimpleNamespace
 import pytest
 
 from bridge.contract import Count, Tick
-from bridge.traces.kinds import REGISTRATION_TOPIC, Interest, TraceKind, answers_to
-from bridge.traces.pings import ALIVE_PART, LAN, Health, Ping, PingMetrics, Preset, Pulse, within
+from bridge.traces.kinds import REGISTRATION_TOPIC, Interest, TraceKind
+from bridge.traces.pings import ALIVE_PART, LONGER, Health, Ping, PingMetrics, Pulse
+from bridge.traces.presets import LAN, Preset, within
 from bridge.traces.registered import Traced
 from bridge.traces.signs import (
     ASKED_WITHIN_S,
@@ -32,6 +33,7 @@ from bridge.traces.tracer import Interested, Registering, Say, Spoke, Tracer
 from bridge.tracking.entity import ALIVE_LEAST_S, BrokerConnected, Told, TracedEntity
 from keys.delegation import Trace
 from keys.errors import BadFrame
+from keys.resumption import KNOCK
 from keys.tracesession import TraceSession, Word
 from tests.bridge.traces.test_tracer import DESK, NOW, WantedTraces, advertised, certified
 from tests.keys.test_delegation import AUTHORITY, NODE, PUMP
@@ -114,9 +116,9 @@ class Link:
 
     def _reaches_broker(self, said: Say) -> None:
         if said.topic == REGISTRATION_TOPIC:
-            self._told(self.tracer.handle(Registering("client", said.payload), self.now))
+            self._told(self.tracer.handle(Registering("pump-7", said.payload), self.now))
         elif (session := self.tracer.session_at(said.topic)) is not None:
-            self._told(self.tracer.handle(Spoke("client", session, self.passes(said.payload)), self.now))
+            self._told(self.tracer.handle(Spoke("pump-7", session, self.passes(said.payload)), self.now))
 
     def _told(self, effects: list) -> None:  # type: ignore[type-arg]
         for effect in effects:
@@ -170,6 +172,19 @@ def test_who_holds_its_words_back_hides_its_death_no_longer_than_answers_would()
     assert link.first(TraceKind.FAILED, died) - died <= 2 * GOAL_S
 
 
+@pytest.mark.parametrize("late_s", [1.0, 3.0, 6.0])
+def test_what_answers_took_while_all_came_at_once_is_soon_forgotten(late_s: float) -> None:
+    """Who takes the broker's own rush for a slow link speaks twice to ten times as often, and keeps the rush going."""
+    link = Link(held_s=lambda now: late_s if now < NOW + 15 else 0.0)
+    link.run(100)
+    link.packets.clear()
+    link.run(100)
+    left_s = max(0.95 * GOAL_S - max(2 * link.pace.patience_s, LONGER * (late_s + 1)), GOAL_S / 4)
+    assert link.packets["up"] <= 1.15 * 100 / (ALIVE_PART * left_s) + 1
+    assert link.packets["down"] <= 1
+    assert not {kind for _, kind in link.told} & {TraceKind.FAILED}
+
+
 def test_words_that_were_held_for_minutes_count_for_nothing() -> None:
     link = Link()
     link.run(100)
@@ -219,9 +234,9 @@ def test_a_word_of_life_counts_once_and_only_under_its_key() -> None:
     link.passes = lambda data: data
     refused, (session,) = link.refused, link.tracer._traced
     for data in before:
-        link._told(link.tracer.handle(Spoke("client", session, data), link.now))
+        link._told(link.tracer.handle(Spoke("pump-7", session, data), link.now))
     forged = TraceSession(session, bytes(32), 0)
-    link._told(link.tracer.handle(Spoke("client", session, forged.say(Word.ALIVE, lived(0, 1))), link.now))
+    link._told(link.tracer.handle(Spoke("pump-7", session, forged.say(Word.ALIVE, lived(0, 1))), link.now))
     assert link.refused == refused + len(before) + 1
 
 
@@ -231,7 +246,7 @@ def test_a_word_of_life_that_does_not_say_when_is_refused(body: bytes) -> None:
     link.run(20)
     (session,) = link.tracer._traced
     assert link.entity._session is not None
-    link._told(link.tracer.handle(Spoke("client", session, link.entity._session.say(Word.ALIVE, body)), link.now))
+    link._told(link.tracer.handle(Spoke("pump-7", session, link.entity._session.say(Word.ALIVE, body)), link.now))
     assert link.refused == 1
 
 
@@ -270,8 +285,7 @@ def test_in_a_new_session_it_waits_for_its_first_ping() -> None:
     asked = link.entity.next_deadline
     assert asked is not None
     assert not any(
-        isinstance(effect, Say) and effect.topic not in (REGISTRATION_TOPIC, answers_to("pump-7"))
-        for effect in link.entity.handle(Tick(), asked)
+        isinstance(effect, Say) and not effect.payload.startswith(KNOCK) for effect in link.entity.handle(Tick(), asked)
     )
 
 
@@ -294,7 +308,7 @@ class Ear:
 def traced_of(pulse: object) -> tuple[Traced, Ear]:
     ear = Ear()
     session = TraceSession(bytes(16), bytes(32), 1)
-    return Traced(ear, "client", session, pulse, "here", "there", 0), ear  # type: ignore[arg-type]
+    return Traced(ear, "pump-7", session, pulse, "here", "there", 0), ear  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("layout", [ECHO, PING])

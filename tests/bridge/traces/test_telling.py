@@ -466,17 +466,17 @@ def test_what_holds_is_what_was_said_last_of_each_and_goes_on_in_another_voice(v
 
 
 def test_what_a_restart_must_not_lose_is_recorded_and_numbers_go_on_behind_those_of_before(voice: Voice) -> None:
-    assert Voice(ADVERTISEMENT, random.Random(7).randbytes, NOW).record() is None
+    assert Voice(ADVERTISEMENT, random.Random(7).randbytes, NOW).record(b"s" * 16, b"k" * 32) is None
     voice.holds(Interest.STATES, TraceKind.READY, {"state": "READY"}, NOW)
-    record = voice.record()
+    record = voice.record(b"s" * 16, b"k" * 32)
     assert record == RememberedEntity(
-        ADVERTISEMENT, TOKEN, HOLDER.private_bytes(), KEY,
+        ADVERTISEMENT, TOKEN, HOLDER.private_bytes(), b"s" * 16, b"k" * 32, KEY,
         {Interest.STATES: (TraceKind.READY, {"state": "READY", "since_ms": NOW_MS})},
     )  # fmt: skip
     assert record is not None
     again = Voice(ADVERTISEMENT, random.Random(8).randbytes, NOW)
     again.restore(record, NOW + 1)
-    assert again.record() == record
+    assert again.record(b"s" * 16, b"k" * 32) == record
     assert again.right is not None
     assert again.right[0] == TOKEN
     (trace,) = said(again.tell(TraceKind.FAILED, {"why": "power"}, NOW + 1))

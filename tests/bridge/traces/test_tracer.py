@@ -30,7 +30,8 @@ from bridge.traces.kinds import (
     trace_topic,
 )
 from bridge.traces.offenders import BUDGETS, Complain, Offenders
-from bridge.traces.pings import LAN, LOST
+from bridge.traces.pings import LOST
+from bridge.traces.presets import LAN
 from bridge.traces.rejoining import REJOIN_S
 from bridge.traces.remembered import RememberedEntity
 from bridge.traces.self_health import SICK
@@ -95,7 +96,7 @@ class Entity:
         ours = Tracer(LAN, {"node-1": NODE.public_bytes}, AUTHORITY.public_bytes, rng.randbytes)
         self.tracer = ours if tracer is None else tracer
         self.advertisement = advertised(name, PUMP, topic)
-        self.client = f"client of {name}"
+        self.client = name
         self.answers = True
         self.said: list[tuple[float, Say]] = []
         self.counted: dict[str, int] = {}
@@ -460,13 +461,11 @@ def test_registrations_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_entity_that_takes_all_places_loses_them_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Under whichever client ids: an entity is who its certificate says."""
     monkeypatch.setattr(tracing, "ENTITIES_MAX", 8)
     modest = Entity()
     modest.register()
     greedy = [Entity(modest.tracer, "greedy", bytes([place + 1]) * 16) for place in range(20)]
-    for place, entity in enumerate(greedy):
-        entity.client = f"client-{place}"
+    for entity in greedy:
         entity.register()
     assert len(modest.tracer) == 8
     others = [Entity(modest.tracer, f"other-{place}", bytes([place + 100]) * 16) for place in range(6)]
@@ -619,8 +618,9 @@ def counts(effects: list[TracingEffect]) -> list[Count]:
 
 
 def registering(now: float = NOW, known: Advertisement | None = None) -> Registering:
-    request = Registration((known or advertised()).encode(), b"r" * 16, int(now * 1000)).signed(PUMP)
-    return Registering("pump", request.encode())
+    known = known or advertised()
+    request = Registration(known.encode(), b"r" * 16, int(now * 1000)).signed(PUMP)
+    return Registering(known.certificate.name, request.encode())
 
 
 def test_a_tracer_has_the_wall_clock_and_the_offenders_that_it_was_given() -> None:
@@ -631,7 +631,7 @@ def test_a_tracer_has_the_wall_clock_and_the_offenders_that_it_was_given() -> No
     said, registered, count = tracer.handle(event, 0.0)
     assert isinstance(said, Say)
     assert count == Count("entities_registered")
-    assert registered == Registered(Registration.decode(event.data), advertised(), "pump")
+    assert registered == Registered(Registration.decode(event.data), advertised(), "pump-7")
     (refused, *_) = tracer.handle(Registering("liar", b""), 0.0)
     assert refused == Count("traces_refused", 1, "BadFrame")
     assert not [e for e in offenders.charge("liar", "x", BadFrame("x")) if isinstance(e, Complain)], "charged before"
@@ -685,8 +685,8 @@ def test_all_entities_of_a_connection_that_ended_are_told_in_a_fixed_order_and_a
     first = Entity()
     others = [Entity(first.tracer, f"e{place}", bytes([place]) * 16) for place in range(1, 12)]
     for entity in (first, *others):
-        entity.client = "gateway"
         entity.register()
+        entity.client = "gateway"
         entity.authorise()
         entity.answers = False
     effects = first.tracer.handle(ClientGone("gateway", clean=True), NOW + 1)
@@ -1019,7 +1019,7 @@ def test_an_entity_of_before_is_asked_about_and_failed_if_it_does_not_come_back(
     ((session, traced),) = tracer._traced.items()
     assert tracer.session_at(traced.speaks_at) == session
     assert tracer.handle(Relayed(session, b"x"), NOW + 200) == []
-    assert counts(tracer.handle(Spoke("liar", session, b"x"), NOW + 200)) == [Count("traces_refused", 1, "BadFrame")]
+    assert counts(tracer.handle(Spoke("liar", session, b"x"), NOW + 200)) == [Count("traces_refused", 1, "BadContent")]
 
 
 def test_who_failed_before_the_restart_is_not_failed_again_and_who_comes_back_is_traced(pump: Entity) -> None:
@@ -1042,8 +1042,8 @@ def test_what_ended_or_is_traced_already_or_finds_no_place_is_not_restored(
 ) -> None:
     record = remembered(pump)
     token_ends = record.token.not_after_ms / 1000
-    other = replace(record, advertisement=advertised("other", topic=b"O" * 16))
-    third = replace(record, advertisement=advertised("third", topic=b"P" * 16))
+    other = replace(record, advertisement=advertised("other", topic=b"O" * 16), session=b"o" * 16)
+    third = replace(record, advertisement=advertised("third", topic=b"P" * 16), session=b"p" * 16)
     assert len(restarted(record, at=token_ends)[0]) == 1
     tracer, effects = restarted(record, at=token_ends + 0.001)
     assert (len(tracer), effects, tracer.records()) == (0, [], [(record.advertisement.topic, None)])

@@ -44,10 +44,20 @@ from bridge.tracking.entity import (
 from keys.delegation import Advertisement, Delegated, Seat, Token
 from keys.frames import Kind, Reader, opening
 from keys.identity import Identity
+from keys.resumption import KNOCK, Knock, unknown
 from keys.sealedbox import seal_box
 from keys.tracesession import Registration, TraceSession, Word, registered
 from tests.bridge.traces.test_tracer import NOW, NOW_MS, advertised
 from tests.keys.test_delegation import AUTHORITY, NODE, PUMP, SPY, certified
+
+
+def connected(entity: TracedEntity, now: float) -> list[TracedEffect]:
+    """To a broker that knows nothing of before."""
+    effects = entity.handle(BrokerConnected(), now)
+    knocks = [each.payload for each in effects if isinstance(each, Say) and each.payload.startswith(KNOCK)]
+    answers = [unknown(Knock.decode(knock).session) for knock in knocks]
+    asked = [each for answer in answers for each in entity.handle(Told(answers_to("pump-7"), answer), now)]
+    return [effects[0], *asked] if knocks else effects
 
 
 class Broker:
@@ -62,7 +72,7 @@ class Broker:
 
     def token_at(self, now: float) -> bytes:
         (asked,) = [
-            each for each in self.entity.handle(BrokerConnected(), now)
+            each for each in connected(self.entity, now)
             if isinstance(each, Say) and each.topic == REGISTRATION_TOPIC
         ]  # fmt: skip
         registration = Registration.decode(asked.payload)
@@ -134,7 +144,7 @@ class Site:
         return effects
 
     def connect(self, now: float = NOW) -> list[TracedEffect]:
-        return self.take(self.entity.handle(BrokerConnected(), now))
+        return self.take(connected(self.entity, now))
 
     def tick(self, now: float) -> list[TracedEffect]:
         return self.take(self.entity.handle(Tick(), now))
@@ -317,7 +327,7 @@ def test_a_token_lets_a_key_of_its_own_speak_for_ten_minutes_and_is_renewed_at_h
     assert token_of(body)[0].not_before_ms == NOW_MS + int(RENEW_AFTER_S * 1000)
     assert token_of(body)[0].public_key != token.public_key
     assert site.entity.next_deadline == NOW + 2 * RENEW_AFTER_S
-    site.entity.handle(BrokerConnected(), NOW + 400)
+    connected(site.entity, NOW + 400)
     assert site.tick(NOW + 2 * RENEW_AFTER_S)[0].topic == REGISTRATION_TOPIC, "no token without a session"  # type: ignore[union-attr]
 
 

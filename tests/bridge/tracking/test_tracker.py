@@ -27,7 +27,7 @@ from bridge.traces.kinds import (
     own_fields,
     trace_topic,
 )
-from bridge.traces.pings import LAN
+from bridge.traces.presets import LAN
 from bridge.traces.telling import Say
 from bridge.traces.tracer import Interested
 from bridge.tracking import tracker as tracking

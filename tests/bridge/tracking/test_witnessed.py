@@ -29,6 +29,7 @@ from keys.delegation import WITNESSES_MAX, Advertisement, Seat, Token
 from keys.errors import OurFault
 from keys.frames import Reader
 from keys.ownword import OwnWord
+from keys.resumption import KNOCK, Knock, unknown
 from keys.tracesession import Registration, TraceSession, Word, registered
 from tests.bridge.test_witnesses import BAD_NEWS, K, changes
 from tests.bridge.tracebus import NOW, identity
@@ -65,6 +66,10 @@ class Broker:
     def register(self, now: float = NOW) -> Effects:
         """The connection to it stands, and it answers the registration."""
         effects: Effects = list(self.of.handle(BrokerConnected(), self.witness, now))
+        for _, each in [*effects]:
+            if isinstance(each, Say) and each.payload.startswith(KNOCK):  # it knows nothing of before
+                answer = unknown(Knock.decode(each.payload).session)
+                effects += self.of.handle(Told(answers_to("pump"), answer), self.witness, now)
         return effects + self.answer(effects, now)
 
     def answer(self, asked: Iterable[tuple[int, object]], now: float = NOW) -> Effects:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
@@ -26,7 +27,7 @@ class Caller:
 
 def door(**limits: int) -> tuple[Door, Reached]:
     reached = Reached(lambda: 0.0)
-    return Door(Limits(**limits), reached), reached
+    return Door(Limits(**limits), reached, lambda act: act()), reached
 
 
 def caller(host: str | None = "192.0.2.1") -> Any:
@@ -82,6 +83,25 @@ def test_addresses_of_one_ipv6_network_count_together_and_this_machine_does_not(
     assert not entrance.enter(caller("2001:db8::2"))
     assert all(entrance.enter(caller("127.0.0.1")) for _ in range(3))
     assert all(entrance.enter(caller(None)) for _ in range(3))
+
+
+def test_who_spoke_before_we_could_read_is_not_taken_for_silent() -> None:
+    """Ten thousand that lost their broker together come within one turn of the event loop, each with its CONNECT."""
+    later: list[Callable[[], None]] = []
+    reached = Reached(lambda: 0.0)
+    entrance = Door(Limits(half_open=2), reached, later.append)
+    crowd = [caller(f"192.0.2.{n}") for n in range(1, 11)]
+    assert all(entrance.enter(each) for each in crowd)
+    assert len(later) == 1, "looked at once for all of them"
+    for each in crowd[:5] + crowd[7:]:
+        entrance.accepted(each)  # its CONNECT lay there
+    later.pop()()
+    assert not any(each.aborted for each in crowd)
+    for each in (more := [caller() for _ in range(3)]):
+        assert entrance.enter(each)
+    later.pop()()
+    assert [each.aborted for each in crowd[5:7] + more] == [True, True, True, False, False]
+    assert reached.counts["half_open"] == 3
 
 
 def test_of_silent_connections_the_oldest_goes_for_a_new_one() -> None:

@@ -205,6 +205,8 @@ def test_the_command_line_wins_over_the_file(tmp_path: Path) -> None:
         ("[spool]", "write options as"),
         ("spool: {a: b}", "neither text nor a number"),
         ("spool: [", "no YAML"),
+        ("spool: [true]", "neither text nor a number"),
+        ("spool: /s\ngrants: /g\npack: true\n", "pack is for who receives"),
         ("spool: 2026-13-45", "no YAML"),
         pytest.param("[" * 5_000, "no YAML", id="nested"),
         ('spool: "/s\\0"\nidentity: /i\noverlay: /o\n', "zero character"),

@@ -26,6 +26,7 @@ from spark_ingest.secrets.grants import Grants, read_grants
 from spark_ingest.secrets.grants_writer import names_of
 from spark_ingest.source.reader import SpoolStreamReader
 from spark_ingest.spool.consumers import Consumer
+from spark_ingest.spool.packs import pack_path
 from spark_ingest.spool.segments import Position, read_groups, segment_numbers
 from spark_ingest.spool.view import SpoolView
 from spark_ingest.spool.writer import SpooledKey, SpoolRecord, SpoolWriter
@@ -263,6 +264,24 @@ def test_a_full_spool_acknowledges_nothing_until_it_is_trimmed(
     assert wait_until(caught_up)
     receiver.stop()
     assert segment_numbers(tmp_path / "main")[0] > 1
+
+
+@pytest.mark.parametrize("packs", [True, False])
+def test_a_receiver_packs_what_it_has_finished_if_it_was_told_to(
+    tmp_path: Path, overlay: Overlay, publisher: Publisher, packs: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    replicas = Replicas(overlay)
+    root = tmp_path / "spool"
+    for turn in range(2):  # the second start finishes what the first one wrote
+        receiver = Receiver(settings_in(root, packs=packs), lambda: replicas)
+        receiver.start()
+        replicas.publish(publisher.seal("plant/a", b"%d" % turn, time=time.time()))
+        assert wait_until(lambda turn=turn: len(spooled(root)) == turn + 1)  # type: ignore[misc]
+        assert not turn or not packs or wait_until(lambda: "main 1: packed, 1 rows" in caplog.text, PATIENCE_S)
+        receiver.stop()
+    assert pack_path(root / "main", 1).exists() is packs
+    assert rows_in_clear(root) == [b"0", b"1"]
 
 
 # ------------------------------------------------------------------------------------------- scope keys

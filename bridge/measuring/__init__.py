@@ -1,0 +1,23 @@
+"""What replicas measure and tell each other: links, processing, common interest, failures, rates (paper D; A11).
+
+Each replica signs a summary of each interval; a region speaks by the median of its replicas. Imports `organising`,
+`wire` and below. Not here: whether another tree would be better (`organising`, pure arithmetic), who signs one.
+"""
+
+from bridge.measuring.region_costs import RegionCosts
+from bridge.measuring.summaries import (
+    SUMMARY_TOPIC,
+    InterestSummary,
+    ReplicaSummary,
+    check_author,
+    decode_said,
+)
+
+__all__ = [
+    "SUMMARY_TOPIC",
+    "InterestSummary",
+    "RegionCosts",
+    "ReplicaSummary",
+    "check_author",
+    "decode_said",
+]

@@ -1,0 +1,137 @@
+"""What members see of each other, and what of it counts: as much as k replicas of one region say (A11, B9).
+
+Each member notes how often its link to another broke, how long it was down, and what went over it. A number about a
+member counts as large as k = floor(n/2) + 1 of the n replicas of one region say that it is; who says nothing says 0. So
+with at most n - k liars among them it is never outside what the honest ones say. Of several regions that look at one
+member the largest such number counts, for each of them is held by the same rule. Replicas of a member's own region are
+not asked, for they are not linked with it.
+
+Pure: who is linked comes from outside, with the time. Not here: how reports travel, what follows from them
+(`proposing`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from keys.shamir import threshold_of
+
+WINDOW_S = 7 * 86_400.0
+"""What is older than a week says little of the next one."""
+BIN_S = 3_600.0
+"""Numbers are forgotten by the hour, so that a link that flaps takes no more room than one that stands."""
+PEERS_MAX = 4_096
+"""Bounds the memory of a witness; an overlay has fewer members."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkSeen:
+    """One member as another sees it, over the last week at most: how often the link broke, the seconds that it was
+    down, of `watched_s` in all, and messages a second from and to that member."""
+
+    failures: float = 0.0
+    down_s: float = 0.0
+    watched_s: float = 0.0
+    from_per_s: float = 0.0
+    to_per_s: float = 0.0
+
+    @property
+    def down(self) -> float:
+        """The part of the time that it was down."""
+        return min(1.0, self.down_s / self.watched_s) if self.watched_s > 0 else 0.0
+
+
+@dataclass(slots=True)
+class LinkNow:
+    """A link at one moment: whether it stands, and the messages that ever came and went by it."""
+
+    up: bool
+    received: int = 0
+    sent: int = 0
+
+
+@dataclass(slots=True)
+class _Bin:
+    """An hour: failures, seconds down and watched, messages from and to."""
+
+    hour: int
+    sums: list[float] = field(default_factory=lambda: [0.0] * 5)
+
+
+class LinkWitness:
+    """One member's. It is shown its links every few seconds (`look`); a link that is down shorter is not noticed."""
+
+    def __init__(self) -> None:
+        self._bins: dict[str, list[_Bin]] = {}
+        self._last: dict[str, LinkNow] = {}
+        self._at: float | None = None
+
+    def look(self, links: Mapping[str, LinkNow], now: float) -> None:
+        """All links, at a time that never runs back. While none of them stands the fault is ours: nothing is noted. A
+        link counts from when it first stood: a member that has not started yet has not failed."""
+        passed_s = 0.0 if self._at is None else max(0.0, now - self._at)
+        self._at = now
+        if not any(link.up for link in links.values()):
+            return
+        hour = int(now // BIN_S)
+        oldest = int((now - WINDOW_S) // BIN_S)
+        for gone in self._bins.keys() - links.keys():
+            del self._bins[gone]
+            del self._last[gone]
+        for peer, link in links.items():
+            before = self._last.get(peer)
+            if before is None and (not link.up or len(self._last) >= PEERS_MAX):
+                continue
+            self._last[peer] = LinkNow(link.up, link.received, link.sent)
+            bins = self._bins.setdefault(peer, [])
+            if not bins or bins[-1].hour != hour:
+                bins.append(_Bin(hour))
+            while bins[0].hour < oldest:
+                del bins[0]
+            if before is None:
+                continue
+            sums = bins[-1].sums
+            sums[0] += before.up and not link.up
+            sums[1] += 0.0 if link.up else passed_s
+            sums[2] += passed_s
+            sums[3] += max(0, link.received - before.received)
+            sums[4] += max(0, link.sent - before.sent)
+
+    def seen(self) -> dict[str, LinkSeen]:
+        """Of every member whose link ever stood."""
+        found = {}
+        for peer, bins in self._bins.items():
+            failures, down_s, watched_s, came, went = (sum(each) for each in zip(*(b.sums for b in bins), strict=True))
+            per_s = 1 / watched_s if watched_s > 0 else 0.0
+            found[peer] = LinkSeen(failures, down_s, watched_s, came * per_s, went * per_s)
+        return found
+
+
+Reports = Mapping[str, Mapping[str, LinkSeen]]
+"""By witness: what it says of each member."""
+
+
+def agreed(reports: Reports, regions: Mapping[int, Collection[str]], member: str, home: int) -> LinkSeen:
+    """What counts of a replica or gateway of region `home`: see the module. `watched_s` is 1 then, `down_s` a part of
+    it. A gateway is linked with replicas of its own region, so those speak of it."""
+    is_replica = member in regions.get(home, ())
+    counted = LinkSeen(watched_s=1.0)
+    for region, members in regions.items():
+        if region == home and is_replica:
+            continue
+        said = [reports.get(witness, {}).get(member, LinkSeen()) for witness in members]
+        if said:
+            counted = LinkSeen(
+                max(counted.failures, _by_k([one.failures for one in said])),
+                max(counted.down_s, _by_k([one.down for one in said])),
+                1.0,
+                max(counted.from_per_s, _by_k([one.from_per_s for one in said])),
+                max(counted.to_per_s, _by_k([one.to_per_s for one in said])),
+            )
+    return counted
+
+
+def _by_k(said: Sequence[float]) -> float:
+    """The largest number that k of these reach."""
+    return sorted(said, reverse=True)[threshold_of(len(said)) - 1]

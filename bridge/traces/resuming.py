@@ -1,0 +1,68 @@
+"""An entity's session goes on behind a lost connection or a restart of ours, in place of a registration (B3).
+
+An entity that knocks is answered, and counts as back when it speaks under the key that both then have; until then
+what was, is. So who repeats an old knock wins nothing and stops nobody. Not here: frames (`keys.resumption`), what it
+means for the entity's traces (`tracer`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bridge.contract import Count
+from bridge.traces.events import Spoke
+from bridge.traces.kinds import answers_to
+from bridge.traces.registered import Traced
+from bridge.traces.telling import Say
+from keys.errors import BadContent, KeysError, NotAuthorised
+from keys.resumption import NONCE_BYTES, Knock, unknown
+from keys.tracesession import TraceSession, Word
+
+
+def knock_of(event: Spoke) -> Knock:
+    """Raises BadFrame, NotAuthorised."""
+    knock = Knock.decode(event.data)
+    only_own(knock.name, event.client)
+    return knock
+
+
+def only_own(name: str, client: str) -> None:
+    """Nobody but the client of its name hears what an entity is answered. Raises NotAuthorised."""
+    if client != name:
+        raise NotAuthorised("a registration or knock that somebody else passes on")
+
+
+def not_known(knock: Knock) -> list[Say | Count]:
+    """The session is none of ours; whoever knocked may register."""
+    return [Say(answers_to(knock.name), unknown(knock.session), 0), Count("sessions_unknown")]
+
+
+def answer(traced: Traced, knock: Knock, random: Callable[[int], bytes], now_ms: int) -> list[Say | Count]:
+    """What its entity is told: to register if we may not speak of it. Raises keys errors."""
+    certificate, (session, key) = traced.advertisement.certificate, traced.session.kept
+    if knock.name != certificate.name:
+        raise BadContent("a knock in another entity's name")
+    knock.verify(key, traced.knocked_ms, now_ms)
+    traced.advertisement.check_time(now_ms)
+    token = traced.voice.token
+    if token is None or token.not_after_ms < now_ms:  # it was lost on its way, and nobody would hear of a death
+        return not_known(knock)
+    said, next_key = knock.resumed(key, random(NONCE_BYTES))
+    traced.knocked_ms, traced.coming = knock.time_ms, TraceSession(session, next_key, 1, certificate.public_key)
+    return [Say(answers_to(certificate.name), said, 0)]
+
+
+def hear(traced: Traced, data: bytes) -> tuple[Word, bytes, bool]:
+    """Word and body of what came in its session, and whether it is back with it. Raises keys errors."""
+    if traced.coming is None:
+        if traced.pulse is None:
+            raise BadContent("a session of before our restart, that nobody has knocked for")
+        return (*traced.session.hear(data), False)
+    try:
+        word, body = traced.coming.hear(data)
+    except KeysError:
+        if traced.pulse is None:
+            raise
+        return (*traced.session.hear(data), False)  # said before the knock, or the knock was somebody else's
+    traced.session, traced.coming, traced.aside = traced.coming, None, None
+    return word, body, True
