@@ -161,7 +161,7 @@ def _view(
         witness.look(_links_now(links.figures.links()), time.monotonic())
         details["seen"] = {peer: asdict(one) for peer, one in witness.seen().items()}
     if not bridges:
-        return replace(view, details=details)
+        return replace(view, details=details) if details else view
     stands = [bridge.standing() for bridge in bridges]
     more = []
     for one in stands:
