@@ -92,7 +92,7 @@ def test_one_liar_of_each_region_changes_nothing_whatever_it_answers(overlay: Ov
 @given(st.data())
 def test_one_liar_of_each_region_makes_nobody_fail(overlay: Overlay, data: st.DataObject) -> None:
     lies = {
-        liar: answer(liar, dict.fromkeys(overlay.members, {**FAILS, "failures": data.draw(st.integers(1, 10**9))}))
+        liar: answer(liar, {one: {**FAILS, "failures": data.draw(st.integers(1, 10**9))} for one in overlay.members})
         for liar in (data.draw(st.sampled_from(names(overlay, region))) for region in overlay.latest)
     }
     assert advise(overlay, answers(overlay, "", lies), 4).step is None
@@ -120,7 +120,7 @@ def test_numbers_are_bounded_and_strangers_left_out(overlay: Overlay) -> None:
 
 
 def test_spares_are_those_of_the_folder_that_are_in_no_region(made: Made, overlay: Overlay, tmp_path: Path) -> None:
-    join(tmp_path / "r9", "r9", Role.REPLICA, NOW, address="127.0.0.1:9")
+    join(tmp_path / "r9", Role.REPLICA, "127.0.0.1:9", NOW)
     line = {"card": "r9/identity/card.json", "address": "127.0.0.1:9"}
     (tmp_path / "a.yaml").write_text(yaml.safe_dump(line))
     listed = names(overlay, 1)[0]
