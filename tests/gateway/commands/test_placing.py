@@ -61,7 +61,7 @@ def test_the_proposal_is_one_line_and_nothing_is_signed(running: Running, capsys
     assert running.place("--spares", str(running.directory / "spares")) == 0
     silent, line = capsys.readouterr().out.splitlines()
     assert silent == f"{running.failing} counts as one that saw nothing: nothing answers"
-    assert line.startswith("attach r9 to region region2: a quorum is up 99.98")
+    assert line.startswith("attach r9 to region region2: a quorum is up 99.9940 % of the time, expected 99.99")
     assert line.endswith(f"after 1 more; failures there: {running.failing} 12")
     assert len(running.asked) == 6
     assert running.made.overlay.read_bytes() == before
