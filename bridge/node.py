@@ -211,7 +211,8 @@ class GatewayNode(ReaderNode):
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         effects = super().handle(event, now)
-        effects += self.collector.changes(now) + self.publisher.retained.changes()
+        own = self.publisher
+        effects += [*self.collector.changes(now), *own.retained.changes(), *own.predecessors.changes()]
         return effects if self.removed else effects + self.intake.wanted(now)
 
     def secret_for(self, topic: str) -> ScopeSecret | None:
@@ -290,8 +291,7 @@ class GatewayNode(ReaderNode):
                 return self.groups.left((group, topic_filter), now)
             case Subscribed(topic_filter):
                 self.groups.wanted(topic_filter)
-                before = self.interest.wanted()
-                effects = super()._own(event, now)
+                before, effects = self.interest.wanted(), super()._own(event, now)
                 for wire_filter in self.interest.wanted() - before:
                     self.collector.resumed(wire_filter, now)
                 return effects
@@ -300,6 +300,7 @@ class GatewayNode(ReaderNode):
             case Restored(rows):
                 self.interest.restore(rows)
                 self.publisher.retained.restore(rows, self.intake.is_left)
+                self.publisher.predecessors.restore(rows)
                 return self._collected(self.collector.restore(rows, now), now)
             case Tick():
                 return self._tick(event, now)
@@ -315,8 +316,7 @@ class GatewayNode(ReaderNode):
         return effects + leases
 
     def _unwanted(self, topic_filter: str, now: float) -> list[Effect]:
-        before = self.interest.wanted()
-        effects = self.interest.unsubscribed(topic_filter, now)
+        before, effects = self.interest.wanted(), self.interest.unsubscribed(topic_filter, now)
         for wire_filter in before - self.interest.wanted():
             self.collector.paused(wire_filter)
         return effects

@@ -65,7 +65,8 @@ class Options:
     """Of the other receivers of the spool: reading several parts takes the keys of each."""
     grants_identity: Path | None
     extents: str | None
-    """HOST:PORT where executors get segments and the file of scope keys; None: on a file system that they share."""
+    """HOST:PORT, or URL of a storage, where executors get segments and the file of scope keys; None: on a file system
+    that they share."""
     stream: IngestStream
     topics: tuple[str, ...]
     availability: tuple[str, ...]
@@ -127,6 +128,11 @@ class Options:
         return ",".join(f"{shard or NOTHING}{until}" for shard, until in eras)
 
     @property
+    def places(self) -> bool:
+        """Whether the driver puts what executors read into a storage."""
+        return self.extents is not None and "://" in self.extents
+
+    @property
     def receives(self) -> bool:
         """Whether the driver runs a receiver; otherwise another process fills the spool."""
         return self.identity is not None
@@ -150,6 +156,9 @@ STARTS = ("earliest", "latest")
 SHARD_CHANGES_MAX = 64
 NOTHING = "none"
 """In shard: the receiver leaves; in shard_before: it is new."""
+FSSPEC = "fsspec+"
+"""Before the URL of a storage that fsspec speaks and pyarrow does not."""
+_STORAGE = re.compile(rf"(?:s3|gs|abfss?|hdfs|file|{re.escape(FSSPEC)}[a-z][a-z0-9+.-]*)://.+")
 _ADDRESS = re.compile(r"(?:[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
 _SPELLED = {
     "startingtimestamp": "startingTimestamp",
@@ -281,8 +290,16 @@ def _extents(told: Mapping[str, str]) -> tuple[str | None, Path | None]:
     if text is None:
         return None, Path(identity).absolute() if identity else None
     address = _ADDRESS.fullmatch(text)
-    if address is None or not 0 < int(address[1]) < 1 << 16:
-        raise BadOption(f"extents={text!r} is no HOST:PORT; name where `veilmq ingest serve` listens: spool.plant:9470")
+    if _STORAGE.fullmatch(text):
+        if "@" in text.split("://")[1].split("/")[0]:
+            raise BadOption(
+                "extents has a login, and plans show options; give the keys of a bucket by environment or role"
+            )
+    elif address is None or not 0 < int(address[1]) < 1 << 16:
+        raise BadOption(
+            f"extents={text!r} is no HOST:PORT; name where `veilmq ingest serve` listens: spool.plant:9470, or a "
+            "storage: s3://bucket/prefix"
+        )
     if not identity:
         raise BadOption(
             "option extents needs option grants_identity: the file of scope keys travels sealed to that identity, and "

@@ -144,9 +144,10 @@ class OutboxIntake:
         return taken, [*effects, LeaveOnDisk(tuple(left))] if left else effects
 
     def _before(self, chain: str, sequence: int) -> int:
-        """What precedes a QoS 0 publication in its scope, as far as it matters: 0 if nothing is known."""
-        known = self._last_stored.get(chain, 0)
-        if not known and self._left is not None:
+        """What precedes a QoS 0 publication in its scope, 0 if nothing does. A former life may have stored it, and no
+        replica have it yet."""
+        known = self._last_stored.get(chain)
+        if known is None:
             known = self._shelf.last_of(chain)
             self._remember(chain, known)
         return known if known < sequence else 0

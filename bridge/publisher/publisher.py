@@ -69,7 +69,7 @@ class Publisher:
         self._young: dict[int, None] = {}  # entries whose stragglers' bound is still to come, oldest first
         self._qos0: dict[int, int] = {}  # their bytes
         self._qos0_bytes = 0
-        self._predecessors, self._pacing = Predecessors(), Pacing(overlay.policy.budgets, life)
+        self.predecessors, self._pacing = Predecessors(), Pacing(overlay.policy.budgets, life)
         self._repairable, self.refusals = Repairable(), Refusals()
         self._lanes, self._stand_ins = Lanes(), StandIns(overlay, self._home)
         self._up: set[str] = set()  # of whom those in the view in force have lanes
@@ -324,7 +324,7 @@ class Publisher:
 
     def _drop(self, sequences: Sequence[int]) -> list[Effect]:
         """Forget entries that were not sent."""
-        self._predecessors.drop(self._entries[sequence] for sequence in sequences)
+        self.predecessors.drop(self._entries[sequence] for sequence in sequences)
         return self._forget(sequences)
 
     def _drop_expired(self, sequences: Iterable[int], now: float) -> list[Effect]:
@@ -434,7 +434,7 @@ class Publisher:
         able, waits = self._set_aside([s for s in unsealed if s in self._entries], now)
         ready = self._pacing.admitted([self._entries[s] for s in able], now)
         for entry in ready:
-            entry.previous = self._predecessors[entry.previous]
+            entry.previous = self.predecessors[entry.previous]
         unsealable, counted = self.sealer.seal(ready, now)
         self._pacing.sealed(ready, now)
         effects += [*waits, *self._drop(unsealable), *counted]

@@ -11,6 +11,7 @@ from bridge.reader.collector import Collector
 from bridge.reader.intake import Intake, misfit
 from bridge.reader.interest import ScopeInterest
 from bridge.reader.key_opening import KeyRing
+from bridge.reader.lineages import Lineages
 from bridge.reader.opening import Opening
 from bridge.reader.replays import is_dated
 
@@ -18,6 +19,7 @@ __all__ = [
     "Collector",
     "Intake",
     "KeyRing",
+    "Lineages",
     "Opening",
     "ScopeInterest",
     "is_dated",

@@ -1,8 +1,8 @@
 """The subscriber side at a gateway: pieces from every replica of the home region in, publications in order out.
 
 A publication goes through three gates: it is *admitted* and its data key *opened* (`intake`, which ingest jobs share),
-and it is *in order*: its predecessor in the scope was delivered, or has been given up. State is kept per (publisher,
-scope), see `streams`. What must survive a restart is told as rows (`kept`). Not here: keys from a repository.
+and it is *in order*: its predecessor in the scope was delivered, or has been given up. State is kept per (author,
+scope), see `streams`, `lineages`. What must survive a restart is told as rows (`kept`). Not here: a key repository.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from bridge.reader.opening import OpeningKeys
 from bridge.reader.replays import is_dated
 from bridge.reader.room import HeldRoom
 from bridge.reader.skipped import Skipped
-from bridge.reader.streams import Held, Stream, StreamId, name_of, streams_of
+from bridge.reader.streams import Held, Stream, StreamId, name_of
 from bridge.reader.unpacking import Unpacked
 from bridge.wire import PROPERTY_PART, Admitted, read_skip, refused
 from keys.envelope import DataKey, Mode
@@ -57,7 +57,7 @@ class Collector:
         self.kept = KeptReader()
         home = overlay.certificate(name).region
         self._intake: Intake[DataKey] = Intake(overlay, home, self._opening, self.kept)
-        self._keys, self._assembling = self._intake.keys, self._intake.assembling
+        self._keys, self._assembling, self._lineages = self._intake.keys, self._intake.assembling, self._intake.lineages
         self._joining = Joining(overlay, self.kept)
         self._streams: FairTable[StreamId, Stream] = FairTable(STREAMS_MAX)
         self._generations: dict[str, int] = {}  # by scope: how often it was subscribed
@@ -93,6 +93,7 @@ class Collector:
         """What a former process kept, before anything else happens."""
         effects: list[Effect] = []
         self._goes_on = {key.decode() for key, _ in of_kind(rows, SCOPE)}
+        self._lineages.restore(rows)
         for key, row in of_kind(rows, STREAM):
             stream_id, stream = stream_of(key, row)
             self._streams.put(stream_id, stream_id[0], stream)
@@ -144,7 +145,7 @@ class Collector:
 
     def _bridged(self, name: Name, now: float) -> list[Effect]:
         """Another replica said that something was left out before a publication: it may wait for that."""
-        for stream_id in streams_of(name):
+        for stream_id in self._lineages.streams_of(name):
             stream = self._streams.get(stream_id)
             if stream is not None and name[2] in stream.held:
                 return self._advance(stream_id, now)
@@ -160,7 +161,7 @@ class Collector:
 
     def _waits(self, name: Name) -> bool:
         publisher, topic, sequence = name
-        streams = [self._streams.get(stream_id) for stream_id in streams_of(name)]
+        streams = [self._streams.get(stream_id) for stream_id in self._lineages.streams_of(name)]
         return (
             any(stream is not None and sequence in stream.held for stream in streams)
             or self._keyless.holds(name)
@@ -220,7 +221,8 @@ class Collector:
         is_over = 0 < header.deadline_ms < now * 1000
         if not self._away.let_in and not self._intake.vouched(event.peer, admitted, event.wire.topic):
             return [Count("vouchers_awaited")]
-        stream = self._streams.get((header.publisher, batch_topic(admitted.scope.number))) or Stream()
+        author = self._lineages.author(header.publisher, header.sequence)
+        stream = self._streams.get((author, batch_topic(admitted.scope.number))) or Stream()
         waiting = stream.held.get(header.sequence)
         if stream.delivered(header.sequence) or (waiting is not None and not waiting.gains(admitted)):
             return [Count("duplicates_dropped")]
@@ -232,7 +234,7 @@ class Collector:
             content = b"" if is_over else self._intake.content(event.peer, admitted, pieces, now)
         except BadContent as error:
             return [Count("unopened"), Blame(admitted.publisher.name, False, str(error))]
-        held = Held(admitted, content, event.wire.topic, now, is_over=is_over)
+        held = Held(admitted, content, event.wire.topic, now, author, is_over=is_over)
         if content is None:
             # Those behind it wait, too; not for what may be an old header that is replayed.
             young = abs(now * 1000 - header.time_ms) < REPAIR_S * 1000 or self._away.let_in
@@ -258,8 +260,7 @@ class Collector:
 
     def _enter(self, held: Held, bounded: bool = True) -> list[Effect]:
         """Put a publication into its stream. Returns what is counted if it does not go there."""
-        header = held.admitted.header
-        stream_id = held.stream_id
+        header, stream_id = held.admitted.header, held.stream_id
         stream = self._stream(stream_id)
         if stream.delivered(header.sequence):
             return [Count("duplicates_dropped")]
@@ -294,7 +295,7 @@ class Collector:
     def _drop(self, stream: Stream, sequence: int) -> None:
         held = stream.held.pop(sequence)
         header = held.admitted.header
-        self._skipped.done((header.publisher, held.topic, sequence))
+        self._skipped.done(held.name)
         self._room.remove(header.publisher, held.size)
         waiting = self._waiting.get(header.key_id)
         if waiting is not None:
@@ -345,12 +346,12 @@ class Collector:
             bridged = self._is_bridged(stream, held)
             if not bridged and self._misses_predecessor(stream, held):
                 if now < wake_at:
-                    if self._assembling.miss((stream_id[0], held.admitted.header.previous), now):
-                        effects.append(Count("reorder_waits"))
+                    is_news = [self._assembling.miss(name, now) for name in self._lineages.before(held)]
+                    effects += [Count("reorder_waits")] if any(is_news) else []
                     break
                 effects.append(Count("holes"))
             self._drop(stream, sequence)
-            self.kept.done((stream_id[0], held.topic, sequence))
+            self.kept.done(held.name)
             effects += self._deliver(held, stream, bridged)
         else:
             wake_at = None
@@ -382,10 +383,10 @@ class Collector:
         header = held.admitted.header
         if not self._skipped or held.replayed or stream.first is None or header.previous <= stream.highest:
             return False
-        view = self._overlay.views[self._intake.home]
-        if not self._skipped.bridges(name_of(held.topic, held.admitted), stream.highest, view):
+        if not self._skipped.bridges(held.name, stream.highest, self._overlay.views[self._intake.home]):
             return False
-        self._assembling.forget((header.publisher, header.previous))
+        for name in self._lineages.before(held):
+            self._assembling.forget(name)
         return True
 
     def _deliver(self, held: Held, stream: Stream, bridged: bool) -> list[Effect]:
@@ -398,13 +399,12 @@ class Collector:
             return self._open(held, late)
         if not stream.held:
             self._streams.pop(held.stream_id)
-        scope = (header.publisher, batch_topic(held.admitted.scope.number))
-        stream = self._stream(scope)
+        stream = self._stream(held.scope_stream)
         if stream.delivered(header.sequence):
             return [Count("duplicates_dropped")]
         late = header.sequence < stream.highest
         stream.head.mark(header.sequence)  # live, it comes no more; without room for that `_joining` knows it
-        self.kept.stream(scope, stream)
+        self.kept.stream(held.scope_stream, stream)
         return self._open(held, late)
 
     # -------------------------------------------------------------------------------------------- opening

@@ -5,6 +5,7 @@
     vouched    whether enough replicas brought what is of no live epoch (`replays`)
     pieces     its content against the signed digests; content(...) once that is whole, asked for if it does not come
     opened     what its data key became: `Opening` says what that is
+    lineages   under which of its publisher's keys its number was given
 
 One object of each reader; it is driven as every machine here is: events with the time, effects back, `next_deadline`.
 Not here: what was seen before, order, acknowledgements: a gateway's are in `collector`, a job's in its receiver.
@@ -20,6 +21,7 @@ from bridge.document import Overlay
 from bridge.reader.assembling import Assembling
 from bridge.reader.kept import KeptReader
 from bridge.reader.key_opening import KeyRing
+from bridge.reader.lineages import Lineages
 from bridge.reader.opening import Opened, Opening
 from bridge.reader.replays import Vouchers
 from bridge.topology import Topology
@@ -39,6 +41,7 @@ class Intake(Generic[Opened]):
         self.keys: KeyRing[Opened] = KeyRing(overlay, home, opening, self.admission, kept)
         self.assembling = Assembling(asked(overlay, home))
         self._vouchers = Vouchers(overlay, home)
+        self.lineages = Lineages(overlay, kept)
 
     def adopt(self, overlay: Overlay, now: float) -> tuple[list[Effect], list[bytes]]:
         """Another version of the overlay, or other views of it, of the same regions. With the effects, the ids of keys
@@ -47,6 +50,7 @@ class Intake(Generic[Opened]):
         self._topology = Topology(overlay)
         self.assembling.replicas = asked(overlay, self.home)
         self.admission.adopt(overlay, now)
+        self.lineages.adopt(overlay)
         return self.keys.adopt(overlay, now)
 
     # --------------------------------------------------------------------------------------------- a wire

@@ -8,6 +8,8 @@
     a                            when we were last alive: what was sealed since is no replay
     v                            the version that we stated last: replicas hear nothing older
     o topic                      what we published retained ourselves (`publisher.own_retained`)
+    l party                      whose key it succeeded to, and up to which number (`lineages`)
+    d sequence                   what we dropped unsent, and what was before it (`publisher.predecessors`)
 
 Without it a restart would deliver again what replicas repeat, lose what they were told we have, and take every retained
 publication for a live one. Rows change as the machines do; `changes` gives those that did. The shell acknowledges a
@@ -28,7 +30,7 @@ from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES
 from keys.errors import BadFrame
 from keys.frames import Reader, number, sized, text
 
-STREAM, KEY, WAITING, RETAINED, SCOPE, ALIVE, VERSION = b"s", b"k", b"h", b"r", b"w", b"a", b"v"
+STREAM, KEY, WAITING, RETAINED, SCOPE, ALIVE, VERSION, LINEAGE = b"s", b"k", b"h", b"r", b"w", b"a", b"v", b"l"
 ALIVE_EVERY_S = 10.0
 _READ = frozenset({PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES, PROPERTY_PART, PROPERTY_SKIP})
 

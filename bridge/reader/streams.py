@@ -14,7 +14,7 @@ from bridge.document import batch_topic, is_retained_topic, read_wire_topic
 from bridge.reader.heads import Head
 from bridge.wire import Admitted
 
-StreamId: TypeAlias = tuple[bytes, str]  # publisher, wire topic
+StreamId: TypeAlias = tuple[bytes, str]  # author, wire topic
 
 
 @dataclass(slots=True)
@@ -25,6 +25,8 @@ class Held:
     content: bytes | None = field(repr=False)
     topic: str
     arrived: float
+    author: bytes
+    """Under which party its number was given (`lineages`)."""
     replayed: bool = False
     """It was retained before we asked for it, or may be old: whether its predecessor comes is no question."""
     is_over: bool = False
@@ -33,8 +35,17 @@ class Held:
     @property
     def stream_id(self) -> StreamId:
         """Where it waits for its turn."""
-        topic = self.topic if self.replayed else batch_topic(self.admitted.scope.number)
-        return self.admitted.header.publisher, topic
+        return (self.author, self.topic) if self.replayed else self.scope_stream
+
+    @property
+    def scope_stream(self) -> StreamId:
+        """That of its scope."""
+        return self.author, batch_topic(self.admitted.scope.number)
+
+    @property
+    def name(self) -> tuple[bytes, str, int]:
+        """See `name_of`."""
+        return name_of(self.topic, self.admitted)
 
     @property
     def size(self) -> int:
@@ -92,8 +103,7 @@ def name_of(topic: str, admitted: Admitted) -> tuple[bytes, str, int]:
     return admitted.header.publisher, topic, admitted.header.sequence
 
 
-def streams_of(name: tuple[bytes, str, int]) -> list[StreamId]:
-    """Where a publication of this name waits for its turn, if it does."""
-    publisher, topic, _ = name
-    scope = [(publisher, batch_topic(read_wire_topic(topic).scope))] if is_retained_topic(topic) else []
-    return [*scope, (publisher, topic)]
+def streams_of(author: bytes, topic: str) -> list[StreamId]:
+    """Where a publication of this author waits for its turn, if it does."""
+    scope = [(author, batch_topic(read_wire_topic(topic).scope))] if is_retained_topic(topic) else []
+    return [*scope, (author, topic)]

@@ -37,5 +37,6 @@ def bundled(rows: Sequence[StoredRow]) -> list[StoredRow]:
 def _together(members: Sequence[StoredRow]) -> StoredRow:
     first = members[0]
     batch = packed(first.chain.name, [Numbered(row.sequence, row.publication) for row in members])
-    sequences = tuple([row.sequence for row in members])
-    return StoredRow(first.sequence, first.chain, batch.qos, encode_publication(batch), batch, sequences=sequences)
+    sequences, topics = tuple([row.sequence for row in members]), {row.publication.topic for row in members}
+    frame = encode_publication(batch)
+    return StoredRow(first.sequence, first.chain, batch.qos, frame, batch, sequences=sequences, topics=topics)

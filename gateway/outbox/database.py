@@ -16,7 +16,7 @@ import secrets
 import sqlite3
 import struct
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -80,7 +80,7 @@ class StoredRow:
     """A publication on its way to the disk: `frame` is `encode_publication`, `commit` sets `previous`.
 
     `chain`: names what it is part of, in order: its scope. One without a frame goes into a row with others of its chain
-    (`bundling`). `sequences`: what went into this row.
+    (`bundling`). `sequences`: what went into this row, `topics`: of them, if they are several.
     """
 
     sequence: int
@@ -89,6 +89,7 @@ class StoredRow:
     frame: bytes
     publication: Publication
     sequences: tuple[int, ...] = ()
+    topics: Collection[str] = ()
     previous: int = 0
 
 
@@ -155,6 +156,7 @@ class Outbox:
         }
         self._topic_mac = hmac.new(_derive(key, b"", b"topic"), digestmod="sha256")
         self._topic_count = int(db.execute("SELECT count(*) FROM topics").fetchone()[0])
+        self._has_own_chains = db.execute("SELECT 1 FROM outbox LIMIT 1").fetchone() is not None  # perhaps
 
     def close(self) -> None:
         self._reader.close()
@@ -193,7 +195,8 @@ class Outbox:
         cipher = self._ciphers[self._life]
         for row in rows:
             name = self._name_of(row.chain.name)
-            row.previous = self._previous(db, name)
+            own = [self._previous(db, each) for each in self._own_chains(row)]
+            row.previous = max([self._previous(db, name), *[each for each in own if each < row.sequence]])
             if row.qos:
                 self._recent[name] = touched[name] = row.sequence
                 self._recent.move_to_end(name)
@@ -215,6 +218,15 @@ class Outbox:
             count -= excess
             self._recent.clear()
         return count
+
+    def _own_chains(self, row: StoredRow) -> list[bytes]:
+        """What was stored while nobody knew the scope of its topic is in a chain of that topic. What comes in the
+        scope's chain later follows it, too. As a rule there is no such row, and topics are not looked up."""
+        topics = row.topics or (row.publication.topic,)
+        if row.chain.name in topics:
+            self._has_own_chains = True
+            return []
+        return [self._name_of(topic) for topic in topics] if self._has_own_chains else []
 
     def _name_of(self, topic: str) -> bytes:
         mac = self._topic_mac.copy()  # hmac.digest would give the interpreter away: see `_write`

@@ -1,5 +1,7 @@
 """An executor's side: what a task reads of a spool, and the file of scope keys, copied here for as long as it takes.
 
+It comes from `veilmq ingest serve`, or out of a storage where the driver has put it.
+
 The rest of an executor works as on a shared directory: it is handed ranges of local files. These hold only the ranges
 that were asked for, in their places, still sealed, in Spark's scratch directory of this executor; they go when the task
 ends. The sealed file of scope keys is fetched again before each task, so that keys need no other way to executors.
@@ -22,6 +24,7 @@ from pyarrow import flight
 from gateway.files import write_durably
 from spark_ingest.errors import GrantsError, IngestError
 from spark_ingest.extents.credentials import HOST, tls_of
+from spark_ingest.extents.storage import Storage, decode_stretch, keys_name, stretch_name
 from spark_ingest.extents.tickets import META_SIZE, KeysTicket, SegmentTicket
 from spark_ingest.options import Options
 from spark_ingest.secrets import GRANTS_BYTES_MAX, load_readers
@@ -41,6 +44,7 @@ class FetchedExtents:
         assert options.extents is not None
         assert options.grants_identity is not None
         self._address, self._identity = options.extents, options.grants_identity
+        self._places, self._consumer = options.places, options.consumer
         self._directory = Path(tempfile.mkdtemp(prefix="veilmq-", dir=_scratch()))
         self._keys = [self._directory / path.name for path in (options.grants, *options.more_grants)]
         self.options = replace(options, grants=self._keys[0], more_grants=tuple(self._keys[1:]), extents=None)
@@ -51,7 +55,7 @@ class FetchedExtents:
         for path in self._keys:
             content = bytearray()
             size = 0
-            for size, at, data in self._get(KeysTicket(path.name).encode()):
+            for size, at, data in self._keys_of(path.name):
                 if at != len(content) or not at + len(data) <= size <= GRANTS_BYTES_MAX:
                     raise self._trouble("sent something else than was asked for")
                 content += data
@@ -79,8 +83,7 @@ class FetchedExtents:
         there = Path(extent.path)
         here = directory / there.parent.name / there.name
         here.parent.mkdir(exist_ok=True)
-        asked = SegmentTicket(there.parent.name, int(there.stem), extent.start, extent.end)
-        for size, at, data in self._get(asked.encode()):
+        for size, at, data in self._stretch(extent, there):
             if not 0 <= at <= at + len(data) <= size <= FILE_BYTES_MAX:
                 raise self._trouble("sent something else than was asked for")
             with here.open("r+b" if here.exists() else "w+b") as file:
@@ -88,6 +91,29 @@ class FetchedExtents:
                 file.seek(at)
                 file.write(data)
         return ByteRange(str(here), extent.start, extent.end, extent.rows)
+
+    def _keys_of(self, name: str) -> Iterator[tuple[int, int, Any]]:
+        if not self._places:
+            yield from self._get(KeysTicket(name).encode())
+        elif (content := self._stored().get(keys_name(name))) is not None:
+            yield len(content), 0, content
+
+    def _stretch(self, extent: ByteRange, there: Path) -> Iterator[tuple[int, int, Any]]:
+        if not self._places:
+            yield from self._get(SegmentTicket(there.parent.name, int(there.stem), extent.start, extent.end).encode())
+        elif (content := self._stored().get(stretch_name(extent))) is not None:
+            try:
+                told = decode_stretch(content)
+            except ValueError as error:
+                raise self._trouble(f"{stretch_name(extent)}: {error}") from None
+            yield told.size, 0, told.head
+            yield told.size, told.start, told.data
+
+    def _stored(self) -> Storage:
+        if self._client is None:
+            self._client = Storage(self._address, self._consumer)
+        storage: Storage = self._client
+        return storage
 
     def _get(self, ticket: bytes) -> Iterator[tuple[int, int, Any]]:
         """Size of the file, place and bytes of each chunk."""
@@ -111,6 +137,8 @@ class FetchedExtents:
             raise self._trouble(str(error).splitlines()[0][:300]) from None
 
     def _trouble(self, what: str) -> IngestError:
+        if self._places:
+            return IngestError(f"extents={self._address}: {what}; nobody but the driver of this query may write there")
         return IngestError(
             f"extents={self._address}: {what}; `veilmq ingest serve` must run there, with the identity that "
             "grants_identity names here"
@@ -118,7 +146,7 @@ class FetchedExtents:
 
     def _hang_up(self) -> None:
         client, self._client = self._client, None
-        if client is not None:
+        if client is not None and not self._places:
             client.close()
 
 

@@ -7,7 +7,6 @@ file. A file that is not sealed is not served. What others call a segment is a n
 
 from __future__ import annotations
 
-import json
 import signal
 import struct
 import threading
@@ -20,8 +19,9 @@ from pyarrow import flight
 
 from spark_ingest.errors import BadOption, GrantsError, SpoolError, SpoolGap
 from spark_ingest.extents.credentials import tls_of
+from spark_ingest.extents.sealed_keys import sealed_keys
 from spark_ingest.extents.tickets import CHUNKS, META_SIZE, KeysTicket, SegmentTicket, decode_ticket
-from spark_ingest.secrets import GRANTS_BYTES_MAX, load_readers
+from spark_ingest.secrets import load_readers
 from spark_ingest.spool import open_segment, segment_path
 
 CHUNK_BYTES = 1 << 20
@@ -81,24 +81,6 @@ class ExtentServer:
         size: int = segment.buffer.size
         stretch = (max(asked.start, segment.first), min(asked.end, size))
         return size, _chunks(segment.buffer, [(0, segment.first), stretch])
-
-
-def sealed_keys(path: Path) -> bytes:
-    """The content of a file of scope keys that only its identity opens. Raises GrantsError for any other."""
-    try:
-        with path.open("rb") as file:
-            content = file.read(GRANTS_BYTES_MAX + 1)
-        sealed = len(content) <= GRANTS_BYTES_MAX and set(json.loads(content)) == {"veilmq_grant", "box"}
-    except OSError as error:
-        raise GrantsError(f"grants={path}: {error.strerror}; start the receiver, which writes it") from None
-    except (ValueError, TypeError, RecursionError):
-        sealed = False
-    if not sealed:
-        raise GrantsError(
-            f"grants={path} is not sealed to an identity, so it stays on this machine; give the receiver "
-            "grants_identity, and let it start anew"
-        )
-    return content
 
 
 def _chunks(buffer: Any, stretches: Sequence[tuple[int, int]]) -> Iterator[Any]:

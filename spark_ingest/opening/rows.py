@@ -276,14 +276,12 @@ class RowReader:
         else:
             sealed_us = group.column("published_at").cast(pa.int64()).to_numpy()
             eras = np.searchsorted(self._untils_us, sealed_us, side="right")
-        publishers = group.column("publisher").dictionary_encode()
-        names, codes = publishers.dictionary.to_pylist(), publishers.indices.to_numpy().astype(np.int64)
         blocks = group.column("sequence").to_numpy() >> BLOCK_BITS
-        wanted, places = np.unique(np.stack([eras, codes, blocks], axis=1), axis=0, return_inverse=True)
+        wanted, places = np.unique(np.stack([eras, blocks], axis=1), axis=0, return_inverse=True)
         verdicts = []
-        for era, code, block in wanted.tolist():
+        for era, block in wanted.tolist():
             shard = self._shards[era]
-            verdicts.append(shard is not None and shard.owns(names[code], block << BLOCK_BITS))
+            verdicts.append(shard is not None and shard.owns(block << BLOCK_BITS))
         return np.array(verdicts, bool)[places.ravel()]
 
     def _sort(self, opened: Opened) -> list[AvailabilityStatement]:

@@ -38,7 +38,7 @@ from spark_ingest.receiver.packer import SegmentPacker
 from spark_ingest.receiver.progress import Progress, ReplicaLink, tell_links
 from spark_ingest.receiver.recovery import recovered, recovered_beside, state_of
 from spark_ingest.receiver.trouble import ReceiverTroubles
-from spark_ingest.receiving import Group, Part, Seen, SpoolCollector
+from spark_ingest.receiving import Group, Lineages, Part, Seen, SpoolCollector
 from spark_ingest.secrets import Grants, GrantsWriter, ShareBox, load_readers, names_in, names_of
 from spark_ingest.spool import SEGMENT_BYTES, SpooledKey, SpoolWriter, make_room
 
@@ -247,8 +247,8 @@ class Receiver:
             grants = await asyncio.to_thread(lambda: self._grants(writer.segment, needed))
             assert grants.spool_key is not None
             box = ShareBox(grants.spool_key, os.urandom)
-            seen, keys = await asyncio.to_thread(lambda: self._recovered(writer, grants))
             client = self._connect()
+            seen, keys = await asyncio.to_thread(lambda: self._recovered(writer, grants, Lineages(client.overlay)))
             clock = SessionClock()
             clock.check(client.overlay)
             # Before the new segment, so that the file knows what is sealed under which key when that one is the newest.
@@ -269,11 +269,13 @@ class Receiver:
         finally:
             writer.close()
 
-    def _recovered(self, writer: SpoolWriter, grants: GrantsWriter) -> tuple[Seen, list[SpooledKey]]:
+    def _recovered(
+        self, writer: SpoolWriter, grants: GrantsWriter, lineages: Lineages
+    ) -> tuple[Seen, list[SpooledKey]]:
         settings = self._settings
         parts = [(name, grants_of(settings.grants, settings.name, name)) for name in kin(settings.spool, settings.name)]
-        beside = recovered_beside(settings.spool, parts, self._readers())
-        return recovered(writer.state, writer.history(), grants.spool_key, beside)
+        beside = recovered_beside(settings.spool, parts, self._readers(), lineages)
+        return recovered(writer.state, writer.history(), grants.spool_key, beside, lineages)
 
     def _packer(self) -> SegmentPacker | None:
         told = self._settings

@@ -15,7 +15,7 @@ from typing import Any
 
 from keys.identity import Identity
 from spark_ingest.errors import SpoolDamaged
-from spark_ingest.receiving import Seen, materials_from_json, materials_to_json
+from spark_ingest.receiving import Lineages, Seen, materials_from_json, materials_to_json
 from spark_ingest.secrets import ShareBox, ShareOpener, read_grants
 from spark_ingest.spool import RememberedPart, SpooledKey
 
@@ -36,10 +36,11 @@ def recovered(
     batches: Iterable[Any],
     spool_key: bytes | None = None,
     beside: Sequence[tuple[Seen, list[SpooledKey]]] = (),
+    lineages: Lineages | None = None,
 ) -> tuple[Seen, list[SpooledKey]]:
     """From the writer's `state` and `history()`. `spool_key`: of sealed shares; data keys that it does not open are not
-    known any more, until their publishers tell them again. `beside`: what other parts say (`recovered_beside`). Raises
-    SpoolDamaged for a state that is none of ours."""
+    known any more, until their publishers tell them again. `beside`: what other parts say (`recovered_beside`).
+    `lineages`: of publishers in the overlay that is in force. Raises SpoolDamaged for a state that is none of ours."""
     seen = Seen([each for each, _ in beside])
     keys: OrderedDict[bytes, SpooledKey] = OrderedDict()  # by header, those that were told last at the end
     for _, known in beside:
@@ -56,6 +57,8 @@ def recovered(
             raise SpoolDamaged(
                 "the newest .state file of the spool is unreadable; take away the spool directory and start anew"
             ) from None
+    if lineages is not None:
+        seen.goes_by(lineages)
     for batch in batches:
         _mark(seen, batch)
         columns = (batch.column(name).to_pylist() for name in ("key_header", "shares"))
@@ -67,7 +70,10 @@ def recovered(
 
 
 def recovered_beside(
-    spool: Path, parts: Iterable[tuple[str, Path]], readers: Sequence[Identity] = ()
+    spool: Path,
+    parts: Iterable[tuple[str, Path]],
+    readers: Sequence[Identity] = (),
+    lineages: Lineages | None = None,
 ) -> list[tuple[Seen, list[SpooledKey]]]:
     """The same of other parts of one receiver, (name, file of scope keys) each, whoever writes them now. Raises
     SpoolDamaged, GrantsError."""
@@ -75,7 +81,7 @@ def recovered_beside(
     for name, grants in parts:
         told = RememberedPart(spool / name)
         spool_keys = read_grants(grants, readers).spool_keys if grants.exists() else ()
-        found.append(recovered(told.state, told.history(), next(iter(spool_keys), None)))
+        found.append(recovered(told.state, told.history(), next(iter(spool_keys), None), lineages=lineages))
     return found
 
 
@@ -93,4 +99,5 @@ def _mark(seen: Seen, batch: Any) -> None:
         *(batch.column(name).to_pylist() for name in names), strict=True
     ):
         if reason is None:
-            seen.mark(publisher, sequence, topic, retain)
+            author = publisher if seen.lineages is None else seen.lineages.author(publisher, sequence)
+            seen.mark(author, sequence, topic, retain)

@@ -5,6 +5,7 @@ What is believed of it, `bridge.reader.Intake` says. No sockets, no files. Impor
 
 from __future__ import annotations
 
+from bridge.reader import Lineages
 from spark_ingest.receiving.collector import SpoolCollector
 from spark_ingest.receiving.dealing import Dealer, Dealt
 from spark_ingest.receiving.division import Part
@@ -16,6 +17,7 @@ __all__ = [
     "Dealer",
     "Dealt",
     "Group",
+    "Lineages",
     "Part",
     "Seen",
     "SpoolCollector",

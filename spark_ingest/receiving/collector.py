@@ -60,12 +60,13 @@ class SpoolCollector:
         restore(self._keys, keys)
         self.granted = GrantedKeys()
         self.seen = seen or Seen()
+        self.seen.goes_by(self._intake.lineages)
         self._links = LinkGuard()
         self._asks: list[Send] = []
         self.figures: Counter[tuple[str, str]] = Counter()
         """(name of a figure, replica or empty): what was counted."""
         self._publications = Publications(
-            self._missing, partial(material_of, self._keys), self._count, self.seen, incomplete_s
+            self._missing, partial(material_of, self._keys), self._count, self.seen, self._intake.lineages, incomplete_s
         )
 
     @property

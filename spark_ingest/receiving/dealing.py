@@ -1,7 +1,7 @@
 """Which worker gets which piece, and when its replica is owed the PUBACK.
 
-All pieces of a publication meet in one worker: it follows from publisher and number, which are the same for all of
-them, as for shards. So each publication is one row, and rows of a publisher's next 4,096 numbers keep their order.
+All pieces of a publication meet in one worker: it follows from the number, which is the same for all of them, as for
+shards. So each publication is one row, and rows of a publisher's next 4,096 numbers keep their order.
 A data key is for publications of all workers: it goes to each of them, and its piece is acknowledged when the last one
 has it and the publication that it rode on is durable.
 
@@ -117,7 +117,7 @@ class Dealer:
             header = SignedHeader.decode(from_property(told)).header
         except KeysError:
             return 0  # somebody has to refuse it
-        return next(n for n, each in enumerate(self._shards) if each.owns(header.publisher, header.sequence))
+        return next(n for n, each in enumerate(self._shards) if each.owns(header.sequence))
 
 
 def _key_of(user: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:

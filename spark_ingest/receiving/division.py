@@ -2,7 +2,7 @@
 
 Each receiver subscribes to whole scopes, as everybody does: replicas learn nothing finer. What is of another part it
 acknowledges unread, but for the key that rides on it: publications of all parts are sealed under it. A publication's
-part follows from publisher and number, which are the same for all of its pieces.
+part follows from its number, which is the same for all of its pieces.
 
 When the number changes, the parts change with it. No receiver can know what another one has written, so the change
 is tied to what all pieces of a publication say alike: the time at which its publisher sealed it, signed in its header.
@@ -37,4 +37,4 @@ class Part:
         """Whether a publication is ours. `told`: property `vmq` as it came. Raises BadFrame."""
         header = SignedHeader.decode(from_property(told)).header
         shard = self._shards[bisect.bisect_right(self._untils, header.time_ms)]
-        return shard is not None and shard.owns(header.publisher, header.sequence)
+        return shard is not None and shard.owns(header.sequence)

@@ -11,7 +11,7 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 
 from bridge.contract import Allowance
-from bridge.reader import is_dated
+from bridge.reader import Lineages, is_dated
 from bridge.wire import Admitted
 from keys.envelope import NO_KEY
 from spark_ingest.receiving.heard import HeardTimes
@@ -51,11 +51,12 @@ class Publications:
         material: Callable[[bytes], SpooledKey | None],
         count: Callable[..., None],
         seen: Seen,
+        lineages: Lineages,
         incomplete_s: float,
     ) -> None:
         self._missing, self._material, self._count = missing, material, count
         self._incomplete_s = incomplete_s
-        self.seen = seen
+        self.seen, self._lineages = seen, lineages
         self.owed: list[Ack] = []
         """Acknowledgements of pieces that owe the disk nothing, for the caller to take."""
         self._forms = FormTable()
@@ -78,14 +79,15 @@ class Publications:
     def begin(self, replica: str, told: tuple[str, str], admitted: Admitted, now: float) -> Form | None:
         """A form that is new here; None when the publication is not wanted. Raises HeldOverflowError."""
         header = admitted.header
-        topic, publication = told[1], (header.publisher, header.sequence)
+        author, topic = self._lineages.author(header.publisher, header.sequence), told[1]
+        publication = author, header.sequence
         if self.seen.has(*publication, topic, header.retain) or publication in self._stale:
             self._count("duplicates_dropped")
             return None
         old = is_dated(header, now)
         if not old:
             self.heard.fresh.add(header.publisher)
-        elif header.publisher not in self._met and not self.seen.knows(header.publisher):
+        elif header.publisher not in self._met and not self.seen.knows(author):
             self.heard.dated(header.publisher, header.time_ms, now)
         if header.deadline_ms and header.deadline_ms < now * 1000 and self.heard.doubt is None:
             self._count("expired")
@@ -207,8 +209,7 @@ class Publications:
 
     def _too_old(self, entry: Form) -> bool:
         """Whether it could be a replay: docs/protocol.md §5.2, an old publication of somebody who was never heard."""
-        publisher = entry.header.publisher
-        return entry.old and publisher not in self._met and not self.seen.knows(publisher)
+        return entry.old and entry.header.publisher not in self._met and not self.seen.knows(entry.publication[0])
 
     def _end_other_forms(self, entry: Form) -> list[Ack]:
         """One form of the publication is whole: those that still wait end, and leave what they owe."""
@@ -323,7 +324,7 @@ class Publications:
         for entry in group.entries:
             if entry.reason is None:
                 header = entry.header
-                self.seen.mark(header.publisher, header.sequence, entry.topic, header.retain)
+                self.seen.mark(*entry.publication, entry.topic, header.retain)
                 spooled += 1
                 if len(self._forms.of(entry.publication)) > 1:
                     acks += self._end_other_forms(entry)  # those that came while this one was being written

@@ -1,8 +1,9 @@
-"""Which publications are in the spool already: by publisher and sequence, over restarts.
+"""Which publications are in the spool already: by author and sequence, over restarts.
 
 A publication counts as seen only when it is on disk. The windows are written into the spool's state at every roll, and
-a *retained* publication that is older than its publisher's window is let in once: retained state may be older than all
-that its publisher sent since. Everything else that is older than the window counts as seen.
+a *retained* publication that is older than its author's window is let in once: retained state may be older than all
+that its author sent since. Everything else that is older than the window counts as seen. The author of what a member's
+next key signs anew is its former key (`bridge.reader.lineages`, which are in the state too).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
+from bridge.reader import Lineages
 from keys.replay import SequenceWindow
 
 RETAINED_TOPICS_MAX = 100_000
@@ -25,33 +27,43 @@ class Seen:
     def __init__(self, beside: Sequence[Seen] = ()) -> None:
         """`beside`: what others wrote for the same receiver until we began."""
         self._beside = tuple(beside)
+        self.lineages: Lineages | None = None
+        """Who is the author of what: those that are asked about here are authors."""
+        self.told: list[tuple[bytes, bytes]] = []
+        """Of lineages, by a former process."""
         self._windows: dict[bytes, SequenceWindow] = {}
         self._retained: OrderedDict[tuple[bytes, str], int] = OrderedDict()
 
-    def knows(self, publisher: bytes) -> bool:
-        """Whether anything of this publisher was written."""
-        return publisher in self._windows or any(each.knows(publisher) for each in self._beside)
+    def goes_by(self, lineages: Lineages) -> None:
+        """From now on these are kept in the state; they are told what a former process knew."""
+        for each in (*self._beside, self):
+            lineages.restore(each.told)
+        self.lineages = lineages
 
-    def has(self, publisher: bytes, sequence: int, wire_topic: str, retain: bool) -> bool:
+    def knows(self, author: bytes) -> bool:
+        """Whether anything of this author was written."""
+        return author in self._windows or any(each.knows(author) for each in self._beside)
+
+    def has(self, author: bytes, sequence: int, wire_topic: str, retain: bool) -> bool:
         """Whether this publication was written, or is too old to tell."""
         for each in self._beside:
-            if each.has(publisher, sequence, wire_topic, retain):
+            if each.has(author, sequence, wire_topic, retain):
                 return True
-        window = self._windows.get(publisher)
+        window = self._windows.get(author)
         if window is None or sequence > window.highest:
             return False
         if window.reaches(sequence):
             return sequence in window
-        return not retain or sequence <= self._retained.get((publisher, wire_topic), -1)
+        return not retain or sequence <= self._retained.get((author, wire_topic), -1)
 
-    def mark(self, publisher: bytes, sequence: int, wire_topic: str, retain: bool) -> None:
+    def mark(self, author: bytes, sequence: int, wire_topic: str, retain: bool) -> None:
         """It is on disk."""
-        window = self._windows.get(publisher)
+        window = self._windows.get(author)
         if window is None:
-            window = self._windows[publisher] = SequenceWindow()
+            window = self._windows[author] = SequenceWindow()
         window.seen(sequence)
         if retain:
-            topic = (publisher, wire_topic)
+            topic = (author, wire_topic)
             self._retained[topic] = max(sequence, self._retained.get(topic, -1))
             self._retained.move_to_end(topic)
             if len(self._retained) > RETAINED_TOPICS_MAX:
@@ -59,7 +71,9 @@ class Seen:
 
     def to_json(self) -> dict[str, Any]:
         """For the spool's state; what is beside stands in other ones."""
+        lineages = self.told if self.lineages is None else self.lineages.rows()
         return {
+            "lineages": [[key.hex(), row.hex()] for key, row in lineages],
             "windows": {publisher.hex(): _pack(window) for publisher, window in self._windows.items()},
             "retained": [[publisher.hex(), topic, at] for (publisher, topic), at in self._retained.items()],
         }
@@ -68,6 +82,7 @@ class Seen:
     def from_json(cls, document: dict[str, Any], beside: Sequence[Seen] = ()) -> Seen:
         """The inverse of `to_json`. Raises KeyError, TypeError or ValueError for anything else."""
         seen = cls(beside)
+        seen.told = [(bytes.fromhex(key), bytes.fromhex(row)) for key, row in document.get("lineages", ())]
         for publisher, window in document["windows"].items():
             seen._windows[bytes.fromhex(publisher)] = _unpack(window)
         for publisher, topic, at in document["retained"]:

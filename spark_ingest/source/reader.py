@@ -13,7 +13,7 @@ import gc
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Filter, InputPartition
@@ -47,7 +47,11 @@ from spark_ingest.spool import (
 
 if TYPE_CHECKING:
     from spark_ingest.extents.fetching import FetchedExtents
+    from spark_ingest.extents.placing import PlacedExtents
 
+READS = "_reads"
+"""In a storage the place of batch reads, no query's name. Nobody tells when they end: a rule of the bucket removes what
+was put there."""
 READERS_MAX = 8
 """Sets of options for which a worker process keeps opened keys: one a running query, usually."""
 
@@ -78,6 +82,7 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: dict[str, Position] | None = None
         self._planned: Offset | None = None
         self._owner = ""
+        self._placed: PlacedExtents | None = None
         self._waiting_since: float | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -206,6 +211,11 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._consumer.hold(before, after, held, redriven_of(end))
         for each in self._consumer.ledger.between(redriven_of(start), redriven_of(end)):
             planned += _planned(view, as_offset(each.begin), as_offset(each.end), parts, each.keys, only=True)
+        if self._placed is None:
+            self._placed = _placing(self._options)
+        if self._placed is not None:
+            self._placed.remove(positions_of(before))
+            self._placed.place(extent for each in planned for extent in each.extents)
         return planned
 
     def commit(self, end: Offset) -> None:
@@ -250,7 +260,7 @@ class SpoolReader(DataSourceReader):
     """`spark.read.format("veilmq")`: everything that is synced when the query is planned; trims nothing."""
 
     def __init__(self, options: Options) -> None:
-        self._options = options
+        self._options = replace(options, consumer=READS) if options.places else options
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Narrow what is read to topics and times of reception that Spark filters by. Spark filters by itself too: what
@@ -268,13 +278,25 @@ class SpoolReader(DataSourceReader):
         elif options.until_us is not None:
             target = positions_of(view.until(options.until_us))
         start = _begin(view, options)
-        return _planned(view, start, view.advance(start, None, target), options.partitions)
+        planned = _planned(view, start, view.advance(start, None, target), options.partitions)
+        placed = _placing(options)
+        if placed is not None:
+            placed.place(extent for each in planned for extent in each.extents)
+        return planned
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Record batches of one task."""
         if not isinstance(partition, SpoolPartition):
             return iter(())  # Spark's placeholder for an empty spool
         return _read(self._options, partition)
+
+
+def _placing(options: Options) -> PlacedExtents | None:
+    if not options.places:
+        return None
+    from spark_ingest.extents.placing import PlacedExtents  # noqa: PLC0415  loads what speaks to storages
+
+    return PlacedExtents(options)
 
 
 def _begin(view: SpoolView, options: Options) -> Offset:

@@ -1,9 +1,10 @@
 """Which part of what is published a query or a receiver takes: `shard=2/3` is the second of three parts.
 
-The part is decided by a hash of publisher and number, which all replicas' copies of a publication have alike, so that
-all of its pieces meet in one receiver; a shared subscription would scatter them. A publisher's next 4,096 numbers are
-in one part together, and every publication is in exactly one of n. Wire topics name no device, so the records of one
-are in several parts.
+The part is decided by a hash of the number, which all replicas' copies of a publication have alike, and what its
+publisher seals anew under its next key too, so that all of them meet in one receiver; a shared subscription would
+scatter them. A publisher's next 4,096 numbers are in one part together, and every publication is in exactly one of n.
+Numbers begin at the time of a publisher's start, so publishers spread. Wire topics name no device, so the records of
+one are in several parts.
 
 Pure. Not here: who has which part, and what becomes of positions when n changes.
 """
@@ -27,9 +28,9 @@ class Shard:
     def __str__(self) -> str:
         return f"{self.number}/{self.count}"
 
-    def owns(self, publisher: bytes, sequence: int) -> bool:
-        """Whether this part has a publication."""
-        name = publisher + (sequence >> BLOCK_BITS).to_bytes(8)
+    def owns(self, sequence: int) -> bool:
+        """Whether this part has publications of that number."""
+        name = (sequence >> BLOCK_BITS).to_bytes(8)
         # 64 of the hash's bits: no part is larger than another by more than one in 2**54.
         return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest()) % self.count == self.number - 1
 

@@ -9,12 +9,14 @@ receiver  what a core receives, durable, beside bytes that are kept undecoded (`
           batches of 2 and 64; and what of a message's time is the check of its one signature
 delay     a device's PUBLISH to the row in Python at 1,000 messages a second, through a gateway, three replicas and a
           receiver, each a process, beside micro-batches of one row of Spark's own source
-growth    CPU of a row with 1, 2 and 4 receivers, and planning of a micro-batch with 10 and 100 times the segments
+growth    CPU of a row with 1, 2 and 4 receivers, and with 10 and 100 times the segments: opened, and planned in a
+          micro-batch of 500
 workers   what `--workers` receives by the wall clock, beside one process (`ingest_workers`)
 
 Medians of several runs, taken in turns. With --json one object a line: bench, work, ours, peer, peer_name, ratio, unit;
-ratio is ours / peer. Each section takes two to five minutes on two quiet cores, and makes its own spools. `--part 20`
-does a twentieth of the work, to see that all of it runs: its figures mean nothing.
+ratio is ours / peer; goal and met, null for a row without a goal. Each section takes two to five minutes on two quiet
+cores, and makes its own spools. `--part 20` does a twentieth of the work, to see that all of it runs: its figures mean
+nothing.
 """
 
 from __future__ import annotations
@@ -79,7 +81,8 @@ PAYLOAD_BYTES = 64
 LEAST_SEGMENTS = 4
 FACTORS = (10, 100)
 RECEIVERS = (1, 2, 4)
-WORKERS = (1, 2)
+WORKERS = (1, 2, 4)
+FLAT = Target(1.2, is_least=False)
 FED = 20_000
 
 
@@ -337,7 +340,7 @@ def growth(site: Site) -> Iterator[Row]:
     least = statistics.median(cpu[1])
     for count in RECEIVERS[1:]:
         ours = statistics.median(cpu[count])
-        yield Row(f"opening a row, {count} receivers: cpu", ours, least, "one receiver", "us/row")
+        yield Row(f"opening a row, {count} receivers: cpu", ours, least, "one receiver", "us/row", FLAT)
     for at_end in (False, True):
         where = "at its end" if at_end else "at its start"
         plans = {}
@@ -346,6 +349,8 @@ def growth(site: Site) -> Iterator[Row]:
             plans[factor] = ingest_growth.plan_ms(root, site.keys, at_end)
         for factor in FACTORS:
             yield Row(f"planning a micro-batch {where}, {factor} x the spool", plans[factor], plans[1], "1 x", "ms")
+            ours, small_us = (least + plans[each] * 1000 / ingest_growth.BATCH_ROWS for each in (factor, 1))
+            yield Row(f"a row {where}, {factor} x the spool: cpu", ours, small_us, "1 x", "us/row", FLAT)
 
 
 def workers(site: Site) -> Iterator[Row]:
@@ -387,6 +392,7 @@ def as_json(row: Row) -> str:
     fields = {
         "bench": "ingest", "work": row.work, "ours": round(row.ours, 3), "peer": round(row.peer, 3),
         "peer_name": row.peer_name, "ratio": round(row.ratio, 3), "unit": row.unit,
+        "goal": row.target and str(row.target), "met": row.target and row.target.is_met(row.ratio),
     }  # fmt: skip
     return json.dumps(fields)
 

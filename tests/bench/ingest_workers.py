@@ -95,8 +95,9 @@ def measure(overlay: Steady, wires: Sequence[tuple[Wire, ...]], workers: int, ho
     until = time.monotonic() + FED_S
     while not fed.took_s and receiver.alive and time.monotonic() < until:
         time.sleep(0.05)
-    time.sleep(1.5)  # workers tell once a second
     assert fed.took_s, (receiver.failure, receiver.trouble, receiver.progress)
+    while receiver.progress.rows < len(wires) and receiver.alive and time.monotonic() < until:
+        time.sleep(0.05)  # workers tell once a second, and so does the receiver
     assert receiver.progress.rows == len(wires), receiver.progress
     receiver.stop(30)
     return len(wires) / fed.took_s

@@ -76,6 +76,22 @@ def test_a_key_that_is_lost_delays_nothing_and_reorders_nothing(seed: int):
     assert broken(seed) is None
 
 
+def test_what_is_not_stored_follows_what_the_last_life_left_in_its_outbox():
+    """A liar that brings it first, without its key, does not make what was acknowledged to a device late."""
+    steps: list[Step] = [("pub", 1), ("die", 1), ("qos0", 1), ("lie", 4), ("arrive", 4)]
+    assert run(steps, **options(1084)) is None
+
+
+def test_nobody_waits_for_what_a_former_life_dropped_unsent():
+    steps: list[Step] = [("pub", 0), ("short", 2), ("wait", 1), ("die", 2), ("pub", 5), ("die", 2)]
+    assert run(steps, fresh=True) is None
+    assert run([*steps[:-2], ("die", 2), ("qos0", 5)], fresh=True) is None  # nor behind something that is not stored
+
+
+def test_a_long_schedule_of_what_is_retained_agrees():
+    assert retaining(111) is None
+
+
 def test_what_was_retained_and_is_overtaken_is_marked_late():
     assert run(OLD_NEWS, fresh=True) is None
 

@@ -176,10 +176,12 @@ class Publisher:
     """One gateway: seals publications and splits keys for the overlay's first region."""
 
     def __init__(
-        self, overlay: Overlay, name: str = "gw1", *, publish: Sequence[str] = ("#",), last_epoch: int = ENDLESS
-    ) -> None:
+        self, overlay: Overlay, name: str = "gw1", *, publish: Sequence[str] = ("#",), last_epoch: int = ENDLESS,
+        key: int = 0,
+    ) -> None:  # fmt: skip
+        """`key`: with another number it has another key; of one name the one made before is its former one."""
         self.overlay = overlay
-        self.random = stream_of_bytes(name)
+        self.random = stream_of_bytes(f"{name}/{key}" if key else name)
         self.identity = Identity.generate(self.random(32))
         self.certificate = Certificate.issue(
             OWNER, name=name, role=Role.GATEWAY, public_key=self.identity.public_bytes,

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.gateway.overlay_processes import ENVIRONMENT
-from tests.spark_ingest.sinks import POSTGRES, QUERY, SINKS, Delta, Postgres, database
+from tests.spark_ingest.sinks import POSTGRES, QUERY, SINKS, Delta, Parquet, Postgres, database
 from tests.spark_ingest.site import Site
 
 pytestmark = pytest.mark.timeout(400)
@@ -24,13 +26,40 @@ DEATHS = ((1, "before"), (1, "half"), (1, "after"), (2, "half"), (2, "after"))
 
 
 class Batch:
-    """What a recipe gets of Spark, without Spark."""
+    """What a recipe gets of Spark, without Spark. `topic`: of all rows. `dies`: the task does, when half are read."""
 
-    def __init__(self, *sequences: int) -> None:
+    def __init__(self, *sequences: int, topic: str = "plant/a", dies: bool = False) -> None:
         self._rows = pa.table({"publisher": ["someone"] * len(sequences), "sequence": sequences})
+        self._topic, self._dies = topic, dies
 
     def toArrow(self) -> pa.Table:
         return self._rows
+
+    write = property(lambda self: self)
+
+    def mode(self, mode: str) -> Batch:
+        assert mode == "overwrite"
+        return self
+
+    def parquet(self, directory: str) -> None:
+        """As Spark overwrites: what was there goes, a file a task comes."""
+        shutil.rmtree(directory, ignore_errors=True)
+        Path(directory).mkdir(parents=True)
+        for number in range(self._rows.num_rows):
+            pq.write_table(self._rows.slice(number, 1), f"{directory}/part-{number}.parquet")
+
+    def selectExpr(self, *told: str) -> Batch:
+        assert [each.split("(")[0] for each in told[:3]] == ["publisher", "sequence", "topic"]
+        return self
+
+    def foreachPartition(self, copy: Callable[[Iterator[tuple[str, ...]]], None]) -> None:
+        copy(self._texts())
+
+    def _texts(self) -> Iterator[tuple[str, ...]]:
+        for row in self._rows.to_pylist():
+            yield row["publisher"], str(row["sequence"]), self._topic, "2026-11-22T00:00:00.000000Z", "\\x00"
+        if self._dies:
+            raise InterruptedError
 
 
 def test_delta_lake(tmp_path: Path) -> None:
@@ -45,6 +74,42 @@ def test_delta_lake(tmp_path: Path) -> None:
         again.write(batch, number)
     assert sorted(again.found()) == [("someone", sequence) for sequence in (1, 2, 3, 4)]
     assert deltalake.DeltaTable(target).transaction_version(QUERY) == 2
+
+
+def test_parquet_with_a_manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch that comes again is not written again, nor does one count that died before its manifest."""
+    target = tmp_path / "rows"
+    sink = Parquet(str(target))
+    for number, batch in ((0, Batch(1, 2)), (1, Batch(3)), (1, Batch(99))):
+        sink.write(batch, number)
+    with monkeypatch.context() as dying:
+        dying.setattr("os.fsync", _dies)
+        with pytest.raises(InterruptedError):
+            sink.write(Batch(4, 5, 6), 2)
+    assert list(target.glob("batch=2/*.parquet"))
+    assert sorted(sink.found()) == [("someone", sequence) for sequence in (1, 2, 3)]
+    again = Parquet(str(target))
+    again.write(Batch(4, 5), 2)
+    assert sorted(again.found()) == [("someone", sequence) for sequence in (1, 2, 3, 4, 5)]
+
+
+def _dies(_: int) -> None:
+    raise InterruptedError
+
+
+@pytest.mark.skipif(not POSTGRES, reason="no PostgreSQL here; make tools")
+def test_postgresql_by_upsert() -> None:
+    """A row that comes again changes nothing; of a task that dies nothing is there; topics are values."""
+    hostile = "a\n\\.\nDROP TABLE telemetry;\n\tb"
+    with database() as place:
+        sink = Postgres(place)
+        for batch in (Batch(1, 2), Batch(1, 2, 3), Batch(3), Batch(4, topic=hostile)):
+            sink.write(batch, 7)
+        with pytest.raises(InterruptedError):
+            sink.write(Batch(5, 6, dies=True), 8)
+        assert sorted(Postgres(place).found()) == [("someone", sequence) for sequence in (1, 2, 3, 4)]
+        command = ["psql", "-X", "-A", "-t", "-d", place, "-c", "SELECT topic FROM telemetry WHERE sequence = 4"]
+        assert subprocess.run(command, check=True, capture_output=True, text=True).stdout == hostile + "\n"
 
 
 @pytest.fixture

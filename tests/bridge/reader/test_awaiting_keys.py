@@ -18,7 +18,7 @@ ADMISSION = Admission(WORLD.overlay, replica=True)
 def held(sequence: int, key: bytes = b"1", publisher: str = "a", topic: str = "plant/t", content: bytes = b"c") -> Held:
     wire = craft(WORLD, publisher, topic, sequence=sequence, key_id=key * 16, content=content)
     admitted = ADMISSION.publication(dict(wire.properties)["vmq"], wire.topic, NOW)
-    return Held(admitted, wire.payload, topic, NOW)
+    return Held(admitted, wire.payload, topic, NOW, admitted.header.publisher)
 
 
 def name(one: Held) -> tuple[bytes, str, int]:

@@ -26,10 +26,10 @@ WORLD = make_world({1: 3}, [], {"a": 1, "b": 1})
 REPLICAS = ("r1a", "r1b", "r1c")
 
 
-def rotated(world: World, name: str) -> World:
+def rotated(world: World, name: str, seed: int = 0) -> World:
     """The member has another signing key; its former certificate counts still."""
     assert world.owner is not None
-    fresh, before = Identity.generate(bytes(reversed(range(32)))), world.overlay.certificate(name)
+    fresh, before = Identity.generate(bytes([seed, *reversed(range(31))])), world.overlay.certificate(name)
     bare = replace(before, public_key=fresh.public_bytes, agreement_key=fresh.agreement_bytes)
     fields = {f: getattr(bare, f) for f in before.__slots__ if f != "signature"}
     members = {**world.overlay.members, name: Member(before.issue(world.owner, **fields), before=before)}
@@ -47,7 +47,7 @@ def held(
         order=order, snapshot=snapshot,
     )  # fmt: skip
     admitted = Admission(world.overlay, replica=True).publication(dict(wire.properties)["vmq"], wire.topic, arrived)
-    return Held(admitted, wire.payload, wire.topic, arrived)
+    return Held(admitted, wire.payload, wire.topic, arrived, admitted.header.publisher)
 
 
 def told(joining: Joining, one: Held, at: float = NOW) -> Rank:

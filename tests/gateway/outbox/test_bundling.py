@@ -78,3 +78,35 @@ def test_what_is_retained_stands_between_the_batches_of_its_scope(tmp_path: Path
         store.close()
 
     asyncio.run(main())
+
+
+def test_what_was_stored_while_nobody_knew_its_scope_is_followed_by_the_scopes_chain(
+    tmp_path: Path,
+) -> None:
+    async def put(store: Store, *topics: str, chain: Chain | None = None) -> list[StoredEntry]:
+        entries: list[StoredEntry] = []
+        store.on_committed = entries.extend
+        for topic in topics:
+            store.append(Publication(topic, b"", 1, time_ms=1), None, chain)
+        await until(lambda: bool(entries))
+        return entries
+
+    async def main() -> None:
+        scope, store = Chain("plant/#"), Store.open(tmp_path)
+        (before,) = await put(store, "plant/b", chain=scope)
+        (first,) = await put(store, "plant/a")
+        assert (before.previous, first.previous) == (0, 0)
+        (second,) = await put(store, "plant/b", chain=scope)
+        assert second.previous == before.sequence
+        (third,) = await put(store, "plant/c", "plant/a", chain=scope)
+        assert third.previous == second.sequence > first.sequence, "the scope's last is behind it already"
+        (fourth,) = await put(store, "plant/a")
+        store.close()
+        again = Store.open(tmp_path)
+        (fifth,) = await put(again, "plant/c", "plant/a", chain=scope)
+        assert fifth.previous == fourth.sequence > third.sequence
+        (sixth,) = await put(again, "plant/c", chain=scope)
+        assert sixth.previous == fifth.sequence
+        again.close()
+
+    asyncio.run(main())

@@ -67,7 +67,7 @@ def outbox(tmp_path: Path) -> Iterator[Outbox]:
 
 
 def row(sequence: int, chain: str = "t", qos: int = 1, size: int = 1) -> StoredRow:
-    publication = Publication("t", bytes(size), qos, time_ms=sequence)
+    publication = Publication(chain, bytes(size), qos, time_ms=sequence)
     return StoredRow(sequence, Chain(chain), qos, encode_publication(publication), publication)
 
 

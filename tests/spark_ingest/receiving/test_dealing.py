@@ -51,13 +51,11 @@ def test_what_a_publisher_sends_is_dealt_by_its_number() -> None:
     overlay = Overlay()
     publishers = [Publisher(overlay, f"gw{number}") for number in range(4)]
     topic, made, owners = batch_topic(1), dealer(), set()
-    for publisher in publishers:
+    for started, publisher in enumerate(publishers):
         blocks = []
         for sequence in (1, 4_095, 4_096, 8_191):
-            (told,) = (
-                value for name, value in publisher.seal("plant/a", sequence=sequence).piece(1).properties
-                if name == PROPERTY_HEADER
-            )  # fmt: skip
+            piece = publisher.seal("plant/a", sequence=sequence + started * 8_192).piece(1)
+            told = dict(piece.properties)[PROPERTY_HEADER]
             ((owner, _),) = made.deal("r1", [publish(topic, (PROPERTY_HEADER, told))], None)
             blocks.append(owner)
         assert blocks[0] == blocks[1]

@@ -1,0 +1,69 @@
+"""The driver's side of object storage: what a micro-batch reads is there before its tasks are, and goes after them.
+
+A task that Spark repeats reads the same object; a micro-batch that is planned again, after a crash, puts the same ones
+again. What an earlier process left behind the place where a query goes on is removed at its start. The file of scope
+keys goes with each micro-batch for which it has changed; one that is not sealed to an identity is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from spark_ingest.errors import SpoolGap
+from spark_ingest.extents.sealed_keys import sealed_keys
+from spark_ingest.extents.storage import Storage, encode_stretch, keys_name, stretch_name
+from spark_ingest.options import Options
+from spark_ingest.spool import ByteRange, Position, open_segment
+
+
+class PlacedExtents:
+    """One of a driver's process and query."""
+
+    def __init__(self, options: Options) -> None:
+        """Raises IngestError."""
+        assert options.extents is not None
+        self._storage = Storage(options.extents, options.consumer)
+        self._files = (options.grants, *options.more_grants)
+        self._keys: dict[Path, bytes] = {}
+        self._placed: dict[str, Position] = {}
+        self._known = False
+
+    def place(self, extents: Iterable[ByteRange]) -> None:
+        """Put what tasks are going to read. Raises IngestError.
+
+        A segment that is gone is left out: the task says what that means.
+        """
+        for path in self._files:
+            content = sealed_keys(path)
+            if self._keys.get(path) != content:
+                self._storage.put(keys_name(path.name), [content])
+                self._keys[path] = content
+        for extent in extents:
+            try:
+                segment = open_segment(extent.path)
+            except SpoolGap:
+                continue
+            name = stretch_name(extent)
+            self._storage.put(name, encode_stretch(segment.buffer, segment.first, extent.start, extent.end))
+            self._placed[name] = _end(name) or Position(0, 0)
+
+    def remove(self, behind: Mapping[str, Position]) -> None:
+        """What tasks will not read again, since it ends at or before these places, by receiver. Raises IngestError."""
+        if not self._known:
+            found = {name: _end(name) for name in self._storage.names()}
+            self._placed |= {name: end for name, end in found.items() if end is not None}
+            self._known = True
+        for name, end in list(self._placed.items()):
+            if end <= behind.get(name.split("/")[0], Position(0, 0)):
+                self._storage.remove(name)
+                del self._placed[name]
+
+
+def _end(name: str) -> Position | None:
+    """Where the stretch of this object ends; None for what is none."""
+    try:
+        _, number, stretch = name.split("/")
+        return Position(int(number), int(stretch.split("-")[1]))
+    except (ValueError, IndexError):
+        return None
