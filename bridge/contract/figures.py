@@ -31,6 +31,7 @@ class FigureName(StrEnum):
     CONTENT_GIVEN_UP = "content_given_up", "Content that was not whole in time is waited for no longer."
     DATA_KEYS = "data_keys", "A data key came that was not known."
     DELIVERED = "delivered", "A publication was verified, opened and delivered."
+    DETOURS = "detours", "Sealed content for a replica whose link is full went over another one."
     DEVICES_DEATHS_OF_BEFORE = (
         "devices_deaths_of_before",
         "A device's will that came belongs to a connection of before, and ends nothing.",

@@ -208,7 +208,6 @@ class Tick:
 PeerLoad: TypeAlias = tuple[str, int, int, int]
 """Peer; publications that came for its link and that it acknowledged since this was said last; that wait now."""
 
-
 LOADS_EVERY_S = 0.05
 
 
@@ -318,8 +317,8 @@ class Forget:
 
 @value
 class Keep:
-    """Rows of ours that are to outlive this process, by key; None: gone. They are written together with what the
-    effects beside them deliver; the wire that brought these may be acknowledged once they are on disk."""
+    """Rows of ours that are to outlive this process, by key; None: gone. They are written with what the effects beside
+    them deliver; the wire that brought these may be acknowledged once they are on disk."""
 
     rows: tuple[tuple[bytes, bytes | None], ...] = field(repr=False)
 

@@ -93,7 +93,7 @@ class Scope:
     no longer published in: its topics have new tokens. `keys_on_topic`: data keys do not ride on publications but come
     once each, on a topic of their own (`key_repository`). `number`: names the scope on the wire, for good, whatever its
     filter; the owner counts them and uses none again. 0: it has none yet (`numbered`). `shown`: by what replicas may
-    filter its publications. `planes`: they go by planes (`topology.planes`); only where they are plain.
+    filter its publications. `planes`: they may take detours over other replicas (`topology.planes`).
     `batch`: how many of them go together.
     """
 
@@ -115,6 +115,11 @@ class Scope:
     def keyed(self) -> bool:
         """Whether it takes an epoch key to read it."""
         return self.mode is not Mode.PLAIN and not self.shares_only
+
+    @property
+    def by_planes(self) -> bool:
+        """Whether one copy of a publication goes by one plane; content of a sealed scope takes detours only."""
+        return self.planes and self.mode is Mode.PLAIN
 
     def encode(self) -> bytes:
         flags = (FLAG_TOKENS if self.tokens else 0) | (FLAG_SHARES_ONLY if self.shares_only else 0)
@@ -170,13 +175,7 @@ def _read_shown(frame: Reader) -> tuple[ShownAttribute, ...]:
 
 
 def misrouted(scope: Scope, hosted: Collection[str]) -> str:
-    """Why a scope cannot go by planes, if it is to; `hosted`: brokers of its regions that know nothing of us. Planes
-    carry one copy, so what a majority has to vouch for elsewhere one replica could hide."""
-    if scope.planes and (scope.mode is not Mode.PLAIN or scope.shown):
-        return (
-            f"scope {scope.filter:.40} goes by planes, which only plain scopes without attributes may; "
-            "route it by regions, or make it plain"
-        )
+    """Why a scope cannot go by planes, if it is to; `hosted`: brokers of its regions that know nothing of us."""
     if scope.planes and hosted:
         return (
             f"scope {scope.filter:.40} goes by planes, and the hosted broker {min(hosted)} knows none; "

@@ -165,7 +165,8 @@ class ScopeEntry(_Model):
     )
 
     route: Literal["region", "planes"] = Field(
-        default="region", description="planes: one copy through one replica of each region, of plain scopes only"
+        default="region",
+        description="planes: plain, one copy through one replica of each region; sealed, content round full links",
     )
 
     @property
@@ -180,12 +181,6 @@ class ScopeEntry(_Model):
             raise ValueError(
                 f"scope {self.filter} shows tokens, which takes hidden names; set tokens: true, or show clear"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _route_fits(self) -> ScopeEntry:
-        if self.route == "planes" and (self.mode != "plain" or self.attributes):
-            raise ValueError(f"scope {self.filter}: planes are for plain scopes without attributes; leave route out")
         return self
 
     @model_validator(mode="after")
