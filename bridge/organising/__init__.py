@@ -8,10 +8,14 @@ an organiser call the same functions. Not here: measuring, statements, changing 
 from bridge.organising.consensus import believed, cost_vector, link_to_remove, middle
 from bridge.organising.costs import delivery_cost, delivery_tree, indirect_cost, is_worth_it, mean_common
 from bridge.organising.interests import InterestFilter, RecentIds
+from bridge.organising.swaps import KnownCosts, Swap, best_swap, ring_vectors
 
 __all__ = [
+    "KnownCosts",
     "InterestFilter",
     "RecentIds",
+    "Swap",
+    "best_swap",
     "believed",
     "cost_vector",
     "delivery_cost",
@@ -21,4 +25,5 @@ __all__ = [
     "link_to_remove",
     "mean_common",
     "middle",
+    "ring_vectors",
 ]

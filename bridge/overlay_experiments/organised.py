@@ -17,7 +17,7 @@ from itertools import pairwise
 from math import exp
 
 from bridge.experiments.draws import Draws
-from bridge.organising import cost_vector, delivery_cost, indirect_cost, is_worth_it, link_to_remove, mean_common
+from bridge.organising import delivery_cost, indirect_cost, is_worth_it, link_to_remove, mean_common, ring_vectors
 from bridge.overlay_experiments.transitstub import Matrix
 
 STEP_TICKS, INTERVAL_TICKS = 25, 250
@@ -211,12 +211,10 @@ class Organised:
 
     def _agree(self, ring: list[int], links: list[float], taken: list[float]) -> bool:
         """The request goes round; the last broker decides."""
-        vectors = []
-        for at, broker in enumerate(ring):
-            common = self._common(broker)
-            vector = cost_vector(ring, at, common, self._phi(broker, common), links, taken)
-            assert vector is not None, "everybody on it is within reach"
-            vectors.append(vector)
+        common = [self._common(broker) for broker in ring]
+        phis = [self._phi(broker, shared) for broker, shared in zip(ring, common, strict=True)]
+        vectors = ring_vectors(ring, common, phis, links, taken)
+        assert vectors is not None, "everybody on it is within reach"
         self.told.asking += sum(links[:-1]) + sum(taken[1:])
         removed = link_to_remove(vectors, ring)
         return removed < len(ring) - 1 and self._swap(ring, removed)

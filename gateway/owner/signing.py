@@ -194,12 +194,13 @@ def next_version(
     added: Mapping[str, Member],
     now: float,
     gone: Collection[str] = (),
+    policy: Policy | None = None,
 ) -> Overlay:
     """What was signed last, with rights as the record says them, or others in it. Raises TrustError, OverlayError."""
     stay = {**without_strangers(previous, views), **added}
     members = {name: member for name, member in stay.items() if name not in gone}
     forget_ended(record, previous.policy.calendar, members, now)
-    policy = replace(previous.policy, version=previous.policy.version + 1)
+    policy = replace(policy or previous.policy, version=previous.policy.version + 1)
     return _signed(domain, record, policy, views, members, now, previous.endorsements)
 
 

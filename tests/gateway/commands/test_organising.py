@@ -1,0 +1,102 @@
+"""`veilmq overlay organise`: what it says, and that it signs only what the owner asked for."""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from bridge.measuring import ReplicaSummary
+from gateway import cli
+from gateway.commands import organising
+from gateway.trust import load_overlay
+from gateway.trust import load_key
+from tests.gateway.overlay_processes import OverlayProcesses
+
+ROW = ("north", "middle", "south")
+ORGANISE = {"links": [["south", "north"]], "interval_s": 60}
+RTTS = {1: ((2, 90_000), (3, 1_000)), 2: ((1, 90_000), (3, 90_000)), 3: ((1, 1_000), (2, 90_000))}
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> OverlayProcesses:
+    overlay = OverlayProcesses(tmp_path)
+    overlay.make(dict.fromkeys(ROW, 1), [ROW[:2], ROW[1:]], {"site": "north", "control": "south"}, trusted=ROW)
+    return overlay
+
+
+@pytest.fixture
+def veilmq(capsys: pytest.CaptureFixture[str]) -> Any:
+    def run(*arguments: str | Path) -> tuple[int, str, str]:
+        status = cli.run([str(argument) for argument in arguments])
+        return status, *capsys.readouterr()
+
+    return run
+
+
+def answers(made: OverlayProcesses, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replica answers with what all of them signed."""
+    told = []
+    for region, name in enumerate(ROW, 1):
+        identity = load_key(made.directory / f"{name}1" / "key.pem")
+        said = ReplicaSummary(
+            f"{name}1", region, int(time.time()) // 60, 60, 0, 16, processing_us=50, links=RTTS[region],
+            common=tuple((other, 0 if 2 in (other, region) else 100) for other in (1, 2, 3)),
+        )  # fmt: skip
+        told.append(base64.b64encode(said.signed(identity).encode()).decode())
+    answer = {"level": "well", "findings": [], "overlay": {"summaries": told}}
+    monkeypatch.setattr(organising, "asked", lambda bind: answer)
+
+
+def described(made: OverlayProcesses) -> None:
+    made.describe(lambda description: description.update(organise=ORGANISE))
+
+
+def test_it_says_what_it_would_sign_and_signs_it(
+    made: OverlayProcesses, monkeypatch: pytest.MonkeyPatch, veilmq: Any
+) -> None:
+    described(made)
+    answers(made, monkeypatch)
+    path = made.directory / "overlay.json"
+    before = path.read_bytes()
+    organise = ("overlay", "organise", path, "--ask", "127.0.0.1:1")
+    status, out, err = veilmq(*organise)
+    assert (status, err) == (0, "")
+    assert out.startswith("join north - south, part ")
+    assert "% less" in out
+    assert path.read_bytes() == before
+    status, out, err = veilmq(*organise, "--apply")
+    assert status == 2
+    assert "--owner DIR" in err
+    status, out, err = veilmq(*organise, "--apply", "--owner", made.directory / "owner")
+    assert (status, err) == (0, "")
+    assert "version 3 signed" in out
+    signed = load_overlay(path, int(time.time() * 1000))
+    assert (signed.policy.version, signed.policy.tree.number) == (3, 1)
+    line = next(line for line in out.splitlines() if "edges: " in line)
+    edges = yaml.safe_load(line[line.index("edges: ") :])["edges"]
+    made.describe(lambda description: description.update(edges=edges))
+    again = load_overlay(path, int(time.time() * 1000))
+    assert set(map(frozenset, again.policy.edges)) == set(map(frozenset, signed.policy.edges))
+    assert again.policy.tree.number == 1, "what was signed stays as it is"
+    status, out, _ = veilmq(*organise, "--json")
+    assert status == 0
+    assert "rests until" in json.loads(out)["why"]
+
+
+def test_who_does_not_measure_or_answer_is_named_in_one_line(
+    made: OverlayProcesses, monkeypatch: pytest.MonkeyPatch, veilmq: Any
+) -> None:
+    path = made.directory / "overlay.json"
+    status, _, err = veilmq("overlay", "organise", path, "--ask", "127.0.0.1:1")
+    assert status == 2
+    assert "no running member" in err
+    answers(made, monkeypatch)
+    status, _, err = veilmq("overlay", "organise", path, "--ask", "127.0.0.1:1")
+    assert status == 2
+    assert "has no `organise`" in err
