@@ -49,20 +49,21 @@ from bridge.contract import (
     Unstored,
     Unsubscribed,
     Wanted,
+    Worked,
 )
 from bridge.contract.refusing import refusal
 from bridge.document import Issuer, Overlay, RegionView, ScopeSecret
 from bridge.groups import GROUPS_TOPIC, LeaseRelay, SharedGroups
-from bridge.membership import GRANT_TOPIC, KeyClient, Node, OverlayDirectory, answer, handed_over
+from bridge.measuring import PROBE_TOPIC, SUMMARY_TOPIC, Measurer
+from bridge.membership import GRANT_TOPIC, KeyClient, KeyServerNode, Node, handed_over
 from bridge.publisher import NothingLeft, OutboxIntake, Publisher, Shelf
 from bridge.reader import Collector, ScopeInterest
 from bridge.replica import Forwarder
+from bridge.topology import potential_peers
 from bridge.wire import GENERATION_TOPIC, PULL_TOPIC, SUBSCRIBE_TOPIC, OwnLife, refused
 from keys.epochs import KeyName, ScopeKeys
 from keys.errors import KeysError
 from keys.identity import Identity
-from keys.issuing import KeyServer
-from keys.material import Material
 
 __all__ = ["GatewayNode", "KeyServerNode", "Node", "ReaderNode", "ReplicaNode"]
 
@@ -370,9 +371,20 @@ class ReplicaNode(Node):
         self.forwarder = Forwarder(overlay, name, seeds)
         self._leases = LeaseRelay(overlay, self.forwarder.routes, self.forwarder.routing)
         self._publishers = PublisherGuard(overlay.policy.budgets)
+        self.measurer = Measurer(overlay, name, identity)
+        self._potential = potential_peers(overlay, name)  # links that we only measure
 
     def _event(self, event: Event, now: float) -> list[Effect]:
         match event:
+            case LinkUp(peer) | LinkDown(peer):
+                self.measurer.link(event, now)
+                return [] if peer in self._potential else self._neighbour(event, now)
+            case Acked():
+                self.measurer.acked(event, now)
+            case Received(_, wire) if wire.topic in (SUMMARY_TOPIC, PROBE_TOPIC):
+                return self.measurer.received(event, now)
+            case Worked():
+                self.measurer.worked(event)
             case Received(_, wire) if wire.topic == GROUPS_TOPIC:
                 return self._leases.received(event, now)
             case Received(peer, wire):
@@ -380,17 +392,24 @@ class ReplicaNode(Node):
                 if across and self._publishers.closed(wire, now):
                     return [Count("publisher_throttled")]
                 effects = self.forwarder.received(event, now)
+                if Count("forwarded") in effects:
+                    self.measurer.passed_on(event, effects)
                 effects += self._publishers.charge(wire, effects, now, across=across)
                 if wire.topic == SUBSCRIBE_TOPIC and Count("statements") in effects:
                     return self._leases.stated(event, now) + effects
                 return effects
-            case LinkUp(peer):
-                return self.forwarder.link_up(peer, now) + self._leases.link_up(peer, now)
-            case LinkDown(peer):
-                return self.forwarder.link_down(peer, now)
             case Loads():
                 return self.forwarder.loaded(event, now)
-        return self.forwarder.tick(now) if isinstance(event, Tick) else []
+            case Rotated(identity):
+                self.measurer.rotate(identity)
+            case Tick():
+                return self.forwarder.tick(now) + self.measurer.tick(now)
+        return []
+
+    def _neighbour(self, event: LinkUp | LinkDown, now: float) -> list[Effect]:
+        if isinstance(event, LinkDown):
+            return self.forwarder.link_down(event.peer, now)
+        return self.forwarder.link_up(event.peer, now) + self._leases.link_up(event.peer, now)
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         effects = super().handle(event, now)
@@ -402,49 +421,13 @@ class ReplicaNode(Node):
     def _adopt(self, overlay: Overlay, now: float) -> list[Effect]:
         self._publishers.adopt(overlay.policy.budgets, overlay.by_party)
         self._leases.adopt(overlay)
-        return self.forwarder.adopt(overlay, now)
+        self.measurer.adopt(overlay)
+        effects = self.forwarder.adopt(overlay, now)
+        before, self._potential = self._potential, potential_peers(overlay, self.name)
+        for peer in sorted(self.measurer.up):  # links that stood already, and are now of use, or no more
+            if peer in before ^ self._potential and peer in self.peers:
+                effects += self._neighbour(LinkUp(peer) if peer in before else LinkDown(peer), now)
+        return effects
 
     def _deadlines(self) -> list[float | None]:
-        return [self.forwarder.next_deadline]
-
-
-class KeyServerNode(Node):
-    """A key server: answers requests for epoch keys, and erases what is over. It is in no region.
-
-    `material`: what the owner dealt it; `archive`: by ended epoch, as `KeepArchive` said.
-    """
-
-    def __init__(
-        self,
-        overlay: Overlay,
-        identity: Identity,
-        name: str,
-        material: Material,
-        archive: Mapping[int, bytes],
-        random: Callable[[int], bytes],
-    ) -> None:
-        super().__init__(overlay, name)
-        self.server = KeyServer(identity, name, material, OverlayDirectory(overlay), random, archive)
-
-    def _event(self, event: Event, now: float) -> list[Effect]:
-        match event:
-            case Received(peer, wire):
-                if wire.topic != GRANT_TOPIC:
-                    return [Count("refused", 1, "topic"), Blame(peer, False, "a key server takes requests only")]
-                # An epoch that is over is erased before anything more is said, however late the tick is.
-                return [*self._walk(now), *answer(self.server, event, now)]
-            case Tick():
-                return self._walk(now)
-            case Rotated(identity):
-                self.server.rotate(identity)
-        return []
-
-    def _walk(self, now: float) -> list[Effect]:
-        return [*self.server.walk(now)] if now >= self.server.next_deadline else []
-
-    def _adopt(self, overlay: Overlay, now: float) -> list[Effect]:
-        self.server.adopt(OverlayDirectory(overlay))
-        return self._walk(now)
-
-    def _deadlines(self) -> list[float | None]:
-        return [self.server.next_deadline]
+        return [self.forwarder.next_deadline, self.measurer.next_deadline]

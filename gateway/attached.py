@@ -13,9 +13,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from gateway.base import PrivateFileError, Settings, StartError, read_private, write_private
+from bridge.topology import LinkNow, LinkWitness
+from gateway.base import LinkState, PrivateFileError, Settings, StartError, read_private, write_private
 from gateway.base.log_events import LogEvent
 from gateway.bridging import Bridge, make_bridge
 from gateway.broker import EdgeBroker
@@ -59,7 +60,7 @@ class Attached:
             for each in self._bridges:
                 each.start()
         self._watch = HealthWatch(
-            partial(_view, settings, self._links, broker, self._bridges, Certificates()), time.monotonic
+            partial(_view, settings, self._links, broker, self._bridges, Certificates(), LinkWitness()), time.monotonic
         )
         broker.operation.health = self._watch
         self._watch.start()
@@ -148,14 +149,19 @@ def _view(
     broker: EdgeBroker,
     bridges: Sequence[Bridge],
     certificates: Certificates,
+    witness: LinkWitness,
 ) -> View:
     now = time.time()
     overlay = None
     if links is not None and settings.overlay is not None:
         overlay = standing(links, now, settings.overlay.outbox_bytes)
     view = look(settings, certificates, broker.operation.observe(), overlay, now)
+    details: dict[str, Any] = {}
+    if links is not None:
+        witness.look(_links_now(links.figures.links()), time.monotonic())
+        details["seen"] = {peer: asdict(one) for peer, one in witness.seen().items()}
     if not bridges:
-        return view
+        return replace(view, details=details) if details else view
     stands = [bridge.standing() for bridge in bridges]
     more = []
     for one in stands:
@@ -164,7 +170,21 @@ def _view(
             said = f"bridge {one.name}: {one.error or 'not connected yet'}; {waiting} messages wait for it here"
             more.append(Finding(DEGRADED, f"bridge:{one.name}", said))
     shown = {one.name: asdict(one) | {"waiting": _waiting(broker, one.name)} for one in stands}
-    return replace(view, more=tuple(more), details={"bridges": shown})
+    return replace(view, more=tuple(more), details={**details, "bridges": shown})
+
+
+def _links_now(states: Sequence[LinkState]) -> dict[str, LinkNow]:
+    """By member: what goes over the link that we made and over the one that it made, together."""
+    found: dict[str, LinkNow] = {}
+    for one in states:
+        other, figures = found.get(one.peer, LinkNow(up=False)), one.figures
+        found[one.peer] = LinkNow(
+            one.up or other.up,
+            figures.received + other.received,
+            figures.sent + other.sent,
+            figures.connections + other.made,
+        )
+    return found
 
 
 def _waiting(broker: EdgeBroker, bridge: str) -> int:

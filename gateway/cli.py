@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gateway.commands import attaching, importing, keeping, passwords, renewing, setting_up, status
+from gateway.commands import attaching, importing, keeping, passwords, placing, renewing, setting_up, status
 from gateway.commands.printing import print_json, print_table
 from gateway.commands.tokens import tokens_app
 from gateway.commands.traces import traces_app
@@ -42,6 +42,7 @@ app.add_typer(traces_app, name="traces")
 app.add_typer(users_app, name="users")
 app.add_typer(tokens_app, name="tokens")
 attaching.register(overlay_app)
+placing.register(overlay_app)
 renewing.register(overlay_app, trust_app)
 for commands in (setting_up, status, passwords, importing, keeping):
     commands.register(app)

@@ -83,6 +83,7 @@ from bridge.contract.machine import (
     Wanted,
     Watch,
     Wire,
+    Worked,
 )
 from bridge.contract.publisher_guard import ARRIVAL_FACTOR, BURST_S, PublisherGuard
 
@@ -153,6 +154,7 @@ __all__ = [
     "Wanted",
     "Watch",
     "Wire",
+    "Worked",
     "claim_of",
     "count_of",
     "fits",

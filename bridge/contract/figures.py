@@ -31,6 +31,7 @@ class FigureName(StrEnum):
     CONTENT_GIVEN_UP = "content_given_up", "Content that was not whole in time is waited for no longer."
     DATA_KEYS = "data_keys", "A data key came that was not known."
     DELIVERED = "delivered", "A publication was verified, opened and delivered."
+    DETOURS = "detours", "Sealed content for a replica whose link is full went over another one."
     DEVICES_DEATHS_OF_BEFORE = (
         "devices_deaths_of_before",
         "A device's will that came belongs to a connection of before, and ends nothing.",
@@ -149,6 +150,8 @@ class FigureName(StrEnum):
     STALLS = "stalls", "A next region has no room: publications towards it wait."
     STATEMENTS = "statements", "A subscription statement was accepted and passed on."
     SUBSCRIPTIONS_ACCEPTED = "subscriptions_accepted", "A quorum of our region knows a subscription of ours."
+    SUMMARIES = "summaries", "Another replica's summary of what it measured was verified and kept."
+    SUMMARIES_UNKNOWN = "summaries_unknown", "A summary is of a version of the overlay that we do not have."
     SUSPECTED = "suspected", "One end of the link to a member lied, or the one before it."
     TRACE_KEYS_GIVEN = "trace_keys_given", "A tracker was given the key of sealed traces."
     TRACE_TOPICS = "trace_topics", "A trace topic was made."

@@ -208,7 +208,6 @@ class Tick:
 PeerLoad: TypeAlias = tuple[str, int, int, int]
 """Peer; publications that came for its link and that it acknowledged since this was said last; that wait now."""
 
-
 LOADS_EVERY_S = 0.05
 
 
@@ -217,6 +216,14 @@ class Loads:
     """How loaded our links with replicas are: said every `LOADS_EVERY_S` where scopes go by planes."""
 
     links: tuple[PeerLoad, ...]
+
+
+@value
+class Worked:
+    """Processor time since this was said last, in microseconds; publications that wait for links now."""
+
+    processor_us: int
+    queued: int
 
 
 @value
@@ -236,7 +243,7 @@ class Restored:
 Event: TypeAlias = (
     LinkUp | LinkDown | Received | Acked | NotTaken | Appending | NotAppended | Committed | Unstored | OutboxPage
     | Subscribed | Unsubscribed | GroupJoined | GroupLeft | Offered | KeyWanted | KeyDoubted | Tick | Rotated
-    | Restored | Loads
+    | Restored | Loads | Worked
 )  # fmt: skip
 
 
@@ -310,8 +317,8 @@ class Forget:
 
 @value
 class Keep:
-    """Rows of ours that are to outlive this process, by key; None: gone. They are written together with what the
-    effects beside them deliver; the wire that brought these may be acknowledged once they are on disk."""
+    """Rows of ours that are to outlive this process, by key; None: gone. They are written with what the effects beside
+    them deliver; the wire that brought these may be acknowledged once they are on disk."""
 
     rows: tuple[tuple[bytes, bytes | None], ...] = field(repr=False)
 

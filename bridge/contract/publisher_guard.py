@@ -28,7 +28,7 @@ BURST_S = 4.0
 ARRIVAL_FACTOR = 4
 """Behind the first region so many times the budget may arrive."""
 _KEY_AT_PUBLISHER = slice(3, 19)
-_Whose: TypeAlias = tuple[bytes, bool]  # publisher, and whether it is of before we heard of it
+_Whose: TypeAlias = tuple[bytes, bool, bool]  # publisher, whether it is of before we heard of it, who brought it
 
 
 @dataclass(slots=True)
@@ -62,8 +62,8 @@ class PublisherGuard:
         return not all(budget.would_open(min(sealed_s, now)) for budget in account.sealed)
 
     def charge(self, wire: Wire, effects: Sequence[Effect], now: float, *, across: bool) -> list[Effect]:
-        """Pay for a publication that was passed on, which is one that was verified and new. `across`: another region
-        brought it, and not the publisher itself. What follows."""
+        """Pay for a publication that was passed on, which is one that was verified and new. `across`: another replica
+        brought it, and not the publisher itself; by planes, one of its own region may, too. What follows."""
         if across:
             self._charge(wire, effects, now)
             return []
@@ -90,7 +90,7 @@ class PublisherGuard:
         (self._in_debt.discard if all(left) else self._in_debt.add)(whose)
 
     def _whose(self, publisher: bytes, sealed_s: float) -> _Whose:
-        return publisher, sealed_s < self._since.get(publisher, 0.0)
+        return publisher, sealed_s < self._since.get(publisher, 0.0), True
 
     def _delay_s(self, wire: Wire, effects: Sequence[Effect], now: float) -> float:
         """For how long the publisher's acknowledgement is to wait."""
@@ -99,11 +99,11 @@ class PublisherGuard:
             return 0.0
         # Only of what was passed on the header was verified. Any other may stand beside a key, for somebody to pay it.
         publisher = _named(wire)[0] if costs[0] or costs[1] else _key_of(wire)
-        account = self._accounts.get((publisher, False))
+        account = self._accounts.get((publisher, False, False))
         if account is None:
             # Whatever it sends is passed on, and its window bounds what can come meanwhile: so all of it is owed.
             came = tuple([Budget(r, r * BURST_S, now, float("inf")) for r in self._budgets.values])
-            account = self._accounts[publisher, False] = _Account(came)
+            account = self._accounts[publisher, False, False] = _Account(came)
         for budget, cost in zip(account.came, costs, strict=True):
             budget.spend(cost, now)
         return max(budget.owed_s for budget in account.came)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bridge.document.batching import BATCH_MOST, BATCHING, Batching
 from bridge.document.constrained import BROKER, TRACES, Actions, Constrained, Distribution
 from bridge.document.member_budgets import BUDGETS_MOST, MEMBER_BUDGETS, MemberBudgets
+from bridge.document.organise import DWELL_MOST_S, HOPS_MOST, INTERVAL_MOST_S, Organising
 from bridge.document.overlay import (
     DEPTH_MAX,
     HOSTED_PROPERTY_CHARS,
@@ -52,7 +53,10 @@ __all__ = [
     "BROKER",
     "BUDGETS_MOST",
     "DEPTH_MAX",
+    "DWELL_MOST_S",
+    "HOPS_MOST",
     "HOSTED_PROPERTY_CHARS",
+    "INTERVAL_MOST_S",
     "KEY_SERVERS_MAX",
     "MEMBER_BUDGETS",
     "REFRESH",
@@ -72,6 +76,7 @@ __all__ = [
     "Issuer",
     "Member",
     "MemberBudgets",
+    "Organising",
     "Overlay",
     "OverlayError",
     "OwnTopics",

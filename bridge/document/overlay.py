@@ -255,6 +255,8 @@ class Overlay(Succession):
                 raise OverlayError(f"the tree joins region {a} to {b}, but one of them has no view; add it")
         if len(self.policy.edges) != len(self.latest) - 1:
             raise OverlayError("the regions must form a tree: one edge fewer than there are regions")
+        if self.policy.organising and (strange := self.policy.organising.strange(self.latest)):
+            raise OverlayError(f"potential link {strange} does not join two regions that there are; take it out")
         if not self.trees.newest.joined:
             raise OverlayError("the regions must form one tree; join the separate ones with an edge")
         if self.policy.tree.former and self.trees.former is not None and not self.trees.former.joined:

@@ -15,6 +15,7 @@ from itertools import count
 
 from bridge.document.batching import BATCHING, Batching
 from bridge.document.member_budgets import MEMBER_BUDGETS, MemberBudgets
+from bridge.document.organise import Organising
 from bridge.document.shown import SHOWN_MAX, ShownAttribute
 from bridge.document.trees import FIRST_TREE, TreeChange, encode_edges, read_edges
 from keys.envelope import Mode
@@ -41,6 +42,7 @@ KEY_SERVERS_MAX = 16  # of a chain; a threshold service has at most `keys.materi
 ENDLESS_EPOCH = Calendar()
 DOMAIN_POLICY = "veilmq/1 policy"
 FLAG_TREE = 0x01  # of a policy: it says which tree its edges are, and what they followed
+FLAG_ORGANISING = 0x02  # replicas measure
 
 
 class Issuer(IntEnum):
@@ -91,7 +93,7 @@ class Scope:
     no longer published in: its topics have new tokens. `keys_on_topic`: data keys do not ride on publications but come
     once each, on a topic of their own (`key_repository`). `number`: names the scope on the wire, for good, whatever its
     filter; the owner counts them and uses none again. 0: it has none yet (`numbered`). `shown`: by what replicas may
-    filter its publications. `planes`: they go by planes (`topology.planes`); only where they are plain.
+    filter its publications. `planes`: they may take detours over other replicas (`topology.planes`).
     `batch`: how many of them go together.
     """
 
@@ -113,6 +115,11 @@ class Scope:
     def keyed(self) -> bool:
         """Whether it takes an epoch key to read it."""
         return self.mode is not Mode.PLAIN and not self.shares_only
+
+    @property
+    def by_planes(self) -> bool:
+        """Whether one copy of a publication goes by one plane; content of a sealed scope takes detours only."""
+        return self.planes and self.mode is Mode.PLAIN
 
     def encode(self) -> bytes:
         flags = (FLAG_TOKENS if self.tokens else 0) | (FLAG_SHARES_ONLY if self.shares_only else 0)
@@ -168,13 +175,7 @@ def _read_shown(frame: Reader) -> tuple[ShownAttribute, ...]:
 
 
 def misrouted(scope: Scope, hosted: Collection[str]) -> str:
-    """Why a scope cannot go by planes, if it is to; `hosted`: brokers of its regions that know nothing of us. Planes
-    carry one copy, so what a majority has to vouch for elsewhere one replica could hide."""
-    if scope.planes and (scope.mode is not Mode.PLAIN or scope.shown):
-        return (
-            f"scope {scope.filter:.40} goes by planes, which only plain scopes without attributes may; "
-            "route it by regions, or make it plain"
-        )
+    """Why a scope cannot go by planes, if it is to; `hosted`: brokers of its regions that know nothing of us."""
     if scope.planes and hosted:
         return (
             f"scope {scope.filter:.40} goes by planes, and the hosted broker {min(hosted)} knows none; "
@@ -193,6 +194,7 @@ def numbered(scopes: Iterable[Scope]) -> tuple[Scope, ...]:
 @dataclass(frozen=True, slots=True)
 class Policy:
     """The owner's versioned rules. `edges`: how regions are joined, a tree; `tree`: which one, and what it followed.
+    `organising`: whether replicas measure, and by which other edges they may be joined.
     `key_servers`: names, in the order that numbers them. `budgets`: of each member.
 
     `contents`: SHA-256 over all views and members that go with this version, so that nobody who delivers the file
@@ -211,15 +213,17 @@ class Policy:
     signature: bytes = b""
     budgets: MemberBudgets = MEMBER_BUDGETS
     tree: TreeChange = FIRST_TREE
+    organising: Organising | None = None
 
     def body(self) -> bytes:
         parts = [
-            opening(Kind.POLICY, FLAG_TREE if self.tree.number else 0),
+            opening(Kind.POLICY, FLAG_TREE * bool(self.tree.number) | FLAG_ORGANISING * bool(self.organising)),
             text(self.overlay),
             number(self.version, 8),
             self.contents,
             encode_edges(self.edges),
             self.tree.encode() if self.tree.number else b"",
+            self.organising.encode() if self.organising else b"",
         ]
         parts += [number(len(self.scopes), 2), *(sized(s.encode()) for s in self.scopes)]
         parts += [number(len(self.grants), 2), *(sized(g.encode()) for g in self.grants)]
@@ -237,10 +241,11 @@ class Policy:
     @classmethod
     def decode(cls, body: bytes, signature: bytes) -> Policy:
         frame = Reader(body)
-        flags = frame.opening(Kind.POLICY, FLAG_TREE)
+        flags = frame.opening(Kind.POLICY, FLAG_TREE | FLAG_ORGANISING)
         overlay, version, contents = frame.text(), frame.number(8), frame.take(32)
         edges = read_edges(frame)
         tree = TreeChange.read(frame) if flags & FLAG_TREE else FIRST_TREE
+        organising = Organising.read(frame) if flags & FLAG_ORGANISING else None
         scopes = tuple(Scope.decode(frame.sized()) for _ in range(frame.number(2)))
         grants = tuple(Grant.decode(frame.sized()) for _ in range(frame.number(2)))
         budgets = MemberBudgets.read(frame)
@@ -262,6 +267,7 @@ class Policy:
             signature,
             budgets,
             tree,
+            organising,
         )
 
     @property

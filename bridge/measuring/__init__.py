@@ -4,6 +4,7 @@ Each replica signs a summary of each interval; a region speaks by the median of 
 `wire` and below. Not here: whether another tree would be better (`organising`, pure arithmetic), who signs one.
 """
 
+from bridge.measuring.measurer import PROBE_TOPIC, Measurer
 from bridge.measuring.region_costs import RegionCosts
 from bridge.measuring.summaries import (
     SUMMARY_TOPIC,
@@ -14,8 +15,10 @@ from bridge.measuring.summaries import (
 )
 
 __all__ = [
+    "PROBE_TOPIC",
     "SUMMARY_TOPIC",
     "InterestSummary",
+    "Measurer",
     "RegionCosts",
     "ReplicaSummary",
     "check_author",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bridge.membership.adopting import OVERLAY_TOPIC
 from bridge.membership.endorsing import VIEWS_TOPIC
-from bridge.membership.key_service import GRANT_TOPIC, KeyClient, OverlayDirectory, answer, handed_over
+from bridge.membership.key_service import GRANT_TOPIC, KeyClient, KeyServerNode, OverlayDirectory, answer, handed_over
 from bridge.membership.node import Node
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "OVERLAY_TOPIC",
     "VIEWS_TOPIC",
     "KeyClient",
+    "KeyServerNode",
     "Node",
     "OverlayDirectory",
     "answer",

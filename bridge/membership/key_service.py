@@ -9,11 +9,12 @@ Not here: what a server checks (`keys.issuing`) and what an asker believes (`key
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from bridge.contract import Blame, Count, Effect, KeysChanged, Received, Send, Wire
+from bridge.contract import Blame, Count, Effect, Event, KeysChanged, Received, Rotated, Send, Tick, Wire
 from bridge.document import Issuer, Overlay, ScopeSecret
+from bridge.membership.node import Node
 from keys import fetching
 from keys.epochs import Calendar, KeyName, ScopeKeys
 from keys.errors import KeysError
@@ -21,6 +22,7 @@ from keys.fetching import KeyFetcher
 from keys.handover import open_grants
 from keys.identity import Certificate, Identity
 from keys.issuing import KeyServer
+from keys.material import Material
 
 GRANT_TOPIC = "$veil/grant"
 
@@ -175,3 +177,45 @@ def handed_over(
                     came = True
     scopes = {scope.filter: scope for scope in overlay.policy.scopes}
     return [replace(secret, scope=scopes[f]) for f, secret in secrets.items() if f in scopes], came
+
+
+class KeyServerNode(Node):
+    """A key server: answers requests for epoch keys, and erases what is over. It is in no region.
+
+    `material`: what the owner dealt it; `archive`: by ended epoch, as `KeepArchive` said.
+    """
+
+    def __init__(
+        self,
+        overlay: Overlay,
+        identity: Identity,
+        name: str,
+        material: Material,
+        archive: Mapping[int, bytes],
+        random: Callable[[int], bytes],
+    ) -> None:
+        super().__init__(overlay, name)
+        self.server = KeyServer(identity, name, material, OverlayDirectory(overlay), random, archive)
+
+    def _event(self, event: Event, now: float) -> list[Effect]:
+        match event:
+            case Received(peer, wire):
+                if wire.topic != GRANT_TOPIC:
+                    return [Count("refused", 1, "topic"), Blame(peer, False, "a key server takes requests only")]
+                # An epoch that is over is erased before anything more is said, however late the tick is.
+                return [*self._walk(now), *answer(self.server, event, now)]
+            case Tick():
+                return self._walk(now)
+            case Rotated(identity):
+                self.server.rotate(identity)
+        return []
+
+    def _walk(self, now: float) -> list[Effect]:
+        return [*self.server.walk(now)] if now >= self.server.next_deadline else []
+
+    def _adopt(self, overlay: Overlay, now: float) -> list[Effect]:
+        self.server.adopt(OverlayDirectory(overlay))
+        return self._walk(now)
+
+    def _deadlines(self) -> list[float | None]:
+        return [self.server.next_deadline]

@@ -31,7 +31,7 @@ class StandIns:
     def adopt(self, overlay: Overlay) -> None:
         """Another version of the overlay, or other views."""
         self._planes, self._members = Planes(overlay), overlay.views[self._home].members
-        self._is_used = any(scope.planes for scope in overlay.policy.scopes)
+        self._is_used = any(scope.by_planes for scope in overlay.policy.scopes)
         self._marks.clear()
 
     def next_deadline(self, lanes: Lanes) -> float | None:

@@ -52,7 +52,6 @@ class Collector:
     def __init__(self, overlay: Overlay, name: str, secrets: Sequence[ScopeSecret], keys: ScopeKeys) -> None:
         self._name = name
         self._secrets = {secret.scope.filter: secret for secret in secrets}
-        self._overlay = overlay
         self._opening = OpeningKeys(secrets, keys)
         self.kept = KeptReader()
         home = overlay.certificate(name).region
@@ -68,7 +67,7 @@ class Collector:
         self._room = HeldRoom()
         self._waiting: dict[bytes, set[tuple[bytes, str, int]]] = {}  # key id -> what is held and names it
         self._keyless = Keyless()
-        self._skipped = Skipped()
+        self._skipped = Skipped(overlay, name)
         self._deadlines: dict[StreamId, float] = {}
         self._wakeups: list[tuple[float, StreamId]] = []  # a heap; those that `_deadlines` does not confirm are stale
 
@@ -176,7 +175,7 @@ class Collector:
 
     def adopt(self, overlay: Overlay, secrets: Sequence[ScopeSecret], now: float) -> list[Effect]:
         """Another version of the overlay, or other views of it, of the same regions."""
-        self._overlay = overlay
+        self._skipped.adopt(overlay)
         self._secrets = {secret.scope.filter: secret for secret in secrets}
         self._opening.adopt(secrets)
         self._joining.adopt(overlay)
@@ -383,7 +382,7 @@ class Collector:
         header = held.admitted.header
         if not self._skipped or held.replayed or stream.first is None or header.previous <= stream.highest:
             return False
-        if not self._skipped.bridges(held.name, stream.highest, self._overlay.views[self._intake.home]):
+        if not self._skipped.bridges(held.name, stream.highest, held.admitted.scope):
             return False
         for name in self._lineages.before(held):
             self._assembling.forget(name)

@@ -1,7 +1,8 @@
 """What replicas say was left out before a publication, since nobody here wants it (`wire.skips`).
 
 f + 1 of the home region say it together, one of whom is honest: then nobody waits for what was left out, and nobody
-asks for it. It may still come, late, if it was wanted after all. Not here: what the others wait for (`collector`).
+asks for it. Of a scope that goes by planes the replica of our plane suffices, on which we depend there anyway. It may
+still come, late, if it was wanted after all. Not here: what the others wait for (`collector`).
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from bridge.contract import FairTable
-from bridge.document import RegionView
+from bridge.document import Overlay, Scope
+from bridge.topology import Planes
 from bridge.wire import agreed
 
 SKIPS_MAX = 16_384
@@ -22,8 +24,15 @@ SkipName: TypeAlias = tuple[bytes, str, int]
 class Skipped:
     """See the module."""
 
-    def __init__(self) -> None:
+    def __init__(self, overlay: Overlay, name: str) -> None:
+        """Of the reader of that name."""
+        self._name = name
         self._lows: FairTable[SkipName, dict[str, int]] = FairTable(SKIPS_MAX)
+        self.adopt(overlay)
+
+    def adopt(self, overlay: Overlay) -> None:
+        """Another version of the overlay, or other views of it."""
+        self._view, self._planes = overlay.views[overlay.certificate(self._name).region], Planes(overlay)
 
     def __len__(self) -> int:
         return len(self._lows)
@@ -36,12 +45,14 @@ class Skipped:
             self._lows.put(name, name[0], lows)
         lows[peer] = min(low, lows.get(peer, low))
 
-    def bridges(self, name: SkipName, highest: int, view: RegionView) -> bool:
-        """Whether nothing is missing between `highest`, which was delivered, and this publication."""
+    def bridges(self, name: SkipName, highest: int, scope: Scope) -> bool:
+        """Whether nothing is missing between `highest`, which was delivered, and this publication of the scope."""
         lows = self._lows.get(name)
         if lows is None:
             return False
-        low = agreed({peer: low for peer, low in lows.items() if peer in view.members}, view.threshold)
+        if self._planes.open(scope) and lows.get(self._planes.host_replica(scope, self._name), name[2]) <= highest:
+            return True
+        low = agreed({peer: low for peer, low in lows.items() if peer in self._view.members}, self._view.threshold)
         return low is not None and low <= highest
 
     def done(self, name: SkipName) -> None:

@@ -7,16 +7,18 @@ Meanwhile we ask those who told us of the header. What passed lately stays here 
 who asks, and to be told again to a replica whose link was down. Hence bad replicas in different planes stop nothing:
 an honest one always heard of the header from an honest one, which asks in turn, as far as the publisher.
 
-Not here: whether a header is new and holds (`forwarder`, `admission`), shares, the arithmetic (`content`).
+Not here: whether a header is new and holds (`forwarder`, `admission`), shares, which pieces go to
+whom (`passing`), the arithmetic (`content`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 
 from bridge.contract import Allowance, Count, Effect, FairBytes, Received, Send, UserProperties, Wire
 from bridge.document import Scope
+from bridge.replica.passing import Passing, PassingOn
+from bridge.replica.plane_routing import PlaneRouting
 from bridge.topology import Routes
 from bridge.wire import PULL_S, Admission, Admitted, Answers, Name, PullRequest, Pulls, RoutingTable
 from bridge.wire import pieces as content
@@ -31,35 +33,11 @@ IN_FLIGHT_S = 2.0  # what was sent so shortly before a link went down may not ha
 COMEBACKS_BURST, COMEBACKS_EVERY_S = 8, 10.0  # of one link, after which what it missed is told again
 
 
-@dataclass(slots=True, eq=False)
-class Passing:
-    """A publication that was passed on. `owed`: by peer, the pieces that it has from us once they are here."""
-
-    topic: str
-    signed: UserProperties
-    admitted: Admitted
-    sender: str
-    since: float
-    pieces: dict[int, bytes] = field(repr=False)
-    peers: tuple[str, ...] = ()
-    announcers: list[str] = field(default_factory=list)
-    owed: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    announced: bool = False  # to those that are owed something
-    unmakeable: bool = False  # the publisher lied: its blocks are not of one content
-
-    @property
-    def header(self) -> MessageHeader:
-        return self.admitted.header
-
-    @property
-    def name(self) -> Name:
-        return self.header.publisher, self.header.sequence
-
-
 class Carrying:
     """The content that one replica carries.
 
-    `give(peer, wire, admitted)`: sends with the key that the peer may lack; `keep(wire, admitted, now)`: retains;
+    `planes`: which links are free. `give(peer, wire, admitted)`: sends with the key that the peer may lack;
+    `keep(wire, admitted, now)`: retains;
     `wanting(publisher, scope, tree, now)`: peers that a publication goes on to.
     """
 
@@ -68,12 +46,14 @@ class Carrying:
         routes: Routes,
         admission: Admission,
         routing: RoutingTable,
+        planes: PlaneRouting,
         give: Callable[[str, Wire, Admitted], list[Effect]],
         keep: Callable[[Wire, Admitted, float], None],
         wanting: Callable[[Certificate, Scope, int, float], Iterable[str]],
     ) -> None:
         self._routes, self._admission, self._routing = routes, admission, routing
-        self._give, self._keep, self._wanting = give, keep, wanting
+        self._keep, self._wanting = keep, wanting
+        self._passing = PassingOn(routes, planes, give)
         self._recent: FairBytes[Name, Passing] = FairBytes(RECENT_BYTES, RECENT_OVERHEAD_BYTES)
         self._pulls = Pulls()
         self._answers = Answers()
@@ -92,9 +72,10 @@ class Carrying:
         peers: Iterable[str],
         now: float,
         whole: bool = False,
+        vector: int = 0,
     ) -> list[Effect]:
         """A publication whose header is new: pass on header and what there is of its content. `whole`: nobody else
-        gives these peers the content."""
+        gives these peers the content. `vector`: whose pieces we got, too."""
         passing = Passing(topic, signed, admitted, sender, now, dict(pieces), tuple(peers), [sender])
         self._expire(now)
         size = sum(map(len, passing.pieces.values()))
@@ -102,17 +83,17 @@ class Carrying:
         effects: list[Effect] = []
         if content.rides_along(passing.header, passing.pieces) or (whole and passing.pieces):  # the usual case
             wire = content.wire(topic, passing.header, signed, passing.pieces)
-            effects += [sent for peer in passing.peers for sent in self._give(peer, wire, admitted)]
+            effects += [sent for peer in passing.peers for sent in self._passing.give(peer, wire, admitted)]
         else:
             for peer in passing.peers:
-                parts = self._parts(passing.header, peer)
+                parts = self._passing.parts(passing.header, peer)
                 held = self._have(passing, parts)
                 if held is None:
                     passing.owed[peer] = parts
                 else:
-                    effects += self._pass_on(peer, passing, held)
+                    effects += self._passing.carry(peer, passing, held)
         self._retain(passing, now)
-        return effects + self._settle(passing, now)
+        return effects + self._passing.for_others(passing, vector) + self._settle(passing, now)
 
     def over(
         self,
@@ -128,7 +109,7 @@ class Carrying:
         passing = Passing(topic, signed, admitted, sender, now, {}, tuple(peers), [sender])
         self._expire(now)
         self._recent.put(passing.name, passing.header.publisher, passing, 0)
-        return [sent for peer in passing.peers for sent in self._pass_on(peer, passing, {})]
+        return [sent for peer in passing.peers for sent in self._passing.on(peer, passing, {})]
 
     def recalls(self, name: Name) -> bool:
         """Whether a copy of it may still bring something: it passed lately, or somebody asks for it."""
@@ -147,12 +128,16 @@ class Carrying:
         admitted: Admitted,
         pieces: content.Pieces,
         now: float,
+        vector: int = 0,
     ) -> list[Effect] | None:
-        """The header was heard before. None if nothing of the content is new to us."""
+        """The header was heard before. None if nothing of the content is new to us, or for those in the vector."""
         name = (admitted.header.publisher, admitted.header.sequence)
         passing = self._recent.get(name)
         if passing is not None and len(passing.pieces) == len(passing.header.digests):
-            return None  # the usual case: a further copy of what is whole
+            same = vector and passing.header == admitted.header
+            return (
+                self._passing.for_others(passing, vector) or None if same else None
+            )  # None: a further copy of what is whole
         pull = self._pulls.get(name)
         if passing is None:  # it passed so long ago that it is forgotten; somebody may have asked for it again
             return None if pull is None else self.first(sender, topic, signed, admitted, pieces, (), now)
@@ -162,7 +147,7 @@ class Carrying:
             passing.announcers.append(sender)
         fresh = {index: piece for index, piece in pieces.items() if index not in passing.pieces}
         if not fresh:
-            return None
+            return self._passing.for_others(passing, vector) or None
         if not passing.pieces and content.rides_along(passing.header, fresh):
             passing.owed = dict.fromkeys(passing.peers, (0,))
         passing.pieces.update(fresh)
@@ -173,12 +158,15 @@ class Carrying:
             held = self._have(passing, parts)
             if held is not None:
                 del passing.owed[peer]
-                effects += self._pass_on(peer, passing, held)
+                effects += self._passing.carry(peer, passing, held)
+        effects += self._passing.for_others(passing, vector)
         self._retain(passing, now)
         return [*effects, *self._settle(passing, now), Count("content_after")]
 
-    def _pass_on(self, peer: str, passing: Passing, pieces: content.Pieces) -> list[Effect]:
-        return self._give(peer, content.wire(passing.topic, passing.header, passing.signed, pieces), passing.admitted)
+    def round(self, passing: Passing, peer: str) -> list[Effect]:
+        """What went to a peer whose link stands still goes over another replica, too."""
+        pieces = self._have(passing, self._passing.parts(passing.header, peer))
+        return self._passing.round(peer, passing, pieces or {})
 
     def lately(self, peer: str, now: float) -> list[Passing]:
         """What went to a peer so shortly ago that it may not have arrived."""
@@ -190,7 +178,7 @@ class Carrying:
         """A publication that was passed on goes to these, too."""
         others = [peer for peer in peers if peer in self._routes.up] if passing.pieces else []
         passing.peers = tuple(dict.fromkeys((*passing.peers, *others)))
-        return [sent for peer in others for sent in self._pass_on(peer, passing, passing.pieces)]
+        return [sent for peer in others for sent in self._passing.on(peer, passing, passing.pieces)]
 
     def more(self, name: Name, peers: Iterable[str]) -> list[Effect]:
         """The same by its name; nothing, if it is forgotten."""
@@ -200,29 +188,12 @@ class Carrying:
     def tell(self, peer: str, name: Name) -> list[Effect]:
         """The header of what the peer got, once more, for what is said beside it now."""
         passing = self._recent.get(name)
-        return [] if passing is None or peer not in self._routes.up else self._pass_on(peer, passing, {})
+        return [] if passing is None or peer not in self._routes.up else self._passing.on(peer, passing, {})
 
     def _retain(self, passing: Passing, now: float) -> None:
         if passing.header.retain and 0 in passing.pieces:
             whole = content.wire(passing.topic, passing.header, passing.signed, passing.pieces)
             self._keep(whole, passing.admitted, now)
-
-    def _parts(self, header: MessageHeader, peer: str) -> tuple[int, ...]:
-        """Pieces that a peer has from us."""
-        place, count = self._standing(self._routes.name)
-        if place is None:
-            return ()
-        if not self._routes.is_replica(peer):
-            return content.carried(header, place, count)
-        next_place, next_count = self._standing(peer)
-        return () if next_place is None else content.passed(header, place, count, next_place, next_count)
-
-    def _standing(self, replica: str) -> tuple[int | None, int]:
-        """A replica's place in the view in force of its region, and of how many. One that comes or leaves has none: it
-        carries no content, but hears of all, and may ask."""
-        view = self._routes.overlay.views[self._routes.region_of(replica)]
-        place = view.place_of(replica) if replica in view.members else None
-        return place, len(view.members)
 
     def _expire(self, now: float) -> None:
         while (oldest := next(self._recent.items(), None)) is not None and oldest[1].since < now - RECENT_S:
@@ -293,7 +264,7 @@ class Carrying:
                 pull.time_ms = passing.header.time_ms
             if passing is not None and not passing.announced:
                 passing.announced = True
-                effects += [sent for peer in passing.owed for sent in self._pass_on(peer, passing, {})]
+                effects += [sent for peer in passing.owed for sent in self._passing.on(peer, passing, {})]
             announcers = passing.announcers if passing is not None else ()
             tree = passing.admitted.tree if passing is not None else self._routes.overlay.trees.newest.number
             sends = self._pulls.ask(pull, self._sources(publisher, announcers, tree), parts)
@@ -386,8 +357,8 @@ class Carrying:
             if peer not in self._wanting(admitted.publisher, admitted.scope, admitted.tree, now):
                 continue
             inline = content.rides_along(passing.header, passing.pieces)
-            pieces = passing.pieces if inline else self._have(passing, self._parts(passing.header, peer))
-            effects += self._pass_on(peer, passing, pieces or {})
+            pieces = passing.pieces if inline else self._have(passing, self._passing.parts(passing.header, peer))
+            effects += self._passing.on(peer, passing, pieces or {})
         return effects
 
     def adopt(self, added: Iterable[str], now: float) -> None:

@@ -5,6 +5,9 @@ for which neighbour, and which runs f + 1 replicas of the region before left out
 what it says beside the next publication that a neighbour gets: from which number on all up to its predecessor was left
 out (`wire.skips`). Where the others' word comes after the publication was passed on, its header goes once more.
 
+Of scopes that go by planes these are runs of *ways*, each named by who stands at its end: a gateway here, or the
+replica of one plane in a next region, whoever takes its copy. What is said of our plane holds for its ways only.
+
 Bounded: what is forgotten is not vouched for, and is asked for like any gap. Not here: who wants what
 (`wire.covers`), sending (`forwarder`).
 """
@@ -12,7 +15,7 @@ Bounded: what is forgotten is not vouched for, and is asked for like any gap. No
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -40,6 +43,7 @@ class _Given:
     sequence: int
     previous: int
     low: int
+    ways: tuple[str, ...]
 
 
 @dataclass(slots=True)
@@ -49,16 +53,17 @@ class _Filtered:
     given: dict[str, list[_Given]] = field(default_factory=dict)
     votes: OrderedDict[int, dict[str, int]] = field(default_factory=OrderedDict)
 
-    def low(self, peer: str, number: int) -> int:
-        """Up to `number`, all after this was left out for the peer."""
-        while True:
-            runs = (*self.vouched.within(number, number), *self.left_out.get(peer, _NONE).within(number, number))
-            if not runs:
-                return number
-            number = min(self._begin(peer, number)) - 1
+    def low(self, ways: Iterable[str], number: int) -> int:
+        """Up to `number`, all after this was left out on each of these ways."""
+        return max((self._low(way, number) for way in ways), default=number)
 
-    def _begin(self, peer: str, number: int) -> Iterable[int]:
-        for runs in (self.vouched, self.left_out.get(peer, _NONE)):
+    def _low(self, way: str, number: int) -> int:
+        while begins := list(self._begin(way, number)):
+            number = min(begins) - 1
+        return number
+
+    def _begin(self, way: str, number: int) -> Iterable[int]:
+        for runs in (self.vouched, self.left_out.get(way, _NONE)):
             yield from (low for low, high in runs if low <= number <= high)
 
 
@@ -75,21 +80,24 @@ class Filtering:
         """Streams that are remembered."""
         return len(self._streams)
 
-    def passes(self, scope: str, header: MessageHeader, given: Iterable[str], left_out: Collection[str]) -> None:
-        """A publication of a scope that shows attributes is passed on to some, and not to others who want its scope."""
+    def passes(
+        self, scope: str, header: MessageHeader, given: Mapping[str, Iterable[str]], left_out: Collection[str]
+    ) -> None:
+        """A publication of a scope that shows attributes is passed on to some peers, each on its ways, and left out on
+        others that lead to who wants its scope."""
         stream = self._stream((header.publisher, scope))
-        for peer in left_out if header.qos else ():  # one of QoS 0 is nobody's predecessor
-            _add(stream.left_out.setdefault(peer, Intervals()), header.previous + 1, header.sequence)
-        for peer in given:
-            lately = stream.given.setdefault(peer, [])
-            lately.append(_Given(header.sequence, header.previous, stream.low(peer, header.previous)))
+        for way in left_out if header.qos else ():  # one of QoS 0 is nobody's predecessor
+            _add(stream.left_out.setdefault(way, Intervals()), header.previous + 1, header.sequence)
+        for peer, ways in given.items():
+            lately, known = stream.given.setdefault(peer, []), tuple(ways)
+            lately.append(_Given(header.sequence, header.previous, stream.low(known, header.previous), known))
             del lately[:-GIVEN_MAX]
 
     def claim(self, peer: str, scope: str, header: MessageHeader) -> int | None:
         """What is said to the peer beside this publication; None: nothing."""
         stream = self._streams.get((header.publisher, scope))
         lately = () if stream is None else stream.given.get(peer, ())
-        given = next((each for each in lately if each.sequence == header.sequence), None)
+        given = next((each for each in reversed(lately) if each.sequence == header.sequence), None)
         return None if given is None or given.low >= given.previous else given.low
 
     def heard(self, scope: str, header: MessageHeader, peer: str, low: int, threshold: int) -> list[tuple[str, int]]:
@@ -104,14 +112,14 @@ class Filtering:
         if low_of_all is None or not stream.vouched.without(low_of_all + 1, header.previous):
             return []
         _add(stream.vouched, low_of_all + 1, header.previous)
-        told = []
-        for other, lately in stream.given.items():
-            for given in lately:
-                lower = stream.low(other, given.low)
-                if lower < given.low:
-                    given.low = lower
-                    told.append((other, given.sequence))
-        return told
+        return _lowered(stream)
+
+    def believed(self, scope: str, header: MessageHeader, low: int, ways: Iterable[str]) -> list[tuple[str, int]]:
+        """The same of one replica that is believed alone, of these ways."""
+        stream = self._stream((header.publisher, scope))
+        for way in ways:
+            _add(stream.left_out.setdefault(way, Intervals()), low + 1, header.previous)
+        return _lowered(stream)
 
     def keep(self, members: Collection[str], publishers: Collection[bytes]) -> None:
         """Forget whoever is no member any more."""
@@ -129,6 +137,18 @@ class Filtering:
             stream = _Filtered()
             self._streams.put(key, key[0], stream)
         return stream
+
+
+def _lowered(stream: _Filtered) -> list[tuple[str, int]]:
+    """Of whom more was left out than was said, beside which number."""
+    told = []
+    for peer, lately in stream.given.items():
+        for given in lately:
+            lower = stream.low(given.ways, given.low)
+            if lower < given.low:
+                given.low = lower
+                told.append((peer, given.sequence))
+    return told
 
 
 def _add(runs: Intervals, low: int, high: int) -> None:

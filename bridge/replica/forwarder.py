@@ -11,7 +11,7 @@ they may not read. Not here: shares (`resplitting`), what is retained (`retained
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from math import inf
 
@@ -29,18 +29,15 @@ from bridge.contract import (
 from bridge.document import Overlay, Scope
 from bridge.replica.ahead_publications import AheadPublications
 from bridge.replica.content_relay import Carrying
-from bridge.replica.filtering import Filtering
+from bridge.replica.destinations import Destinations, name_of
 from bridge.replica.passed import Passed
-from bridge.replica.plane_routing import PlaneRouting
 from bridge.replica.resplitting import HeldKey, Resplitter
 from bridge.replica.retained import Owing, Retained, data_key_name
 from bridge.replica.statement_relay import COMPARE_TOPIC, StatementRelay
 from bridge.topology import Routes
 from bridge.wire import (
     PROPERTY_PART,
-    PROPERTY_ROUTE,
     PROPERTY_SHOWN,
-    PROPERTY_SKIP,
     PULL_TOPIC,
     SUBSCRIBE_TOPIC,
     SWEEP_S,
@@ -52,13 +49,11 @@ from bridge.wire import (
     carries_key_alone,
     read,
     read_list,
-    read_skip,
     read_vector,
     refused,
 )
 from keys.envelope import PROPERTY_HEADER, Mode, from_property
 from keys.errors import BadFrame, KeysError, Superseded, UnknownView
-from keys.identity import Certificate
 
 NEWCOMER_BURST = 8  # restarts of a subscriber that are served at once all that is retained ...
 NEWCOMER_EVERY_S = 60.0  # ... and then once a minute: stops statements without end from making us send without end
@@ -73,14 +68,20 @@ class Forwarder:
         self._admission = Admission(overlay, replica=True)
         self._routing = RoutingTable(overlay)
         self._keys = Resplitter(self._routes, self._admission, seeds, self._key_came, self._may_get, self._over)
+        self._destinations = Destinations(self._routes, self._routing)
+        self._wanting = self._destinations.wanting
         self._content = Carrying(
-            self._routes, self._admission, self._routing, self._publication_wires, self._keep, self._wanting
+            self._routes,
+            self._admission,
+            self._routing,
+            self._destinations.planes,
+            self._publication_wires,
+            self._keep,
+            self._wanting,
         )
         self._retained: Retained[HeldKey] = Retained()
         self._passed = Passed(self._retained, self._content)
         self._owing = Owing()
-        self._filtering = Filtering()
-        self._planes = PlaneRouting(self._routes, self._routing.wanting)
         self._relay = StatementRelay(self._routes, self._routing)
         self._ahead = AheadPublications()
         self._sweep_at: float | None = None
@@ -145,9 +146,8 @@ class Forwarder:
         for wanted in [wanted for wanted in self._newcomers if wanted[0] not in overlay.members]:
             del self._newcomers[wanted]
         self._content.adopt(self._routes.added, now)
-        self._planes.adopt()
+        self._destinations.adopt(overlay)
         self._relay.adopt(now)
-        self._filtering.keep(overlay.members, overlay.by_party)
         self._sweep_at = None
         effects = self._sweep(now) + self._keys.adopt(overlay, now)
         for event in self._ahead.take():
@@ -197,11 +197,11 @@ class Forwarder:
     def loaded(self, event: Loads, now: float) -> list[Effect]:
         """How loaded our links are: what went to a replica whose link stands still goes another way, too."""
         effects: list[Effect] = []
-        for peer in self._planes.loaded(event.links, now):
+        for peer in self._destinations.loaded(event.links, now):
             effects.append(Count("links_still", 1, peer))
             for passing in self._content.lately(peer, now):
-                others = self._planes.again(passing.name, passing.admitted, peer, now)
-                effects += self._content.also(passing, others)
+                others = self._destinations.again(passing.admitted, peer, now)
+                effects += self._content.also(passing, others) + self._content.round(passing, peer)
         return effects
 
     def received(self, event: Received, now: float) -> list[Effect]:
@@ -289,6 +289,7 @@ class Forwarder:
         pieces = read(header, event.wire.payload, properties.get(PROPERTY_PART))
         by_planes = admitted.scope.planes and not header.retain
         check = self._routes.topology.check_plane_sender if by_planes else self._routes.topology.check_sender
+        vector = read_vector(properties) if by_planes else 0
         check(event.peer, admitted.publisher, self._routes.region, admitted.tree)
         effects = self._keys.take(event.peer, properties, now)
         if pieces is None:
@@ -304,20 +305,22 @@ class Forwarder:
             told = properties.get(PROPERTY_SHOWN, "")
             shown = read_list(from_property(told), header.attributes)
             signed += ((PROPERTY_SHOWN, told),)
-        name, vector = (header.publisher, header.sequence), read_vector(properties) if by_planes else 0
-        routed = self._planes.peers(name, admitted, vector, now) if by_planes else None
+        for peer, told_beside in self._destinations.heard(event.peer, admitted, properties, now):
+            effects += self._content.tell(peer, told_beside)
+        routed = self._destinations.by_planes(admitted, shown, vector, now)
         if self._passed.seen(admitted, event.wire.topic):
             if routed:
-                return [*effects, *self._content.more(name, routed), Count("duplicates_dropped")]
-            news = self._content.again(event.peer, event.wire.topic, signed, admitted, pieces, now)
-            effects += news if news is not None else [Count("duplicates_dropped")]
-            return effects + self._left_out_before(event, properties, admitted)
+                return [*effects, *self._content.more(name_of(header), routed), Count("duplicates_dropped")]
+            news = self._content.again(event.peer, event.wire.topic, signed, admitted, pieces, now, vector)
+            return effects + (news if news is not None else [Count("duplicates_dropped")])
         if held is not None:
             held.use.count(held.header.message_limit, now)
-        peers = self._choose(admitted, shown, now) if routed is None else routed
+        peers = self._destinations.by_regions(admitted, shown, now) if routed is None else routed
         whole = routed is not None
-        effects += self._content.first(event.peer, event.wire.topic, signed, admitted, pieces, peers, now, whole)
-        return [*effects, *self._left_out_before(event, properties, admitted), Count("forwarded")]
+        effects += self._content.first(
+            event.peer, event.wire.topic, signed, admitted, pieces, peers, now, whole, vector
+        )
+        return [*effects, Count("forwarded")]
 
     def _is_over(self, event: Received, properties: dict[str, str], admitted: Admitted, now: float) -> list[Effect]:
         """Of what expired on its way the header goes on, without content, or readers would wait for it before they
@@ -328,31 +331,6 @@ class Forwarder:
         signed = ((PROPERTY_HEADER, properties[PROPERTY_HEADER]),)
         peers = self._wanting(admitted.publisher, admitted.scope, admitted.tree, now)
         return self._content.over(event.peer, event.wire.topic, signed, admitted, peers, now)
-
-    def _choose(self, admitted: Admitted, shown: ShownList | None, now: float) -> list[str]:
-        """Who gets a publication; those who want its scope, but not what it shows, are noted. What is retained goes to
-        everybody, who would else keep a former value."""
-        header, scope = admitted.header, admitted.scope
-        ways = self._ways(admitted.publisher, scope, admitted.tree, now)
-        everybody = peers = _peers_on(ways)
-        if not scope.shown:
-            return everybody
-        if shown is not None and not header.retain:
-            uninterested = self._routing.left_out(scope, shown)
-            peers = _peers_on([way for way in ways if way[0] not in uninterested])
-        self._filtering.passes(scope.filter, header, peers, [peer for peer in everybody if peer not in peers])
-        return peers
-
-    def _left_out_before(self, event: Received, properties: dict[str, str], admitted: Admitted) -> list[Effect]:
-        """What a replica of the region before says about a gap, and what we may say of it then."""
-        header, topology = admitted.header, self._routes.topology
-        low = read_skip(properties, header)
-        before = topology.last_before(admitted.publisher.region, self._routes.region, admitted.tree)
-        if low is None or before is None or event.peer not in self._overlay.views[before].members:
-            return []
-        threshold = self._overlay.views[before].threshold
-        told = self._filtering.heard(admitted.scope.filter, header, event.peer, low, threshold)
-        return [effect for peer, number in told for effect in self._content.tell(peer, (header.publisher, number))]
 
     def _check_life(self, admitted: Admitted, wire_topic: str, held: HeldKey | None, now: float) -> None:
         """Raise Superseded for what a life of its publisher sealed when a later one had begun; BadFrame for what says
@@ -374,32 +352,13 @@ class Forwarder:
         if self._retained.keep(wire, admitted, held, now) and held is None:
             self._owing.topic(wire.topic, admitted)
 
-    def _wanting(self, publisher: Certificate, scope: Scope, tree: int, now: float) -> list[str]:
-        """Peers to send to: replicas of next regions, and gateways here, that somebody's statement leads to."""
-        return _peers_on(self._ways(publisher, scope, tree, now))
-
-    def _ways(self, publisher: Certificate, scope: Scope, tree: int, now: float) -> list[tuple[str, Sequence[str]]]:
-        """Who wants a scope, each with the peers to send to for that."""
-        arrival = self._routes.towards(publisher.region, tree)
-        ways: list[tuple[str, Sequence[str]]] = []
-        for member in self._routing.wanting(scope, now):
-            direction = self._routes.towards(self._routes.region_of(member), tree)
-            if direction is None:
-                if member != publisher.name and member in self._routes.up:
-                    ways.append((member, (member,)))
-            elif direction != arrival and self._routes.topology.carries(direction, scope):
-                ways.append((member, self._routes.members_up(direction)))
-        return ways
-
     def _publication_wires(
         self, peer: str, wire: Wire, admitted: Admitted, held: HeldKey | None = None
     ) -> list[Effect]:
         """The publication for one peer; its first under a key, and every retained one, carries key and shares, unless
         the key stands alone: then it goes before the first."""
-        if (low := self._filtering.claim(peer, admitted.scope.filter, admitted.header)) is not None:
-            wire = replace(wire, properties=(*wire.properties, (PROPERTY_SKIP, str(low))))
-        if vector := self._planes.vector((admitted.header.publisher, admitted.header.sequence), peer):
-            wire = replace(wire, properties=(*wire.properties, (PROPERTY_ROUTE, str(vector))))
+        if said := self._destinations.beside(peer, admitted):
+            wire = replace(wire, properties=(*wire.properties, *said))
         # Not whatever key rode along: its shares are for readers of its own scope only.
         held = held or self._keys.get(data_key_name(admitted))
         if held is None:
@@ -444,7 +403,3 @@ class Forwarder:
         """A replica passes shares on; a reader needs the right now, whatever it was given before."""
         scope = self._overlay.scope_named(wire_filter)
         return scope is not None and (self._routes.is_replica(peer) or self._routing.may_read(peer, scope, now))
-
-
-def _peers_on(ways: Iterable[tuple[str, Sequence[str]]]) -> list[str]:
-    return list(dict.fromkeys([peer for _, peers in ways for peer in peers]))

@@ -50,6 +50,22 @@ class _Served:
 
     planes: int = 0
     sent: dict[str, int] = field(default_factory=dict)
+    uninterested: frozenset[str] = frozenset()
+
+
+@dataclass(slots=True)
+class _Round:
+    """What was said last of one publication: by peer the planes that are to be named to it, and its ways; ways on
+    which nobody wants what it shows."""
+
+    name: PublicationName
+    vectors: dict[str, int] = field(default_factory=dict)
+    ways: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    left_out: frozenset[str] = frozenset()
+
+
+_Wanted: TypeAlias = dict[int, dict[int | None, list[str]]]
+"""By plane the next regions, None: ours, behind which gateways hang on it that want the scope."""
 
 
 class PlaneRouting:
@@ -59,7 +75,7 @@ class PlaneRouting:
         self._routes, self._wanting = routes, wanting
         self._links: dict[str, _Link] = {}
         self._served: FairTable[PublicationName, _Served] = FairTable(SERVED_MAX)
-        self._round: tuple[PublicationName, dict[str, int]] | None = None
+        self._round = _Round((b"", 0))
 
     # ------------------------------------------------------------------------------------------------- loads
 
@@ -92,23 +108,29 @@ class PlaneRouting:
 
     # ---------------------------------------------------------------------------------------- one publication
 
-    def peers(self, name: PublicationName, admitted: Admitted, vector: int, now: float) -> list[str] | None:
+    def peers(
+        self,
+        name: PublicationName,
+        admitted: Admitted,
+        vector: int,
+        now: float,
+        uninterested: frozenset[str] = frozenset(),
+    ) -> list[str] | None:
         """To whom a publication goes now; None: the scope is not routed by planes, here and now. Asked for every copy:
-        what was served before is left out."""
+        what was served before is left out. `uninterested`: who wants the scope, but not what this shows."""
         planes, scope = self._routes.planes, admitted.scope
         here = planes.place_of(scope, self._routes.name) if planes.open(scope) else None
         if here is None:
             return None
-        wanted = self._wanted(admitted, now)
         served = self._served.get(name)
         if served is None:
-            served = _Served()
+            served = _Served(uninterested=uninterested)
             self._served.put(name, name[0], served)
         duties = (vector or 1 << here[1]) & ~served.planes
         served.planes |= duties
-        copies = _Copies(self, scope, here, wanted)
+        copies = self._copies(scope, here, served, admitted, now)
         copies.serve(duties)
-        return self._sends(name, served, scope, copies.found)
+        return self._sends(name, served, scope, copies)
 
     def again(self, name: PublicationName, admitted: Admitted, peer: str, now: float) -> list[str]:
         """To whom a publication goes that a peer got whose link stands still."""
@@ -116,7 +138,7 @@ class PlaneRouting:
         here = planes.place_of(scope, self._routes.name) if planes.open(scope) else None
         if here is None or served is None or peer not in served.sent:
             return []
-        copies = _Copies(self, scope, here, self._wanted(admitted, now))
+        copies = self._copies(scope, here, served, admitted, now)
         region = self._routes.region_of(peer)
         for plane in planes_of(served.sent.pop(peer)):
             if region == here[0]:
@@ -124,38 +146,100 @@ class PlaneRouting:
             else:
                 copies.along(region, plane)
         copies.found.pop(peer, None)
-        return self._sends(name, served, scope, copies.found)
+        return self._sends(name, served, scope, copies)
 
-    def _sends(self, name: PublicationName, served: _Served, scope: Scope, found: dict[str, int]) -> list[str]:
-        told = dict[str, int]()
-        for peer, duties in found.items():
+    def _copies(self, scope: Scope, here: PlanePlace, served: _Served, admitted: Admitted, now: float) -> _Copies:
+        everybody = self._wanted(admitted, now)
+        if not served.uninterested:
+            return _Copies(self, scope, here, everybody)
+        wanted = self._wanted(admitted, now, served.uninterested)
+        left_out = set(self._ways(wanted_by=everybody)) - set(self._ways(wanted_by=wanted))
+        return _Copies(self, scope, here, wanted, frozenset(left_out))
+
+    def _sends(self, name: PublicationName, served: _Served, scope: Scope, copies: _Copies) -> list[str]:
+        said = self._round = _Round(name, left_out=copies.left_out)
+        for peer, duties in copies.found.items():
+            said.ways[peer] = (peer,)
             if duties:
-                place = self._routes.planes.place_of(scope, peer)
+                region, place = self._routes.region_of(peer), self._routes.planes.place_of(scope, peer)
                 served.sent[peer] = served.sent.get(peer, 0) | duties
-                told[peer] = duties if place is None or duties != 1 << place[1] else 0
-        self._round = name, told
-        return list(found)
+                said.vectors[peer] = duties if place is None or duties != 1 << place[1] else 0
+                said.ways[peer] = tuple(self.replica((region, plane)) for plane in planes_of(duties))
+        return list(copies.found)
 
     def vector(self, name: PublicationName, peer: str) -> int:
         """What the peer is to get along with the copy that `peers` or `again` said last."""
-        return self._round[1].get(peer, 0) if self._round is not None and self._round[0] == name else 0
+        return self._round.vectors.get(peer, 0) if self._round.name == name else 0
 
-    def _wanted(self, admitted: Admitted, now: float) -> dict[int, dict[int | None, list[str]]]:
-        """By plane the next regions, None: ours, behind which gateways hang on it that want the scope. Not those from
-        where it came."""
-        routes, scope, wanted = self._routes, admitted.scope, dict[int, dict[int | None, list[str]]]()
+    def ways(self, name: PublicationName) -> tuple[dict[str, tuple[str, ...]], frozenset[str]]:
+        """Of what `peers` or `again` said last, the ways of each peer's copy, and those on which nobody wants it. A way
+        is named by the gateway, or by the replica of its plane, at its end."""
+        return (self._round.ways, self._round.left_out) if self._round.name == name else ({}, frozenset())
+
+    def own_ways(self, admitted: Admitted, sender: str, vector: int, now: float) -> list[str] | None:
+        """The ways of our plane, if what the sender says of it is believed: it stands in our plane of the region
+        before, and its copy is for our plane. So a bad replica deceives only those who hang on its own plane."""
+        planes, scope, home = self._routes.planes, admitted.scope, admitted.publisher.region
+        here = planes.place_of(scope, self._routes.name) if planes.open(scope) else None
+        before = self._routes.topology.last_before(home, self._routes.region, admitted.tree)
+        if here is None or before is None or sender != self.replica((before, here[1])):
+            return None
+        if vector and not vector >> here[1] & 1:
+            return None
+        ours = self._wanted(admitted, now).get(here[1], {})
+        return list(self._ways({here[1]: ours}))
+
+    def _wanted(self, admitted: Admitted, now: float, but: frozenset[str] = frozenset()) -> _Wanted:
+        """Who wants the scope, but these. Not those from where it came."""
+        routes, scope, wanted = self._routes, admitted.scope, _Wanted()
         before = routes.topology.last_before(admitted.publisher.region, routes.region, admitted.tree)
         for member in self._wanting(scope, now):
             towards = routes.towards(routes.region_of(member), admitted.tree)
             goes = towards is None or (towards != before and routes.topology.carries(towards, scope))
-            if goes and member != admitted.publisher.name:
+            if goes and member != admitted.publisher.name and member not in but:
                 plane = wanted.setdefault(routes.planes.host(scope, member), {})
                 plane.setdefault(towards, []).append(member)
         return wanted
 
+    def _ways(self, wanted_by: _Wanted) -> Iterable[str]:
+        for plane, regions in wanted_by.items():
+            for region, members in regions.items():
+                yield from members if region is None else (self.replica((region, plane)),)
+
     def replicas(self, scope: Scope, region: int) -> list[str]:
         """Of a region, by plane."""
         return [self.replica((region, plane)) for plane in range(self._routes.planes.count(scope))]
+
+    def taker(self, scope: Scope, region: int, plane: int) -> str:
+        """Who takes what goes to the next region in a plane: its replica there, or, where that is not free, another
+        one, which passes it on; if none is free, itself after all, unless it cannot hear us."""
+        peer = self.replica((region, plane))
+        if not self.load(peer).is_free:
+            up = [each for each in self.replicas(scope, region) if self.is_up(each)]
+            others = [each for each in up if self.load(each).is_free] or ([] if peer in up else up)
+            if others:
+                return min(others, key=lambda each: self.load(each).rank)
+        return peer
+
+    # ------------------------------------------------------------------------------------- sealed content
+
+    def carrier(self, scope: Scope, peer: str) -> tuple[str, int]:
+        """Who takes content of a sealed scope to a replica of a next region, and the vector that goes along: that
+        replica and none, but where our link to it is not free."""
+        place = self._routes.planes.place_of(scope, peer) if self._routes.planes.detours(scope) else None
+        if place is None or place[0] == self._routes.region:
+            return peer, 0
+        taker = self.taker(scope, *place)
+        return taker, 0 if taker == peer else 1 << place[1]
+
+    def owners(self, scope: Scope, vector: int) -> list[tuple[str, bool]]:
+        """The replicas of our region for whom we got content of a sealed scope, and whether our link to each is
+        free: if not, we do what it would do."""
+        if not vector or not self._routes.planes.detours(scope):
+            return []
+        planes = planes_of(vector & (1 << self._routes.planes.count(scope)) - 1)
+        found = [self.replica((self._routes.region, plane)) for plane in planes]
+        return [(owner, self.load(owner).is_free) for owner in found if owner != self._routes.name]
 
     def replica(self, place: PlanePlace) -> str:
         """Who stands there."""
@@ -170,10 +254,16 @@ class _Copies:
     """Of one publication to whom it goes now: by peer, the planes that a replica is to serve."""
 
     def __init__(
-        self, routing: PlaneRouting, scope: Scope, here: PlanePlace, wanted: dict[int, dict[int | None, list[str]]]
+        self,
+        routing: PlaneRouting,
+        scope: Scope,
+        here: PlanePlace,
+        wanted: _Wanted,
+        left_out: frozenset[str] = frozenset(),
     ) -> None:
         self._routing, self._scope, self._here, self._wanted = routing, scope, here, wanted
         self.found: dict[str, int] = {}
+        self.left_out = left_out
 
     def serve(self, duties: int) -> None:
         """The planes that we have a duty for."""
@@ -198,15 +288,8 @@ class _Copies:
                 self._give(member, 0)
 
     def along(self, region: int, plane: int) -> None:
-        """To the next region in a plane: to its replica there, or, where that is not free, to another that takes it
-        over; if none is free, to itself after all, unless it cannot hear us."""
-        peer = self._replica((region, plane))
-        if not self._routing.load(peer).is_free:
-            up = [each for each in self._routing.replicas(self._scope, region) if self._routing.is_up(each)]
-            others = [each for each in up if self._routing.load(each).is_free] or ([] if peer in up else up)
-            if others:
-                peer = min(others, key=lambda each: self._routing.load(each).rank)
-        self._give(peer, 1 << plane)
+        """To the next region in a plane."""
+        self._give(self._routing.taker(self._scope, region, plane), 1 << plane)
 
     def _give(self, peer: str, duties: int) -> None:
         if self._routing.is_up(peer):

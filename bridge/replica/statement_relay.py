@@ -53,7 +53,7 @@ class StatementRelay:
         if here is None or before == routes.region:
             return []
         if not across:
-            host = routes.planes.replica((routes.region, routes.planes.host(scope, statement.member)))
+            host = routes.planes.host_replica(scope, statement.member)
             if host != routes.name and host in routes.up:
                 return []
         found: list[str] = []
@@ -75,7 +75,7 @@ class StatementRelay:
 
     def begin(self, now: float) -> None:
         """A link came up, or the overlay is another: where some scope goes by planes, compare from now on."""
-        if not any(scope.planes for scope in self._routes.overlay.policy.scopes):
+        if not any(scope.by_planes for scope in self._routes.overlay.policy.scopes):
             self._compare_at = None
         elif self._compare_at is None:
             self._compare_at = now + COMPARE_S
@@ -125,7 +125,7 @@ class StatementRelay:
 
     def _rows(self, now: float) -> Iterable[Statement]:
         """Statements that count, of scopes with planes."""
-        planes = {scope.filter for scope in self._routes.overlay.policy.scopes if scope.planes}
+        planes = {scope.filter for scope in self._routes.overlay.policy.scopes if scope.by_planes}
         return (one for one in self._routing.all() if one.filter in planes and now * 1000 < one.expires_ms)
 
     def _digests(self, now: float) -> list[int]:

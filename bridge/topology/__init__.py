@@ -10,6 +10,7 @@ from __future__ import annotations
 from bridge.topology.congestion import IDLE, LinkLoad, LinkStatus
 from bridge.topology.placement import SHARING_MIN, Path, Placement, place
 from bridge.topology.planes import Planes
+from bridge.topology.potential import potential_peers
 from bridge.topology.proposing import PlaceStep, ReplicaFigures, next_step
 from bridge.topology.routes import Routes
 from bridge.topology.routing import RoutedCopy, detour, dynamic, planes_of, split_identifiers, static
@@ -44,6 +45,7 @@ __all__ = [
     "peers_of",
     "place",
     "planes_of",
+    "potential_peers",
     "split_identifiers",
     "spread",
     "static",

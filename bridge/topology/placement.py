@@ -5,13 +5,12 @@ the part of each path to its nodes, in proportion to their failures. Phase 3 tak
 for their latency, the least failing node first. Then every virtual node is made odd, since an even one tolerates no
 more than the odd one below it, and one of two cannot share a secret at all (A1).
 
-Pure: failures come with their time, paths from whoever knows the tree. Not here: whether a path's shares fit a receiver
-(`views.SHARES_PER_KEY_MAX`), starting or attaching the brokers that a placement asks for.
+Pure: failures are counted (`witnesses`), paths come from whoever knows the tree. Not here: whether a path's shares fit
+a receiver (`views.SHARES_PER_KEY_MAX`), starting or attaching the brokers that a placement asks for.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -22,8 +21,6 @@ SHARING_MIN = 3
 """The smallest virtual node that can share a secret."""
 ADDED_MAX = (MAX_PLACE - 1) // 2 * 2
 """More members than an odd number of places has no view."""
-FAILURES_KEPT_MAX = 65_536
-"""Bounds the memory of a window when nodes flap; the oldest failures go first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,27 +35,6 @@ class Path:
             raise OurFault("a path names at least one node and none twice; list it from publisher to subscriber")
         if not 0 < self.weight < float("inf"):
             raise OurFault(f"a path of weight {self.weight}; give a positive number, 1 for an ordinary one")
-
-
-class FailureWindow:
-    """Which nodes failed in the last `window_s` seconds, as FAILED traces report it."""
-
-    def __init__(self, window_s: float) -> None:
-        self._window_s = window_s
-        self._failures: deque[tuple[float, int]] = deque(maxlen=FAILURES_KEPT_MAX)
-
-    def failed(self, node: int, now: float) -> None:
-        """One failure of one replica of `node`. Times may not run backwards."""
-        self._failures.append((now, node))
-
-    def counts(self, now: float) -> dict[int, int]:
-        """Failures of each node that failed at all in the window that ends now."""
-        while self._failures and self._failures[0][0] <= now - self._window_s:
-            self._failures.popleft()
-        found: dict[int, int] = {}
-        for _, node in self._failures:
-            found[node] = found.get(node, 0) + 1
-        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +87,7 @@ def place(
 ) -> Placement:
     """Spend up to `replicas` more brokers on the nodes of `paths`, each of which has one already.
 
-    `failures`: of each node, see `FailureWindow`. `path_max`: phase 3, the most that may be added along one path.
+    `failures`: of each node in one period. `path_max`: phase 3, the most that may be added along one path.
     `one_pack`: a node on several paths keeps its largest pack only; the rest goes to nodes that cannot share yet.
     Raises `OurFault` for a negative budget or maximum.
     """

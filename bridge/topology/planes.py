@@ -2,8 +2,9 @@
 
 Plane j of a region is the replica at place j + 1 of its view in force; a scope has as many planes as its smallest
 region has replicas, further ones stand by. A gateway hangs on one plane for each scope, which follows from its name, so
-that nobody has to be told. While a region changes its view, members may disagree about places: then `open` says no, and
-publications go as in any other scope; so they do while two trees of regions are open.
+that nobody has to be told. Content of sealed scopes goes from place to place anyway, and may take detours. While a
+region changes its view, members may disagree about places: then `open` says no, and publications go as in any other
+scope; so they do while two trees of regions are open.
 """
 
 from __future__ import annotations
@@ -24,7 +25,11 @@ class Planes:
 
     def open(self, scope: Scope) -> bool:
         """Whether publications of the scope go by planes now."""
-        return scope.planes and self.count(scope) > 0
+        return scope.by_planes and self.count(scope) > 0
+
+    def detours(self, scope: Scope) -> bool:
+        """Whether content of a sealed scope may take a detour over another replica of a next region now."""
+        return scope.planes and not scope.by_planes and self.count(scope) > 0
 
     def count(self, scope: Scope) -> int:
         """Planes of a scope; 0 while a region of it changes its view, or two trees are open."""
@@ -56,3 +61,7 @@ class Planes:
             digest = hashlib.sha256(f"{member}\0{scope.filter}".encode()).digest()
             found = self._hosts[asked] = int.from_bytes(digest[:8]) % self.count(scope)
         return found
+
+    def host_replica(self, scope: Scope, member: str) -> str:
+        """The replica of a gateway's own region that it hangs on. Asked while the scope is `open`."""
+        return self.replica((self._overlay.certificate(member).region, self.host(scope, member)))

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bridge.document import Overlay, Scope
+from bridge.topology.potential import potential_peers
 from keys.errors import BadShare, NotAuthorised
 from keys.identity import Certificate, Role
 from keys.keyheader import KeyHeader
@@ -116,7 +117,8 @@ class Topology:
 def peers_of(overlay: Overlay, name: str) -> frozenset[str]:
     """Members that `name` has a link with: gateways and jobs with all replicas of their region, hosted ones included,
     and all key servers; replicas of neighbouring regions with each other, and those of one region where a
-    scope goes by planes. Key servers hear of new overlays from gateways and jobs.
+    scope goes by planes, and those that measure a link that could be. Key servers hear of new overlays from gateways
+    and jobs.
 
     Replicas of a view that is to come are neighbours already, those of the view before until it is closed."""
     me = overlay.certificate(name)
@@ -135,6 +137,7 @@ def peers_of(overlay: Overlay, name: str) -> frozenset[str]:
             if any(scope.planes and me.region in overlay.regions_of(scope) for scope in overlay.policy.scopes):
                 regions = (*regions, me.region)
             replicas = {member for region in regions for member in overlay.replicas(region)} - {name}
+            replicas |= potential_peers(overlay, name)
             return frozenset(replicas | {client for client, region in clients.items() if region == me.region})
         case _:
             return frozenset(overlay.replicas(me.region)) | frozenset(overlay.policy.key_servers)

@@ -42,13 +42,15 @@ class LinkSeen:
         return min(1.0, self.down_s / self.watched_s) if self.watched_s > 0 else 0.0
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class LinkNow:
-    """A link at one moment: whether it stands, and the messages that ever came and went by it."""
+    """A link at one moment: whether it stands, and the messages that ever came and went by it, and how often it was
+    made, if that is known: so a break between two looks is noticed too."""
 
     up: bool
     received: int = 0
     sent: int = 0
+    made: int = 0
 
 
 @dataclass(slots=True)
@@ -60,7 +62,7 @@ class _Bin:
 
 
 class LinkWitness:
-    """One member's. It is shown its links every few seconds (`look`); a link that is down shorter is not noticed."""
+    """One member's. It is shown its links every few seconds (`look`)."""
 
     def __init__(self) -> None:
         self._bins: dict[str, list[_Bin]] = {}
@@ -83,7 +85,7 @@ class LinkWitness:
             before = self._last.get(peer)
             if before is None and (not link.up or len(self._last) >= PEERS_MAX):
                 continue
-            self._last[peer] = LinkNow(link.up, link.received, link.sent)
+            self._last[peer] = link
             bins = self._bins.setdefault(peer, [])
             if not bins or bins[-1].hour != hour:
                 bins.append(_Bin(hour))
@@ -92,7 +94,7 @@ class LinkWitness:
             if before is None:
                 continue
             sums = bins[-1].sums
-            sums[0] += before.up and not link.up
+            sums[0] += before.up and (not link.up or link.made > before.made)
             sums[1] += 0.0 if link.up else passed_s
             sums[2] += passed_s
             sums[3] += max(0, link.received - before.received)

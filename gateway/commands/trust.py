@@ -277,21 +277,3 @@ def overlay_show(path: Annotated[Path, typer.Argument(metavar="FILE")], as_json:
         if rows:
             print_table(title, list(content[title][0]), rows)
     print(f"edges: {', '.join(f'{a}-{b}' for a, b in content['edges']) or 'none'}")
-
-
-@overlay_app.command("place")
-def overlay_place(
-    path: Annotated[Path, typer.Argument(metavar="PLACE.yaml", help="Regions, failures and paths.")],
-    as_json: Json = False,
-) -> None:
-    """Say how many replicas each region should have; changes nothing."""
-    from gateway.owner.placing import place_replicas
-
-    content = place_replicas(path).to_json()
-    if as_json:
-        print_json(content)
-        return
-    for title in ("regions", "paths"):
-        columns = [column.replace("_", " ") for column in content[title][0]]
-        print_table(title, columns, [[as_text(value) for value in entry.values()] for entry in content[title]])
-    print(f"taken off paths that had too many: {content['stripped']}; left over: {content['unused']}")

@@ -116,6 +116,7 @@ class BrokerOverlay:
         self._showing: asyncio.Task[None] | None = None
         self._flow: Backpressure | None = None
         self._loading: asyncio.Task[None] | None = None
+        self._loads: Loading | None = None
         if keeping.role is Role.REPLICA:
             member = keeping.overlay.members.get(figures.name)
             home = None if member is None else member.certificate.region
@@ -140,8 +141,8 @@ class BrokerOverlay:
             self._entities.start(self._tell, broker.retained(self._entities.kept_at))
         self._showing = asyncio.get_running_loop().create_task(self._show_figures(), name="figures")
         if self._flow is not None:
-            loading = Loading(self._dials, self._goes_by_planes)
-            self._loading = asyncio.get_running_loop().create_task(loading.run(self._handle), name="loads")
+            self._loads = Loading(self._dials, self._goes_by_planes)
+            self._loading = asyncio.get_running_loop().create_task(self._loads.run(self._handle), name="loads")
         self._driver.start()
 
     async def stop(self) -> None:
@@ -430,6 +431,8 @@ class BrokerOverlay:
                     self.subscribed(topic_filter, wanted, narrows=True)
             if self._flow is not None:
                 self._flow.tick(self._clock())
+            if self._loads is not None and self._keeping.overlay.policy.organising is not None:
+                self._handle(self._loads.worked())
             body = self.figures.to_json(**self.gauges())
             self._broker.deliver_local(Publication(FIGURES_TOPIC, body, retain=True, time_ms=int(self._clock() * 1000)))
             await asyncio.sleep(FIGURES_EVERY_S)

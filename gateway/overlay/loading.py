@@ -1,4 +1,4 @@
-"""How loaded a replica's links are, said to its node every window where scopes go by planes (C7).
+"""How loaded a replica's links are, said to its node every window where scopes go by planes (C7), and what it works.
 
 What came and what was acknowledged since the last time, and what waits, by link; links that are idle are left out. Not
 here: what that means for a publication (`bridge.replica.plane_routing`).
@@ -7,9 +7,10 @@ here: what that means for a publication (`bridge.replica.plane_routing`).
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping
 
-from bridge.contract import LOADS_EVERY_S, Loads, PeerLoad
+from bridge.contract import LOADS_EVERY_S, Loads, PeerLoad, Worked
 from gateway.client import MqttClient
 
 IDLE_S = 1.0
@@ -21,6 +22,7 @@ class Loading:
 
     def __init__(self, lanes: Mapping[str, MqttClient], goes_by_planes: Callable[[], bool]) -> None:
         self._lanes, self._goes_by_planes = lanes, goes_by_planes
+        self._worked_ns = time.process_time_ns()
         self._before: dict[str, tuple[int, int]] = {}  # by peer: sent since ever, and what waited
 
     def loads(self) -> Loads:
@@ -36,6 +38,12 @@ class Loading:
                 found.append((peer, came, max(0, queued_before + came - queued), queued))
             self._before[peer] = sent, queued
         return Loads(tuple(found))
+
+    def worked(self) -> Worked:
+        """What this process did since this was asked last, and what waits for all links."""
+        before, self._worked_ns = self._worked_ns, time.process_time_ns()
+        queued = sum(sum(client.load[:2]) for client in self._lanes.values())
+        return Worked((self._worked_ns - before) // 1000, queued)
 
     async def run(self, handle: Callable[[Loads], None]) -> None:
         """Say it until this is cancelled."""

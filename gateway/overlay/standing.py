@@ -5,10 +5,12 @@ Not here: what of it is good or bad (`gateway/health`).
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from bridge.node import GatewayNode, ReaderNode
+from bridge.node import GatewayNode, ReaderNode, ReplicaNode
+from bridge.topology import potential_peers
 from gateway.overlay.broker_overlay import BrokerOverlay
 from keys.identity import CARRIERS, Role
 
@@ -32,6 +34,7 @@ class OverlayStanding:
     though it could have been fetched for `late_s` seconds. `oldest_s`: how long the oldest in the outbox waits that too
     few replicas have; what only one that is away lacks is in `outbox_depth`, and waits for nothing else.
     `outlived`: a later start of our identity runs elsewhere. `refusals`: why replicas take nothing of ours.
+    `summaries`: what replicas say that they measured, signed frames in base64.
     """
 
     name: str
@@ -55,6 +58,7 @@ class OverlayStanding:
     removed: bool = False
     outlived: bool = False
     refusals: Mapping[str, str] = field(default_factory=dict)
+    summaries: tuple[str, ...] = ()
 
 
 def standing(links: BrokerOverlay, now: float, outbox_bytes_max: int) -> OverlayStanding:
@@ -64,8 +68,9 @@ def standing(links: BrokerOverlay, now: float, outbox_bytes_max: int) -> Overlay
     policy, calendar = overlay.policy, overlay.policy.calendar
     by_region: dict[int, list[str]] = {}
     servers = []
+    potential = potential_peers(overlay, links.figures.name)
     for peer in dials:
-        if peer not in overlay.members:
+        if peer not in overlay.members or peer in potential:
             continue
         certificate = overlay.certificate(peer)
         if certificate.role in CARRIERS:
@@ -112,7 +117,12 @@ def standing(links: BrokerOverlay, now: float, outbox_bytes_max: int) -> Overlay
         removed=node.removed,
         refusals=dict(node.publisher.refusals.reasons) if isinstance(node, GatewayNode) else {},
         outlived=isinstance(node, GatewayNode) and node.life.outlived_by > 0,
+        summaries=_summaries(node) if isinstance(node, ReplicaNode) else (),
     )
+
+
+def _summaries(node: ReplicaNode) -> tuple[str, ...]:
+    return tuple(base64.b64encode(said.encode()).decode() for said in node.measurer.summaries)
 
 
 def _servers_needed(servers: int, faults: int) -> int:

@@ -19,6 +19,9 @@ from bridge.document import (
     BATCHING,
     BORDERS_MAX,
     BUDGETS_MOST,
+    DWELL_MOST_S,
+    HOPS_MOST,
+    INTERVAL_MOST_S,
     KEY_SERVERS_MAX,
     MEMBER_BUDGETS,
     REFRESH,
@@ -28,6 +31,7 @@ from bridge.document import (
     SHOWN_MAX,
     Issuer,
     MemberBudgets,
+    Organising,
     ShownAttribute,
     are_borders,
 )
@@ -40,6 +44,8 @@ MAX_DESCRIPTION_BYTES = 16 << 20
 """Stops a wrong path from being read as a description; 10,000 members are below it."""
 ADDRESS = r"^\[?[^\s/]+\]?:\d{1,5}$"
 HOSTED_ADDRESS = r"^(tcp://)?\[?[^\s/]+\]?:\d{1,5}$"
+LINKS_MOST = 4096
+"""Potential links of one description."""
 DAY_S = 86_400
 SKEW_S = 60
 Model = TypeVar("Model", bound=BaseModel)
@@ -159,7 +165,8 @@ class ScopeEntry(_Model):
     )
 
     route: Literal["region", "planes"] = Field(
-        default="region", description="planes: one copy through one replica of each region, of plain scopes only"
+        default="region",
+        description="planes: plain, one copy through one replica of each region; sealed, content round full links",
     )
 
     @property
@@ -174,12 +181,6 @@ class ScopeEntry(_Model):
             raise ValueError(
                 f"scope {self.filter} shows tokens, which takes hidden names; set tokens: true, or show clear"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _route_fits(self) -> ScopeEntry:
-        if self.route == "planes" and (self.mode != "plain" or self.attributes):
-            raise ValueError(f"scope {self.filter}: planes are for plain scopes without attributes; leave route out")
         return self
 
     @model_validator(mode="after")
@@ -257,6 +258,25 @@ class BudgetsEntry(_Model):
         return MemberBudgets(self.batches, self.bytes, self.keys)
 
 
+class OrganiseEntry(_Model):
+    """Replicas measure, and other trees may be proposed. Absent: neither."""
+
+    links: list[tuple[str, str]] = Field(
+        default=[], max_length=LINKS_MOST, description="pairs of region names that may be joined besides `edges`"
+    )
+    interval_s: int = Field(
+        default=60, ge=1, le=INTERVAL_MOST_S, description="how often replicas tell what they measured"
+    )
+    hops: int = Field(default=4, ge=1, le=HOPS_MOST, description="how far regions tell what their clients want")
+    min_gain: int = Field(default=10, ge=0, le=99, description="percent of a cycle's cost that a change has to spare")
+    dwell_s: int = Field(default=600, ge=0, le=DWELL_MOST_S, description="how long the tree rests after a change")
+
+    def organising(self, ids: dict[str, int]) -> Organising:
+        """Raises TrustError for a region that there is not."""
+        links = tuple((region_id(ids, a, "organise.links"), region_id(ids, b, "organise.links")) for a, b in self.links)
+        return Organising(links, self.interval_s, self.hops, self.min_gain, self.dwell_s)
+
+
 class Description(_Model):
     """The whole file. `edges`: pairs of region names that are joined; one fewer than regions, no circle."""
 
@@ -267,6 +287,7 @@ class Description(_Model):
     )
     regions: list[RegionEntry] = Field(min_length=1, description="virtual brokers")
     edges: list[tuple[str, str]] = Field(default=[], description="pairs of region names that are joined; a tree")
+    organise: OrganiseEntry | None = Field(default=None, description="absent: nobody measures")
     scopes: list[ScopeEntry] = Field(default=[], description="which topics are sealed, and how")
     members: list[MemberEntry] = Field(default=[], description="gateways and ingest jobs, and their rights")
     key_service: KeyServiceEntry | None = Field(

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from bridge.topology import LinkWitness
 from gateway import attached as module
 from gateway.attached import BROKER_NAME, Attached, _view, _waiting
-from gateway.base import Settings, StartError, parse
+from gateway.base import LinkFigures, LinkState, Settings, StartError, parse
 from gateway.bridging import BridgeStanding
 from gateway.clients import INTERNAL, EntityConnected, EntityGone
 from gateway.health import DEGRADED, Certificates, Finding, View
@@ -110,7 +111,7 @@ def test_a_bridge_that_is_down_is_a_finding_with_what_waits_for_it(monkeypatch: 
     view = _view(
         settings(), None, broker,
         [bridge("cloud", False, "refuses us; correct the password"), bridge("spare", False), bridge("ok", True)],
-        Certificates(),
+        Certificates(), LinkWitness(),
     )  # fmt: skip
     assert [(finding.key, finding.level) for finding in view.more] == [
         ("bridge:cloud", DEGRADED), ("bridge:spare", DEGRADED),
@@ -123,7 +124,22 @@ def test_a_bridge_that_is_down_is_a_finding_with_what_waits_for_it(monkeypatch: 
 
 def test_without_bridges_the_view_is_what_was_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "look", lambda *told: VIEW)
-    assert _view(settings(), None, broker_with(), [], Certificates()) is VIEW
+    assert _view(settings(), None, broker_with(), [], Certificates(), LinkWitness()) is VIEW
+
+
+def test_a_member_says_what_it_saw_of_others_both_links_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "look", lambda *told: VIEW)
+    monkeypatch.setattr(module, "standing", lambda *told: None)
+    up = [LinkState("r2", True, True, 0, 0, LinkFigures(sent=3)), LinkState("r3", True, True, 0, 0, LinkFigures())]
+    down = [LinkState("r2", True, False, 0, 0, LinkFigures(sent=3)), LinkState("r3", True, False, 0, 0, LinkFigures())]
+    down.append(LinkState("r3", False, True, 0, 0, LinkFigures(received=7)))
+    witness, broker = LinkWitness(), broker_with()
+    seen: dict[str, Any] = {}
+    for links in (up, down):
+        party: Any = SimpleNamespace(figures=SimpleNamespace(links=lambda links=links: links))
+        seen = _view(settings(), party, broker, [], Certificates(), witness).details["seen"]
+    assert (seen["r2"]["failures"], seen["r3"]["failures"]) == (1, 0)
+    assert seen["r3"]["from_per_s"] > 0
 
 
 class Part:

@@ -8,15 +8,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from bridge.contract.machine import Acked, Effect, Event, Loads, Received, Send
 from bridge.document import Scope
 from bridge.replica.statement_relay import COMPARE_S
 from bridge.sim.adversary import Behaviour
 from bridge.sim.checkers import check_liveness, check_safety
-from bridge.sim.kernel import Kernel, Trace
+from bridge.sim.kernel import Trace
 from bridge.topology import Routes
-from bridge.topology.congestion import WINDOW_S
 from keys.envelope import Mode
+from tests.sim.plane_shell import Shell
 from tests.sim.world import NOW, Traffic, World, make_world, subscribe
 
 PLANES = Scope("plant/#", Mode.PLAIN, planes=True)
@@ -35,66 +34,11 @@ def world_of(scope: Scope = PLANES) -> World:
     return make_world({1: 3, 2: 3, 3: 3, 4: 3}, [(1, 2), (2, 3), (2, 4)], gateways, [scope])
 
 
-class Shell:
-    """Tells replicas the loads of their links, as the broker does; plays a replica that is stopped: it neither hears
-    nor answers, and then does all that it missed, as between SIGSTOP and SIGCONT."""
-
-    def __init__(self, kernel: Kernel, world: World, says_loads: bool = True) -> None:
-        self.kernel, self.world, self.says_loads = kernel, world, says_loads
-        self.stopped: dict[str, tuple[float, float]] = {}
-        self.sent: dict[tuple[str, str], int] = {}
-        self.acked: dict[tuple[str, str], int] = {}
-        self._told: dict[tuple[str, str], tuple[int, int]] = {}
-        self._effect, self._passes = kernel._effect, kernel._passes
-        kernel._effect = self._watch  # type: ignore[method-assign]
-        kernel._passes = self._through  # type: ignore[method-assign]
-
-    def _watch(self, name: str, effect: Effect) -> None:
-        if isinstance(effect, Send) and effect.wire.topic[0] != "$":
-            self.sent[name, effect.peer] = self.sent.get((name, effect.peer), 0) + 1
-        self._effect(name, effect)
-
-    def _through(self, name: str, event: Event) -> bool:
-        begin, end = self.stopped.get(name, (0.0, 0.0))
-        if begin <= self.kernel.now < end:
-            if isinstance(event, Received | Acked):
-                self.kernel.at(end + 0.001, name, event)
-            return False
-        begin, end = self.stopped.get(event.peer, (0.0, 0.0)) if isinstance(event, Acked) else (0.0, 0.0)
-        if begin <= self.kernel.now < end:
-            self.kernel.at(end + 0.002, name, event)
-            return False
-        if isinstance(event, Received) and event.wire.topic[0] != "$":
-            self.acked[event.peer, name] = self.acked.get((event.peer, name), 0) + 1
-        return self._passes(name, event)
-
-    def run(self, until: float) -> Trace:
-        replicas = [name for name in self.kernel.nodes if name.startswith("r")]
-        while self.kernel.now < until:
-            for name in replicas if self.says_loads else ():
-                begin, end = self.stopped.get(name, (0.0, 0.0))
-                if begin <= self.kernel.now < end:
-                    continue
-                self.kernel.at(self.kernel.now, name, Loads(tuple(self._loads(name))))
-            self.kernel.run(self.kernel.now + WINDOW_S)
-        return self.kernel.trace
-
-    def _loads(self, name: str) -> list[tuple[str, int, int, int]]:
-        loads = []
-        for (sender, peer), sent in self.sent.items():
-            if sender == name and peer.startswith("r"):
-                acked = self.acked.get((name, peer), 0)
-                came, went = self._told.get((name, peer), (0, 0))
-                self._told[name, peer] = sent, acked
-                loads.append((peer, sent - came, acked - went, max(0, sent - acked)))
-        return loads
-
-
 def run(
     world: World, stop: str = "", says_loads: bool = True, count: int = 140, until_s: float = 15
 ) -> tuple[Trace, Traffic]:
     kernel = world.kernel(random.Random(3))
-    shell = Shell(kernel, world, says_loads)
+    shell = Shell(kernel, says_loads)
     if stop:
         shell.stopped[stop] = (NOW + 6, NOW + 11)
     traffic = Traffic("site")

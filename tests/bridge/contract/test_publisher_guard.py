@@ -85,6 +85,18 @@ def test_at_home_everything_is_passed_on_and_acknowledged_when_it_is_paid() -> N
     assert guard.charge(wire(), [Count("duplicates_dropped")], NOW + 3, across=False) == []
 
 
+@pytest.mark.parametrize("first_across", [True, False])
+def test_at_home_a_neighbour_may_bring_what_the_publisher_sends_as_well(first_across: bool) -> None:
+    """By planes, replicas of one region pass on to each other: these have an account of their own."""
+    guard = PublisherGuard(MemberBudgets(batches=10))
+    for number in range(60):
+        guard.charge(wire(), FORWARDED, NOW, across=first_across is (number < 30))
+    assert guard.charge(wire(), FORWARDED, NOW, across=False) == [], "half of it was the neighbour's"
+    while passed(guard, wire(), NOW):
+        pass
+    assert guard.charge(wire(), FORWARDED, NOW, across=False) == [], "and drops nothing of the publisher's"
+
+
 def test_new_keys_are_paid_for_too() -> None:
     guard = PublisherGuard(MemberBudgets(keys=2))
     key = base64.urlsafe_b64encode(bytes(3) + SITE + bytes(9)).decode()

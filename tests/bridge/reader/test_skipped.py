@@ -2,32 +2,47 @@
 
 from __future__ import annotations
 
-from bridge.document.region_view import RegionView
+from bridge.document import Scope
 from bridge.reader.skipped import SKIPS_MAX, Skipped
+from bridge.topology import Planes
+from keys.envelope import Mode
+from tests.sim.world import make_world
 
-VIEW = RegionView(1, 1, "hall", ("a", "b", "c"))
+BY_REGIONS, BY_PLANES = Scope("plant/#"), Scope("news/#", Mode.PLAIN, planes=True)
+OVERLAY = make_world({1: 3, 2: 3}, [(1, 2)], {"site": 2}, [BY_REGIONS, BY_PLANES]).overlay
 NAME = b"p" * 16, "plant/a", 9
 
 
 def test_a_gap_is_bridged_by_f_plus_one_replicas_of_the_view() -> None:
-    skipped = Skipped()
-    skipped.heard(NAME, "a", 0)
-    skipped.heard(NAME, "a", 0)
-    skipped.heard(NAME, "stranger", 0)
-    assert not skipped.bridges(NAME, 5, VIEW), "one liar, however often, and a stranger"
-    skipped.heard(NAME, "b", 6)
-    assert not skipped.bridges(NAME, 5, VIEW), "what b left out begins later"
-    skipped.heard(NAME, "b", 5)
-    assert skipped.bridges(NAME, 5, VIEW)
-    assert not skipped.bridges(NAME, 4, VIEW)
-    assert not skipped.bridges((b"p" * 16, "plant/b", 9), 5, VIEW)
+    skipped = Skipped(OVERLAY, "site")
+    skipped.heard(NAME, "r2a", 0)
+    skipped.heard(NAME, "r2a", 0)
+    skipped.heard(NAME, "r1a", 0)
+    assert not skipped.bridges(NAME, 5, BY_REGIONS), "one liar, however often, and a stranger"
+    skipped.heard(NAME, "r2b", 6)
+    assert not skipped.bridges(NAME, 5, BY_REGIONS), "what b left out begins later"
+    skipped.heard(NAME, "r2b", 5)
+    assert skipped.bridges(NAME, 5, BY_REGIONS)
+    assert not skipped.bridges(NAME, 4, BY_REGIONS)
+    assert not skipped.bridges((b"p" * 16, "plant/b", 9), 5, BY_REGIONS)
     skipped.done(NAME)
-    assert not skipped.bridges(NAME, 5, VIEW)
+    assert not skipped.bridges(NAME, 5, BY_REGIONS)
     assert len(skipped) == 0
 
 
+def test_by_planes_the_replica_that_we_hang_on_suffices_and_no_other() -> None:
+    skipped, host = Skipped(OVERLAY, "site"), Planes(OVERLAY).host_replica(BY_PLANES, "site")
+    other = next(name for name in ("r2a", "r2b") if name != host)
+    skipped.heard(NAME, other, 0)
+    assert not skipped.bridges(NAME, 5, BY_PLANES)
+    skipped.heard(NAME, host, 6)
+    assert not skipped.bridges(NAME, 5, BY_PLANES)
+    skipped.heard(NAME, host, 5)
+    assert skipped.bridges(NAME, 5, BY_PLANES)
+
+
 def test_memory_is_bounded() -> None:
-    skipped = Skipped()
+    skipped = Skipped(OVERLAY, "site")
     for sequence in range(SKIPS_MAX + 10):
-        skipped.heard((b"p" * 16, "plant/a", sequence), "a", 0)
+        skipped.heard((b"p" * 16, "plant/a", sequence), "r2a", 0)
     assert len(skipped) == SKIPS_MAX

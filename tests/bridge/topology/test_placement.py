@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridge.topology.placement import FailureWindow, Path, deal, place, priorities
+from bridge.topology.placement import Path, deal, place, priorities
 from keys.errors import OurFault
 
 P, B1, B2, B3, B4, B5, B6 = range(7)
@@ -124,24 +124,6 @@ def test_dealing_gives_all_and_nobody_a_whole_one_too_much_or_too_little(total: 
     parts = deal(total, claims)
     assert sum(parts) == total
     assert all(abs(part - total * claim / sum(claims)) < 1 + 1e-6 for part, claim in zip(parts, claims, strict=True))
-
-
-def test_failures_leave_the_window_when_they_are_as_old_as_it_is_long():
-    window = FailureWindow(60)
-    window.failed(1, 100)
-    window.failed(2, 130)
-    window.failed(2, 131)
-    assert window.counts(159) == {1: 1, 2: 2}
-    assert window.counts(160) == {2: 2}
-    assert window.counts(1000) == {}
-
-
-def test_a_window_forgets_the_oldest_failures_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("bridge.topology.placement.FAILURES_KEPT_MAX", 4)
-    window = FailureWindow(60)
-    for node in (1, 1, 2, 2, 2):
-        window.failed(node, 0)
-    assert window.counts(1) == {1: 1, 2: 3}
 
 
 def test_no_node_gets_more_replicas_than_a_view_has_places():

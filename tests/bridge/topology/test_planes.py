@@ -48,9 +48,12 @@ def test_the_signed_scope_says_it() -> None:
 
 
 @pytest.mark.parametrize("scope", [Scope("plant/#", planes=True), Scope("plant/#", Mode.BLOCKS, planes=True)])
-def test_sealed_scopes_do_not_go_by_planes(scope: Scope) -> None:
-    with pytest.raises(OverlayError, match="which only plain scopes"):
-        make_world({1: 3}, [], {}, [scope])
+def test_content_of_sealed_scopes_takes_detours_and_does_not_go_by_planes(scope: Scope) -> None:
+    overlay = make_world({1: 3, 2: 3}, [(1, 2)], {}, [scope]).overlay
+    (signed,) = overlay.policy.scopes
+    assert not Planes(overlay).open(signed)
+    assert Planes(overlay).detours(signed)
+    assert not Planes(OVERLAY).detours(SCOPE), "a plain scope goes by planes"
 
 
 def test_hosted_brokers_know_no_planes() -> None:

@@ -99,6 +99,12 @@ def test_a_witness_counts_breaks_time_and_messages():
     assert seen["a"].down == 0.25
 
 
+def test_a_break_between_two_looks_is_noticed():
+    witness = LinkWitness()
+    look(witness, (0.0, {"a": LinkNow(True, made=1)}), (2.0, {"a": LinkNow(True, made=2)}))
+    assert witness.seen()["a"].failures == 1
+
+
 def test_a_member_that_never_started_has_not_failed():
     witness = LinkWitness()
     look(witness, *((float(at), {"a": DOWN, "b": UP}) for at in range(5)))

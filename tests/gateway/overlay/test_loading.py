@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -55,3 +56,15 @@ def test_it_is_said_every_window_where_somebody_wants_to_know(monkeypatch: pytes
         asyncio.run(said.run(told.append))
     assert slept == [loading.IDLE_S, LOADS_EVERY_S, LOADS_EVERY_S]
     assert told == [Loads((("a", 0, 0, 1),))]
+
+
+def test_work_is_what_was_done_since_it_was_asked_last() -> None:
+    said = Loading({"a": lane(1, in_flight=2, waiting=3), "b": lane(0, waiting=4)}, lambda: False)
+    said.worked()
+    until = time.process_time() + 0.02
+    while time.process_time() < until:
+        pass
+    worked = said.worked()
+    assert worked.queued == 9
+    assert 20_000 <= worked.processor_us < 2_000_000
+    assert said.worked().processor_us < worked.processor_us

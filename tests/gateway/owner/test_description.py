@@ -27,7 +27,6 @@ def world(tmp_path: Path) -> World:
         (lambda d: d["regions"][0]["members"].pop(), "has 2 replicas and cannot share a secret"),
         (lambda d: d["scopes"].append({"filter": "a/#/b"}), "'#' must be the last level"),
         (lambda d: d["scopes"].append({"filter": "pumps/#"}), "scope pumps/# is listed twice"),
-        (lambda d: d["scopes"][0].update(route="planes"), "planes are for plain scopes without attributes"),
         (lambda d: d.update(name="../owner"), "name: string should match"),
         (lambda d: d.update(epochs={"length_s": 60}), "epochs need a key_service"),
         (lambda d: d["members"][0].update(read=["a+"]), "g1: read: a\\+"),

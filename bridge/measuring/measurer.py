@@ -1,0 +1,272 @@
+"""One replica measures: its links by probes, its work, what its gateways had, who of its neighbours is away.
+
+A probe is a wire like others, so its acknowledgement says how long the link takes with what waits in it; potential
+links carry nothing else (`topology.potential_peers`). At the end of each interval the replica signs a summary and the
+filter of what its gateways had. Those of others are verified once, kept, and passed on along the open trees as far as
+their authors signed. Without the owner's `organise` it does nothing. Not here: what follows from it (`proposing`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterable
+
+from bridge.contract import Acked, Blame, Count, Effect, LinkDown, LinkUp, Received, Send, Wire, Worked
+from bridge.document import Overlay
+from bridge.measuring.summaries import (
+    FAILED_MAX,
+    HOPS_MAX,
+    LINKS_MAX,
+    REGIONS_MAX,
+    SUMMARY_TOPIC,
+    UNKNOWN_US,
+    ByRegion,
+    InterestSummary,
+    ReplicaSummary,
+    check_author,
+    decode_said,
+)
+from bridge.organising import InterestFilter, RecentIds, believed
+from bridge.topology import peers_of
+from bridge.wire import CONTROL_ROOT
+from keys.envelope import PROPERTY_HEADER, from_property, header_of
+from keys.errors import BadFrame, KeysError, NotFresh
+from keys.identity import Identity, Role
+
+PROBE_TOPIC = f"{CONTROL_ROOT}/probe"
+PROBES = 8  # an interval, to each replica
+RTTS = 8  # of one peer, of which the middle counts
+NO_TICKET = 0  # of a link that went
+AWAY_S = 10.0  # a probe that is not acknowledged for so long: its peer is away
+TOLD_INTERVALS = 3  # a failure is told in so many summaries, for one may be lost
+EARLY_S = 300.0  # clocks differ by so much at most (docs/protocol.md §5.2)
+EXACT = 1_000_000  # microseconds in a second
+
+
+class Measurer:
+    """See the module. Asked by its replica before and after its other machines."""
+
+    def __init__(self, overlay: Overlay, name: str, identity: Identity) -> None:
+        self._overlay, self._name, self._identity = overlay, name, identity
+        self._region = overlay.certificate(name).region
+        self.up: set[str] = set()  # replicas to which a link stands
+        self._probes: dict[str, tuple[int, float]] = {}  # by peer: the ticket, and when it was sent
+        self._rtts: dict[str, deque[float]] = {}
+        self._failed: dict[tuple[str, int], int] = {}  # (replica, second), and the last interval that tells it
+        self._away: set[str] = set()
+        self._ticket = 0
+        self._ids, self._had = RecentIds(), list[bytes]()  # of the interval before
+        self._rates: Counter[int] = Counter()
+        self._forwarded = self._worked_us = self._queued = 0
+        self._interval: int | None = None  # the one that runs
+        self._probe_at = 0.0
+        self._said: dict[str, ReplicaSummary] = {}  # by replica, the newest
+        self._filters: dict[str, list[InterestSummary]] = {}  # by replica, the two newest
+
+    @property
+    def summaries(self) -> tuple[ReplicaSummary, ...]:
+        """The newest of each replica, ours too, all verified."""
+        return tuple(self._said.values())
+
+    def rotate(self, identity: Identity) -> None:
+        self._identity = identity
+
+    def adopt(self, overlay: Overlay) -> None:
+        """Another version of the overlay, or other views or trees of it: who is no member is forgotten."""
+        self._overlay = overlay
+        peers = peers_of(overlay, self._name) if self._name in overlay.members else frozenset[str]()
+        for table, kept in (
+            (self._rtts, peers), (self._probes, peers), (self._said, overlay.members), (self._filters, overlay.members),
+        ):  # fmt: skip
+            for name in table.keys() - kept:
+                del table[name]
+        self.up.intersection_update(peers)
+        self._away.intersection_update(peers)
+
+    @property
+    def next_deadline(self) -> float | None:
+        organising = self._overlay.policy.organising
+        if organising is None:
+            return None
+        if self._interval is None:
+            return 0.0
+        return min(self._probe_at, (self._interval + 1) * organising.interval_s)
+
+    # ---------------------------------------------------------------------------------------------- events
+
+    def link(self, event: LinkUp | LinkDown, now: float) -> None:
+        """A link came, began anew, or went."""
+        if isinstance(event, LinkUp) and self._is_replica(event.peer):
+            self.up.add(event.peer)
+            self._probes.pop(event.peer, None)
+            self._away.discard(event.peer)
+        elif event.peer in self.up:
+            self.up.discard(event.peer)
+            self._probes.setdefault(event.peer, (NO_TICKET, now))
+
+    def worked(self, event: Worked) -> None:
+        """What the shell measured since it said so last."""
+        self._worked_us += event.processor_us
+        self._queued = event.queued
+
+    def acked(self, event: Acked, now: float) -> None:
+        ticket, sent_at = self._probes.get(event.peer, (NO_TICKET, 0.0))
+        if ticket != NO_TICKET and ticket == event.ticket:
+            del self._probes[event.peer]
+            self._away.discard(event.peer)
+            if 0 <= now - sent_at < AWAY_S:
+                self._rtts.setdefault(event.peer, deque(maxlen=RTTS)).append(now - sent_at)
+
+    def passed_on(self, event: Received, effects: Iterable[Effect]) -> None:
+        """A verified publication was seen for the first time, and this is what was done with it."""
+        if self._overlay.policy.organising is None:
+            return
+        self._forwarded += 1
+        receivers = {effect.peer for effect in effects if isinstance(effect, Send)}
+        wanted = any(peer in self._overlay.members and not self._is_replica(peer) for peer in receivers)
+        if wanted or not self._is_replica(event.peer):
+            header = header_of(from_property(dict(event.wire.properties)[PROPERTY_HEADER]))
+            self._ids.add(header.publisher + header.sequence.to_bytes(8))
+            publisher = self._overlay.by_party.get(header.publisher)
+            if wanted and publisher is not None:
+                self._rates[publisher.region] += 1
+
+    def received(self, event: Received, now: float) -> list[Effect]:
+        """A summary, an interest, or a probe, which asks for nothing.
+
+        What does not hold is dropped, counted and charged to the link; suspected is only who passed on what nobody
+        honest can take for a summary: who is a member, and by which key, may have changed there before it does here.
+        """
+        if event.wire.topic == PROBE_TOPIC:
+            return []
+        try:
+            said = decode_said(event.wire.payload)
+            return self._heard(said, event, now)
+        except BadFrame as error:
+            return [Count("refused", 1, type(error).__name__), Blame(event.peer, False, str(error))]
+        except KeysError as error:
+            return [Count("refused", 1, type(error).__name__)]
+
+    def tick(self, now: float) -> list[Effect]:
+        organising = self._overlay.policy.organising
+        if organising is None:
+            return []
+        interval = int(now // organising.interval_s)
+        if self._interval is None or interval < self._interval:  # the owner may change its length
+            self._interval, self._probe_at = interval, now
+        effects: list[Effect] = []
+        if interval > self._interval:
+            effects += self._tell(interval)
+            self._interval = interval
+        if now >= self._probe_at:
+            self._probe_at = now + organising.interval_s / PROBES
+            effects += self._probe(now)
+        return effects
+
+    # ------------------------------------------------------------------------------------------- measuring
+
+    def _probe(self, now: float) -> list[Effect]:
+        assert self._overlay.policy.organising is not None
+        told_until = int(now // self._overlay.policy.organising.interval_s) + TOLD_INTERVALS
+        effects: list[Effect] = []
+        for peer in sorted(self.up | self._probes.keys()):
+            _, sent_at = self._probes.get(peer, (NO_TICKET, now))
+            if peer not in self._probes:
+                self._ticket += 1
+                self._probes[peer] = self._ticket, now
+                effects.append(Send(peer, Wire(PROBE_TOPIC, b""), self._ticket))
+            elif now - sent_at >= AWAY_S and peer not in self._away:
+                self._away.add(peer)
+                self._failed[peer, int(sent_at)] = told_until
+        return effects
+
+    def _tell(self, interval: int) -> list[Effect]:
+        """The interval ended whose end has the number `interval`."""
+        organising = self._overlay.policy.organising
+        assert organising is not None
+        head = (self._name, self._region, interval, organising.interval_s)
+        common = self._common(interval - 1)
+        self._had = self._ids.next_interval()
+        self._failed = {failure: until for failure, until in self._failed.items() if until >= interval}
+        summary = ReplicaSummary(
+            *head, self._overlay.trees.in_force.number, HOPS_MAX,
+            processing_us=min(self._worked_us // self._forwarded, UNKNOWN_US) if self._forwarded else UNKNOWN_US,
+            queued=min(self._queued, UNKNOWN_US), forwarded=min(self._forwarded, UNKNOWN_US),
+            links=self._links(), common=common, rates=tuple(sorted(self._rates.items()))[:REGIONS_MAX],
+            failed=tuple(sorted(self._failed))[-FAILED_MAX:],
+        ).signed(self._identity)  # fmt: skip
+        told = InterestFilter()
+        told.add(self._had)
+        interest = InterestSummary(*head, organising.hops, told.encode()).signed(self._identity)
+        self._forwarded = self._worked_us = 0
+        self._rates.clear()
+        self._said[self._name] = summary
+        return self._onwards(summary, None) + self._onwards(interest, None)
+
+    def _links(self) -> ByRegion:
+        """By region the median over its replicas, of which f may answer late to look far."""
+        by_region: dict[int, list[float]] = {}
+        for peer, rtts in self._rtts.items():
+            if rtts and peer in self.up:
+                middle = believed(sorted(rtts), 0)
+                by_region.setdefault(self._overlay.certificate(peer).region, []).append(middle or 0.0)
+        found = {region: believed(values, 0) or 0.0 for region, values in by_region.items()}
+        return tuple(sorted((region, round(rtt * EXACT)) for region, rtt in found.items()))[:LINKS_MAX]
+
+    def _common(self, interval: int) -> ByRegion:
+        """What of our ids of the interval before each region had too, by the median of its replicas' filters."""
+        found = {self._region: len(self._had)}
+        by_region: dict[int, list[float]] = {}
+        for filters in self._filters.values():
+            for each in filters:
+                if each.interval == interval and each.region != self._region:
+                    count = InterestFilter(array=each.filter).common(self._had)
+                    by_region.setdefault(each.region, []).append(count)
+        for region, counts in by_region.items():
+            view = self._overlay.views.get(region)
+            count_of = None if view is None else believed(counts, view.faults)
+            if count_of is not None:
+                found[region] = int(count_of)
+        return tuple(sorted(found.items()))[:REGIONS_MAX]
+
+    # ---------------------------------------------------------------------------------------------- others
+
+    def _heard(self, said: ReplicaSummary | InterestSummary, event: Received, now: float) -> list[Effect]:
+        """Raises keys errors."""
+        organising = self._overlay.policy.organising
+        if organising is None or said.interval_s != organising.interval_s:
+            return [Count("summaries_unknown")]  # of a version that we had, or are still to get
+        if said.member == self._name or said.interval <= self._newest(said):
+            return []
+        ended = said.interval * said.interval_s
+        if not ended - EARLY_S <= now <= ended + EARLY_S + said.interval_s:
+            raise NotFresh(f"a summary of an interval that ended {now - ended:.0f} s ago")
+        check_author(said, self._overlay)
+        if isinstance(said, ReplicaSummary):
+            self._said[said.member] = said
+        else:
+            if len(said.filter) != len(InterestFilter().encode()):
+                raise BadFrame("an interest of another size than all have")
+            self._filters[said.member] = [*self._filters.get(said.member, [])[-1:], said]
+        return [Count("summaries"), *self._onwards(said, event)]
+
+    def _newest(self, said: ReplicaSummary | InterestSummary) -> int:
+        if isinstance(said, ReplicaSummary):
+            known = self._said.get(said.member)
+            return known.interval if known else -1
+        return self._filters[said.member][-1].interval if said.member in self._filters else -1
+
+    def _onwards(self, said: ReplicaSummary | InterestSummary, event: Received | None) -> list[Effect]:
+        """To neighbours that it may reach, but for where it came from; back into its region it does go, whose
+        replicas have no links with each other."""
+        regions = {
+            region for tree in self._overlay.trees.open for region in tree.neighbours(self._region)
+            if len(tree.path(said.region, region)) <= said.hops + 1
+        }  # fmt: skip
+        wire = Wire(SUMMARY_TOPIC, said.encode()) if event is None else event.wire
+        skipped = {said.member, event.peer if event else ""}
+        peers = {peer for region in regions for peer in self._overlay.replicas(region)} & self.up
+        return [Send(peer, wire) for peer in sorted(peers - skipped)]
+
+    def _is_replica(self, peer: str) -> bool:
+        return self._overlay.certificate(peer).role is Role.REPLICA

@@ -1,0 +1,106 @@
+"""A publication on its way through one replica: which of its pieces go to whom, and by which way.
+
+A peer has those from us that its place and ours give (`wire.pieces`). In a sealed scope with planes, pieces for a
+replica of a next region whose link is not free go to another one there, with a vector that names whose they are: that
+one passes them on to it, or does what it would do. Every hop compares them with the signed digests, headers and
+shares go on all links as ever, and who lacks its own pieces asks for them: so whoever withholds pieces delays, and
+whoever alters them is seen by who gets them. Paper items A10, C9. Not here: when pieces are there (`content_relay`),
+which links are free (`plane_routing`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from bridge.contract import Count, Effect, Send, UserProperties, Wire
+from bridge.replica.plane_routing import PlaneRouting
+from bridge.topology import Routes
+from bridge.wire import PROPERTY_ROUTE, Admitted, Name
+from bridge.wire import pieces as content
+from keys.envelope import MessageHeader
+
+Give: TypeAlias = Callable[[str, Wire, Admitted], list[Effect]]
+"""Sends a wire to a peer, with the key that it may lack."""
+
+
+@dataclass(slots=True, eq=False)
+class Passing:
+    """A publication that was passed on. `owed`: by peer, the pieces that it has from us once they are here."""
+
+    topic: str
+    signed: UserProperties
+    admitted: Admitted
+    sender: str
+    since: float
+    pieces: dict[int, bytes] = field(repr=False)
+    peers: tuple[str, ...] = ()
+    announcers: list[str] = field(default_factory=list)
+    owed: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    announced: bool = False  # to those that are owed something
+    detours: int = 0  # the planes for which we passed on what is not ours
+    unmakeable: bool = False  # the publisher lied: its blocks are not of one content
+
+    @property
+    def header(self) -> MessageHeader:
+        return self.admitted.header
+
+    @property
+    def name(self) -> Name:
+        return self.header.publisher, self.header.sequence
+
+
+class PassingOn:
+    """Of one replica. `planes`: which links are free."""
+
+    def __init__(self, routes: Routes, planes: PlaneRouting, give: Give) -> None:
+        self._routes, self._planes, self.give = routes, planes, give
+
+    def parts(self, header: MessageHeader, peer: str, carrier: str = "") -> tuple[int, ...]:
+        """Pieces that a peer has from us, or from another replica of our region; that one itself has all it carries."""
+        place, count = self._standing(carrier or self._routes.name)
+        if place is None:
+            return ()
+        if peer == carrier or not self._routes.is_replica(peer):
+            return content.carried(header, place, count)
+        next_place, next_count = self._standing(peer)
+        return () if next_place is None else content.passed(header, place, count, next_place, next_count)
+
+    def _standing(self, replica: str) -> tuple[int | None, int]:
+        """A replica's place in the view in force of its region, and of how many. One that comes or leaves has none: it
+        carries no content, but hears of all, and may ask."""
+        view = self._routes.overlay.views[self._routes.region_of(replica)]
+        place = view.place_of(replica) if replica in view.members else None
+        return place, len(view.members)
+
+    def on(self, peer: str, passing: Passing, pieces: content.Pieces, vector: int = 0) -> list[Effect]:
+        """Header and pieces; none of them: an announcement."""
+        said = (*passing.signed, (PROPERTY_ROUTE, str(vector))) if vector else passing.signed
+        return self.give(peer, content.wire(passing.topic, passing.header, said, pieces), passing.admitted)
+
+    def carry(self, peer: str, passing: Passing, pieces: content.Pieces) -> list[Effect]:
+        """The same; where its link is not free, the pieces go over another replica."""
+        detour = self.round(peer, passing, pieces)
+        return [*self.on(peer, passing, {} if detour else pieces), *detour]
+
+    def round(self, peer: str, passing: Passing, pieces: content.Pieces) -> list[Effect]:
+        """Pieces for a peer to another replica; nothing, if there is none, or its own link will do."""
+        if not pieces or passing.header.retain:
+            return []
+        over, vector = self._planes.carrier(passing.admitted.scope, peer)
+        return [*self.on(over, passing, pieces, vector), Count("detours")] if over != peer else []
+
+    def for_others(self, passing: Passing, vector: int) -> list[Effect]:
+        """Pieces that we got for others of our region go to these, or to whom they would pass them on."""
+        effects: list[Effect] = []
+        for owner, is_free in self._planes.owners(passing.admitted.scope, vector & ~passing.detours):
+            for peer in (owner,) if is_free else passing.peers:
+                parts = self.parts(passing.header, peer, owner)
+                pieces = {index: passing.pieces[index] for index in parts if index in passing.pieces}
+                if pieces and peer == owner:  # without a share: it has its own from those before us
+                    effects.append(Send(peer, content.wire(passing.topic, passing.header, passing.signed, pieces)))
+                elif pieces:
+                    effects += self.carry(peer, passing, pieces)
+        passing.detours |= vector
+        return effects

@@ -1,0 +1,33 @@
+"""Links that could be: which replicas of regions that are not joined probe each other (paper D, D2).
+
+The owner's `links` say which regions. Of two regions the replicas at the same place are a pair; where one has more,
+its further ones are paired with the others' from the first on again, so that every replica has one to measure. Such a
+link carries probes, summaries and versions of the overlay, and no publication. Not here: what is measured.
+"""
+
+from __future__ import annotations
+
+from bridge.document import Overlay
+from keys.identity import Role
+
+
+def potential_peers(overlay: Overlay, name: str) -> frozenset[str]:
+    """Replicas that `name` has a link with only to measure it."""
+    organising, member = overlay.policy.organising, overlay.members.get(name)
+    if organising is None or member is None or member.certificate.role is not Role.REPLICA:
+        return frozenset()
+    here = member.certificate.region
+    joined = {here, *overlay.neighbours(here)}
+    others = {other for edge in organising.links if here in edge for other in edge} - joined
+    return frozenset(peer for other in others for peer in _paired(overlay, name, here, other))
+
+
+def _paired(overlay: Overlay, name: str, here: int, there: int) -> list[str]:
+    ours, theirs = overlay.views[here].members, overlay.views[there].members
+    if name not in ours:
+        return []
+    place = ours.index(name)
+    return [
+        peer for at, peer in enumerate(theirs)
+        if at == place % len(theirs) or place == at % len(ours)
+    ]  # fmt: skip
