@@ -210,6 +210,7 @@ class Forwarder:
         return swept + self._received(event, now) if swept else self._received(event, now)
 
     def _received(self, event: Received, now: float) -> list[Effect]:
+        taken: list[Effect] = []
         try:
             if event.wire.topic == SUBSCRIBE_TOPIC:
                 return self._statement(event, now)
@@ -222,12 +223,14 @@ class Forwarder:
                 return self._keys.take(event.peer, properties, now, event.wire.topic)
             if PROPERTY_HEADER not in properties:
                 raise BadFrame("publication without a signed header")
-            return self._publication(event, properties, now)
+            # First, whatever becomes of the rest: each copy has another part of the key, which may come no other way.
+            taken = self._keys.take(event.peer, properties, now)
+            return taken + self._publication(event, properties, now)
         except Superseded as error:
             proof = None if self._routes.is_replica(event.peer) else self._keys.generations.proof(event.peer, now)
-            return [*refused(event.peer, error), *([Send(event.peer, proof)] if proof else [])]
+            return [*taken, *refused(event.peer, error), *([Send(event.peer, proof)] if proof else [])]
         except KeysError as error:
-            return refused(event.peer, error)
+            return taken + refused(event.peer, error)
 
     # --------------------------------------------------------------------------------------- subscriptions
 
@@ -280,7 +283,7 @@ class Forwarder:
 
     def _publication(self, event: Received, properties: dict[str, str], now: float) -> list[Effect]:
         if self._passed.is_long_over(properties[PROPERTY_HEADER], event.wire.topic):
-            return [*self._keys.take(event.peer, properties, now), Count("duplicates_dropped")]
+            return [Count("duplicates_dropped")]
         try:
             admitted = self._admission.publication(properties[PROPERTY_HEADER], event.wire.topic, now)
         except UnknownView as error:
@@ -290,12 +293,11 @@ class Forwarder:
         by_planes = admitted.scope.planes and not header.retain
         check = self._routes.topology.check_plane_sender if by_planes else self._routes.topology.check_sender
         check(event.peer, admitted.publisher, self._routes.region, admitted.tree)
-        effects = self._keys.take(event.peer, properties, now)
         if pieces is None:
             why = "content does not match the signed header"
-            return [*effects, Count("refused", 1, "content"), Blame(event.peer, False, why)]
+            return [Count("refused", 1, "content"), Blame(event.peer, False, why)]
         if header.deadline_ms and header.deadline_ms < now * 1000:
-            return [*effects, Count("expired"), *self._is_over(event, properties, admitted, now)]
+            return [Count("expired"), *self._is_over(event, properties, admitted, now)]
         held = self._keys.get(data_key_name(admitted))
         self._check_life(admitted, event.wire.topic, held, now)
         signed: UserProperties = ((PROPERTY_HEADER, properties[PROPERTY_HEADER]),)
@@ -308,15 +310,15 @@ class Forwarder:
         routed = self._planes.peers(name, admitted, vector, now) if by_planes else None
         if self._passed.seen(admitted, event.wire.topic):
             if routed:
-                return [*effects, *self._content.more(name, routed), Count("duplicates_dropped")]
+                return [*self._content.more(name, routed), Count("duplicates_dropped")]
             news = self._content.again(event.peer, event.wire.topic, signed, admitted, pieces, now)
-            effects += news if news is not None else [Count("duplicates_dropped")]
+            effects = news if news is not None else [Count("duplicates_dropped")]
             return effects + self._left_out_before(event, properties, admitted)
         if held is not None:
             held.use.count(held.header.message_limit, now)
         peers = self._choose(admitted, shown, now) if routed is None else routed
         whole = routed is not None
-        effects += self._content.first(event.peer, event.wire.topic, signed, admitted, pieces, peers, now, whole)
+        effects = self._content.first(event.peer, event.wire.topic, signed, admitted, pieces, peers, now, whole)
         return [*effects, *self._left_out_before(event, properties, admitted), Count("forwarded")]
 
     def _is_over(self, event: Received, properties: dict[str, str], admitted: Admitted, now: float) -> list[Effect]:

@@ -15,7 +15,7 @@ from bridge.node import ReplicaNode
 from bridge.replica.retained import RETAINED_OVERHEAD_BYTES
 from bridge.wire.admission import SEQUENCE_MAX
 from bridge.wire.statements import KEYS_TOPIC
-from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, KeyHeader, Mode, from_property
+from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES, KeyHeader, Mode, from_property
 from tests.bridge.helpers import (
     NOW,
     counted,
@@ -188,6 +188,33 @@ def test_topics_outside_scopes_or_with_wildcards_are_refused(world: World, topic
 def test_previous_must_precede(world: World):
     wire = craft(world, "site", "plant/t", sequence=5, previous=9, key_id=b"k" * 16)
     assert counted(first_hop(world).handle(Received("site", wire), NOW), "refused") == 1
+
+
+@pytest.mark.parametrize("how", ["spoiled", "of an epoch that ended"])
+def test_the_key_on_a_copy_whose_header_is_refused_counts(world: World, how: str):
+    """Behind the first region each copy has another sub-share: lost with the header, a liar on another copy decides."""
+    node = second_hop(world)
+    subscribe_at(node, world, "control", "plant/#")
+    wire = publish(gateway(world, "site"), "plant/t", sequence=1)["r1a"]
+    copies = {
+        name: through(world, publish(gateway(world, "site"), "plant/t", sequence=1)[name], name=name)
+        for name in REGION_1
+    }
+    assert wire
+    spoiled = copies["r1a"]["r2a"]
+    header = dict(spoiled.properties)[PROPERTY_HEADER]
+    bad = header[:-4] + ("AAAA" if header[-4:] != "AAAA" else "BBBB")
+    if how != "spoiled":
+        bad = dict(craft(world, "site", "plant/t", sequence=2, key_id=b"k" * 16, time_ms=1 << 61).properties)[
+            PROPERTY_HEADER
+        ]
+    effects = node.handle(
+        Received("r1a", with_properties(spoiled, (PROPERTY_HEADER, bad), without=(PROPERTY_HEADER,))), NOW
+    )
+    assert counted(effects, "refused") == 1
+    assert counted(effects, "shares_received") == 1
+    after = node.handle(Received("r1b", copies["r1b"]["r2a"]), NOW)
+    assert len(shares_in(sent(after, "control")[0].wire)) == 2
 
 
 def test_content_that_was_changed_does_not_block_the_true_one(world: World):
