@@ -1,15 +1,15 @@
 """A batch that is larger than what brokers take, which they did not say: cut in two, until its parts fit.
 
 Replicas say how long their packets may be, and batches are made for that (`gateway.overlay`). A hosted broker may have
-a bound that it does not announce, or lower one below what is stored. What so few take that no reader can open it is
-not sent again as it is: each half is a batch with the number of its first record, sealed under another key. On disk it
-stays one row, that goes when the last of its parts does; after a restart it is cut again. Not here: who refused it
-(`publisher`), what a single record comes to that nobody takes: it waits, and is offered again.
+a bound that it does not announce, or lower one below what is stored. What none of them takes is not sent again as it
+is: each half is a batch with the number of its first record, sealed under another key. On disk it stays one row, that
+goes when the last of its parts does; after a restart it is cut again. Not here: who refused it (`publisher`), what a
+single record comes to that nobody takes: it waits, and is offered again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from bridge.contract import Numbered, packed, unpacked
 from bridge.document import RegionView
@@ -18,12 +18,12 @@ from bridge.publisher.sealing import Entry
 from bridge.publisher.windows import Lanes
 
 
-def passes(entry: Entry, view: RegionView) -> bool:
-    """Whether too few replicas of the view are left that may take the batch, so that it is to be cut. Something plain
-    that one has may have reached readers: its records would come to them twice."""
-    too_small = len(view.members_among(entry.too_large_for))
-    delivered = entry.key is None and bool(entry.acked)
-    return too_small > view.faults and entry.publication.records > 1 and not delivered
+def may_be_cut(entry: Entry, view: RegionView, up: Collection[str]) -> bool:
+    """Whether nobody can have the batch: a reader that has it, from one broker with shares of others, would get its
+    records again. One that is away and did not refuse it counts as if it had not got it, but for QoS 2."""
+    others = set(view.members) - entry.too_large_for
+    may_have_it = others if entry.publication.qos == 2 else others.intersection(up)
+    return entry.publication.records > 1 and not entry.acked and not may_have_it
 
 
 class Cuts:
@@ -42,7 +42,9 @@ class Cuts:
     def too_large(self, peer: str, entry: Entry, view: RegionView) -> bool:
         """A replica does not take it for that. Whether two stand in place of the batch now."""
         entry.too_large_for.add(peer)
-        if not passes(entry, view):
+        if entry.key is not None:  # which rode on it
+            entry.key.forget_peer(peer)
+        if not may_be_cut(entry, view, [peer for peer, _ in self._lanes]):
             return False
         of = unpacked(entry.publication.payload, entry.sequence)
         numbered = [each for each in of if isinstance(each, Numbered)]

@@ -216,10 +216,10 @@ class Publisher:
         if not self._lanes.refused(event.peer, event.ticket) or entry is None:
             return effects + self._pump(now)
         if event.reason == Reason.SIZE:
-            if entry.publication.qos == 0 or has_enough(entry, self.view):
-                return effects + self._has(event.peer, entry, now) + self._pump(now)
             if self._cuts.too_large(event.peer, entry, self.view):
                 return [*effects, Count("batches_cut"), *self._pump(now)]
+            if entry.publication.qos == 0 or has_enough(entry, self.view):
+                return effects + self._has(event.peer, entry, now) + self._pump(now)
         self.refusals.refused(event.peer, event.ticket, event.reason, now)
         return effects + self._pump(now)
 
