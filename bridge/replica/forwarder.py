@@ -223,14 +223,12 @@ class Forwarder:
                 return self._keys.take(event.peer, properties, now, event.wire.topic)
             if PROPERTY_HEADER not in properties:
                 raise BadFrame("publication without a signed header")
-            # First, whatever becomes of the rest: each copy has another part of the key, which may come no other way.
-            taken = self._keys.take(event.peer, properties, now)
+            taken = self._keys.take(event.peer, properties, now)  # each copy has other shares: whatever becomes of it
             return taken + self._publication(event, properties, now)
-        except Superseded as error:
-            proof = None if self._routes.is_replica(event.peer) else self._keys.generations.proof(event.peer, now)
-            return [*taken, *refused(event.peer, error), *([Send(event.peer, proof)] if proof else [])]
         except KeysError as error:
-            return taken + refused(event.peer, error)
+            outlived = isinstance(error, Superseded) and not self._routes.is_replica(event.peer)
+            proof = self._keys.generations.proof(event.peer, now) if outlived else None
+            return [*taken, *refused(event.peer, error), *([Send(event.peer, proof)] if proof else [])]
 
     # --------------------------------------------------------------------------------------- subscriptions
 
@@ -312,8 +310,8 @@ class Forwarder:
             if routed:
                 return [*self._content.more(name, routed), Count("duplicates_dropped")]
             news = self._content.again(event.peer, event.wire.topic, signed, admitted, pieces, now)
-            effects = news if news is not None else [Count("duplicates_dropped")]
-            return effects + self._left_out_before(event, properties, admitted)
+            seen = news if news is not None else [Count("duplicates_dropped")]
+            return seen + self._left_out_before(event, properties, admitted)
         if held is not None:
             held.use.count(held.header.message_limit, now)
         peers = self._choose(admitted, shown, now) if routed is None else routed
