@@ -263,7 +263,7 @@ def test_mosquitto_sub_and_mqtt_js_get_nothing_that_is_longer_than_they_say_they
     most = ["-D", "connect", "maximum-packet-size", str(MOST_BYTES)]
     common = ["-h", "127.0.0.1", "-p", str(port), "-V", "mqttv5", "-t", "size/#", "-q", "1", "-W", "10"]
     assert run(sub, *common, *most, "-C", "1", "-F", "%t").stdout == "size/b\n"
-    assert run(sub, *common, "-C", "2", "-F", "%t").stdout == "size/a\nsize/b\n"
+    assert sorted(run(sub, *common, "-C", "2", "-F", "%t").stdout.split()) == ["size/a", "size/b"]
     script = """
         const mqtt = require("module").createRequire(process.cwd() + "/")("mqtt");
         const [port, most] = process.argv.slice(1).map(Number);
