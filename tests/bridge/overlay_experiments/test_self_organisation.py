@@ -75,18 +75,21 @@ def quiet(done: float) -> None: ...
 FULL = pytest.mark.slow, pytest.mark.timeout(7_200)
 
 
-@pytest.mark.parametrize(("brokers", "runs", "ticks"), [(20, 1, 18_000), pytest.param(100, 25, TICKS, marks=FULL)])
+@pytest.mark.parametrize(("brokers", "runs", "ticks", "least"), [
+    (20, 1, 12_000, 70),  # a short run leaves out less than 5,000 ticks
+    pytest.param(100, 25, TICKS, 90, marks=FULL),
+])  # fmt: skip
 def test_ci_is_lowest_from_5000_ticks_after_a_change(
-    brokers: int, runs: int, ticks: int, monkeypatch: pytest.MonkeyPatch
+    brokers: int, runs: int, ticks: int, least: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(self_organisation, "BROKERS", brokers)
     rows = {row[0]: row for row in figure_4(1, quiet, runs=runs, ticks=ticks).rows}
-    assert float(rows["CI"][4]) >= 90, "of samples of the mean"
-    assert float(rows["CI"][5]) >= 90, "of samples of each network"
+    assert float(rows["CI"][4]) >= least, "of samples of the mean"
+    assert float(rows["CI"][5]) >= least, "of samples of each network"
     assert all(float(rows[name][2]) < 100 for name in ("CI", "ℓMST", "ℓMIT")), "below the static tree"
 
 
-@pytest.mark.parametrize(("brokers", "runs", "ticks"), [(20, 1, 9_000), pytest.param(100, 25, TICKS, marks=FULL)])
+@pytest.mark.parametrize(("brokers", "runs", "ticks"), [(20, 1, 6_000), pytest.param(100, 25, TICKS, marks=FULL)])
 def test_four_hops_are_enough_and_cost_little(
     brokers: int, runs: int, ticks: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -99,7 +102,7 @@ def test_four_hops_are_enough_and_cost_little(
 
 
 @pytest.mark.parametrize(("brokers", "runs", "ticks", "alphas"), [
-    (20, 1, 12_000, (0.0, 0.5, 1.0)), pytest.param(100, 3, TICKS, ALPHAS, marks=FULL),
+    (20, 1, 9_000, (0.0, 1.0)), pytest.param(100, 3, TICKS, ALPHAS, marks=FULL),
 ])  # fmt: skip
 def test_ci_saves_no_less_than_the_others_whatever_costs(
     brokers: int, runs: int, ticks: int, alphas: tuple[float, ...], monkeypatch: pytest.MonkeyPatch
