@@ -227,7 +227,7 @@ def overlay_sign(
     new_tokens: Annotated[bool, typer.Option("--new-tokens", help="Hide names anew; the old tokens retire.")] = False,
     drop_retiring: Annotated[bool, typer.Option("--drop-retiring", help="End scopes with old tokens.")] = False,
     grace: Annotated[
-        int, typer.Option(min=1, max=3600, metavar="SECONDS", help="Where edges change: how long the former tree is open.")
+        int, typer.Option(min=1, max=3600, metavar="SECONDS", help="Edges change: how long the former tree is open.")
     ] = 60,
 ) -> None:
     """Sign the next version of the overlay; at the first, deal the key servers' material."""
