@@ -50,6 +50,16 @@ if TYPE_CHECKING:
 
 RESERVED_TOPICS = "$SYS/"
 """Only the broker itself publishes here."""
+_FINAL_REFUSALS = frozenset(
+    {
+        ReasonCode.NOT_AUTHORIZED,
+        ReasonCode.TOPIC_NAME_INVALID,
+        ReasonCode.PACKET_TOO_LARGE,
+        ReasonCode.PAYLOAD_FORMAT_INVALID,
+    }
+)
+"""Refusals that repeating cannot cure; a 3.1.1 client is acknowledged then, lest it repeats for ever. Not those of the
+overlay: what it acknowledges is kept until others have it."""
 SEEN_INTERVAL_S = 1.0
 """An `EntitySeen` at most so often for one client."""
 SYSTEM_TOPICS, SYSTEM_BYTES = 10_000, 16 << 20
@@ -157,6 +167,7 @@ class Exchange(Delivering):
             await self.host.catch_up()
 
     def _refuse(self, client: Client, publish: Publish) -> None:
+        # A 3.1.1 client is acknowledged as if all were well (MQTT-3.3.5-2 there leaves that or closing).
         self.audit.may_not("publish", client, publish.topic)
         self._acknowledge(client, publish, ReasonCode.NOT_AUTHORIZED)
 
@@ -242,7 +253,7 @@ class Exchange(Delivering):
     def _acknowledge(self, client: Client, publish: Publish, code: int = 0) -> None:
         if not publish.qos:
             return
-        if client.acks or (code >= ReasonCode.UNSPECIFIED_ERROR and client.session.version < Version.V5):
+        if client.acks:
             client.owe(OwedAck(publish, code))
             self._settle(client)
             return
@@ -254,16 +265,16 @@ class Exchange(Delivering):
         """Send the acknowledgements that are decided, in the order of their messages (MQTT-4.6.0-2)."""
         session, acks = client.session, client.acks
         while acks and (code := acks[0].code) is not None:
-            publish = acks.popleft().publish
-            if code < ReasonCode.UNSPECIFIED_ERROR or session.version == Version.V5:
+            owed = acks.popleft()
+            publish, is_final = owed.publish, code in _FINAL_REFUSALS and not owed.binds
+            if code < 0x80 or is_final or session.version == Version.V5:
                 # "Packet too large" is no code of PUBACK and PUBREC (MQTT 5.0 §3.4.2.1, §3.5.2.1).
                 said = ReasonCode.QUOTA_EXCEEDED if code == ReasonCode.PACKET_TOO_LARGE else ReasonCode(code)
                 data = session.acknowledge(publish, said)
                 if data and client.connection is not None:
                     client.connection.write(data)
             elif session.inbound.accepted(publish, refused=True) and client.connection is not None:
-                # 3.1.1 has no words for a refusal, and an acknowledgement would say that we have the message
-                # (MQTT-3.3.5-2 there leaves the choice): the client keeps it and may come again.
+                # 3.1.1 has no words for a refusal: the client keeps the message and may come again.
                 self.close(client, session.close(ReasonCode.QUOTA_EXCEEDED, "publication refused"))
         # Who owes us PUBRELs now is read again, however many there are.
         if client.connection is not None and not (acks and session.inbound.full):

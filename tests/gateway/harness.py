@@ -135,15 +135,6 @@ class Wire:
             packets.append(packet)
         return packets
 
-    async def refused(self, broker: EdgeBroker, code: int) -> Wire:
-        """A publication is answered with `code`; MQTT 3.1.1 has none and ends. Who goes on: this one, or one anew."""
-        packet = await self.next()
-        if self.version < Version.V5:
-            assert packet is None
-            return await Wire.connect(broker, "again", self.version)
-        assert getattr(packet, "code", None) == code, packet
-        return self
-
     async def barrier(self) -> list[Packet]:
         """What the broker has sent until it answers this PINGREQ."""
         self.send(PingReq())
