@@ -134,6 +134,7 @@ class FigureName(StrEnum):
     RECOMBINE_RETRIES = "recombine_retries", "A data key opened only after other choices of shares."
     RECOMBINED = "recombined", "A data key was recombined."
     REFUSED = "refused", "What came is refused; the label says why."
+    BATCHES_CUT = "batches_cut", "A stored batch is larger than what enough hosted brokers take, and goes in parts."
     REFUSED_BY_REPLICA = "refused_by_replica", "A replica did not take a publication of ours; the label says why."
     REGISTERED = "registered", "This program is traced by its broker."
     REORDER_WAITS = "reorder_waits", "A publication waits for its predecessor."

@@ -23,6 +23,8 @@ class Reason(StrEnum):
     """Its author has no right to it there."""
     BUDGET = "budget"
     """Its author, or the link, brought more than the budget."""
+    SIZE = "size"
+    """It is longer than what goes there may be."""
     FORM = "form"
     """It is not what the protocol says."""
 

@@ -62,8 +62,8 @@ class Told:
 class Organised:
     """One overlay of brokers under one heuristic."""
 
-    def __init__(self, costs: Costs, heuristic: Heuristic, hops: int, seed: int, name: str) -> None:
-        """`name` and `seed` name the world: the same for all heuristics."""
+    def __init__(self, costs: Costs, heuristic: Heuristic, hops: int, seed: int, name: str, kinds: int = KINDS) -> None:
+        """`name` and `seed` name the world: the same for all heuristics. `kinds`: of notifications."""
         self.costs, self._heuristic, self._hops = costs, heuristic, hops
         self._draws = Draws("organised", name, seed)
         brokers = len(costs.processing)
@@ -72,8 +72,9 @@ class Organised:
         self.tree: list[set[int]] = [set() for _ in range(brokers)]
         for broker in range(1, brokers):
             self._join(broker, draws.randrange(broker))
-        self._publishers = [self._client() for _ in range(KINDS)]
-        self._subscribers = [[self._client() for _ in range(SUBSCRIBERS)] for _ in range(KINDS)]
+        self._kinds = kinds
+        self._publishers = [self._client() for _ in range(kinds)]
+        self._subscribers = [[self._client() for _ in range(SUBSCRIBERS)] for _ in range(kinds)]
         self._recent: list[list[tuple[frozenset[int], int]]] = []  # of each step of an interval: whom, how many
         self._shared: dict[int, dict[int, float]] = {}  # of this step
         self._phis: dict[int, float] = {}  # of this step and tree
@@ -120,25 +121,31 @@ class Organised:
 
     def _move(self) -> None:
         """Subscribers go, and others come elsewhere."""
-        for _ in range(self._poisson(KINDS * SUBSCRIBERS * STEP_TICKS / LIFE_TICKS)):
-            kind = self._draws.randrange(KINDS)
+        for _ in range(self._poisson(self._kinds * SUBSCRIBERS * STEP_TICKS / LIFE_TICKS)):
+            kind = self._draws.randrange(self._kinds)
             self._subscribers[kind][self._draws.randrange(SUBSCRIBERS)] = self._client()
             self._spent.pop(kind, None)
 
     def _publish(self) -> None:
         said = []
-        for kind in range(KINDS):
+        for kind in range(self._kinds):
             count = self._poisson(PUBLISHED_A_TICK * STEP_TICKS)
             concerned = [self._publishers[kind], *self._subscribers[kind]]
             if kind not in self._spent:
-                self._spent[kind] = delivery_cost(
-                    self.tree, dict.fromkeys(concerned), self._link, self.costs.processing
-                )
+                self._spent[kind] = self._delivery_cost(self.tree, kind)
             self.told.delivering += count * self._spent[kind]
             said.append((frozenset(concerned), count))
         self._recent = [*self._recent[-STEPS + 1 :], said]
         self._shared.clear()
         self._phis.clear()
+
+    def _delivery_cost(self, tree: Sequence[set[int]], kind: int) -> float:
+        concerned = dict.fromkeys([self._publishers[kind], *self._subscribers[kind]])
+        return delivery_cost(tree, concerned, self._link, self.costs.processing)
+
+    def tree_cost(self, tree: Sequence[set[int]]) -> float:
+        """What one notification of each kind would cost along this tree now, all together."""
+        return sum(self._delivery_cost(tree, kind) for kind in range(self._kinds))
 
     def _common(self, broker: int) -> dict[int, float]:
         """With each broker, the notifications of the last interval that concerned both; with itself all of its own."""

@@ -16,16 +16,20 @@ from functools import partial
 
 from bridge.contract import Acked, Count, Effect, Forget, OutboxEntry, Publication, Received, Send, Wire, count_of
 from bridge.contract.machine import NotTaken
+from bridge.contract.refusing import Reason
 from bridge.document import Overlay, RegionView, ScopeSecret
 from bridge.publisher.ages import Ages
 from bridge.publisher.announcing import key_alone, sends
+from bridge.publisher.cutting import Cuts
 from bridge.publisher.data_keys import LiveKey
+from bridge.publisher.fleeting import Fleeting
 from bridge.publisher.handing_over import hand_over, has_enough
 from bridge.publisher.own_retained import OwnRetained, snapshots
 from bridge.publisher.pacing import Pacing
 from bridge.publisher.predecessors import Predecessors
-from bridge.publisher.refusals import RESEAL_AFTER_S, Refusals
+from bridge.publisher.refusals import Refusals
 from bridge.publisher.repairing import Repairable, check_ours
+from bridge.publisher.resealing import outdated, unseal
 from bridge.publisher.residents import Residents, Standing, first_lacking
 from bridge.publisher.sealing import Entry, Sealer
 from bridge.publisher.standing_in import StandIns
@@ -39,8 +43,6 @@ from keys.identity import Identity
 STRAGGLER_ENTRIES_MAX = 20_000  # what a replica that is away may make us keep once n - f others have it
 STRAGGLER_BYTES_MAX = 64 << 20  # the same in topics and payloads
 STRAGGLER_S = 3600.0
-QOS0_ENTRIES_MAX = 10_000  # they are in memory only; without an uplink the oldest go first ...
-QOS0_BYTES_MAX = 64 << 20  # ... as they do when they are larger together
 UNAUTHORISED_S = 24 * 3600.0  # an entry that we may not publish (any more) waits for the right for so long
 
 
@@ -67,11 +69,11 @@ class Publisher:
         self._residents = Residents()
         self._entries: dict[int, Entry] = {}
         self._young: dict[int, None] = {}  # entries whose stragglers' bound is still to come, oldest first
-        self._qos0: dict[int, int] = {}  # their bytes
-        self._qos0_bytes = 0
+        self._fleeting = Fleeting()
         self.predecessors, self._pacing = Predecessors(), Pacing(overlay.policy.budgets, life)
         self._repairable, self.refusals = Repairable(), Refusals()
         self._lanes, self._stand_ins = Lanes(), StandIns(overlay, self._home)
+        self._cuts = Cuts(self._entries, self._young, self._residents, self._lanes)
         self._up: set[str] = set()  # of whom those in the view in force have lanes
         self._waiting: dict[int, bool] = {}  # entries that cannot be sealed now -> whether for want of the right
         self._give_up_at = float("inf")  # when the first of those for want of the right goes
@@ -85,7 +87,7 @@ class Publisher:
     @property
     def unstored(self) -> int:
         """How many of them are in memory only."""
-        return len(self._qos0)
+        return len(self._fleeting)
 
     @property
     def room(self) -> tuple[int, int]:
@@ -126,8 +128,7 @@ class Publisher:
             if publication.retain:
                 effects += self.retained.published(sequence, publication, secret.scope.mode is not Mode.PLAIN)
             if publication.qos == 0:
-                self._qos0[sequence] = entry.size
-                self._qos0_bytes += entry.size
+                self._fleeting.add(sequence, entry.size)
             taken.append(sequence)
         effects += [Forget(tuple(refused))] if refused else []
         effects += self._drop_expired(taken, now) if late else []
@@ -141,11 +142,9 @@ class Publisher:
 
     def _drop_qos0(self) -> list[Effect]:
         """What of QoS 0 is more than memory is for, the oldest first."""
-        dropped = 0
-        while len(self._qos0) > QOS0_ENTRIES_MAX or self._qos0_bytes > QOS0_BYTES_MAX:
-            sequence = next(iter(self._qos0))
-            dropped += count_of(self._entries[sequence].publication)
-            self._forget([sequence])
+        gone = self._fleeting.excess()
+        dropped = sum(count_of(self._entries[sequence].publication) for sequence in gone)
+        self._forget(gone)
         return [Count("qos0_dropped", dropped)] if dropped else []
 
     def link_up(self, peer: str, now: float) -> list[Effect]:
@@ -158,6 +157,7 @@ class Publisher:
         return self._retell(peer, now) + self._pump(now)
 
     def _open_lane(self, peer: str) -> None:
+        self._cuts.forget_peer(peer)
         lacking = ((s, e.chain) for s, e in self._entries.items() if peer not in e.acked)
         self._lanes.up(peer, lacking)
         for key in {id(e.key): e.key for e in self._entries.values() if e.key}.values():
@@ -194,24 +194,34 @@ class Publisher:
             return self._pump(now)
         self.refusals.acknowledged(event.peer)
         entry = self._entries.get(event.ticket)
-        effects: list[Effect] = []
         if entry is not None and is_ahead:
-            self._uncounted[event.ticket] = None
-        elif entry is not None:
-            self._residents.acknowledged(entry, event.peer)
-            overdue = entry.publication.qos == 0 or now - entry.born >= STRAGGLER_S
-            if has_enough(entry, self.view) if overdue else entry.acked.issuperset(self.view.members):
-                effects += self._done(entry, now)
-            elif has_enough(entry, self.view):
-                self._residents.move(entry, Standing.SETTLED)
-                effects += self._sweep()
-        return effects + self._pump(now)
+            self._uncounted[event.ticket] = entry = None
+        return [*(self._has(event.peer, entry, now) if entry is not None else ()), *self._pump(now)]
+
+    def _has(self, peer: str, entry: Entry, now: float) -> list[Effect]:
+        self._residents.acknowledged(entry, peer)
+        overdue = entry.publication.qos == 0 or now - entry.born >= STRAGGLER_S
+        if has_enough(entry, self.view) if overdue else entry.acked.issuperset(self.view.members):
+            return self._done(entry, now)
+        if not has_enough(entry, self.view):
+            return []
+        self._residents.move(entry, Standing.SETTLED)
+        return self._sweep()
 
     def refused(self, event: NotTaken, now: float) -> list[Effect]:
-        """A replica did not take it: that is no acknowledgement, and it is offered again."""
-        if self._lanes.refused(event.peer, event.ticket) and event.ticket in self._entries:
-            self.refusals.refused(event.peer, event.ticket, event.reason, now)
-        return [Count("refused_by_replica", 1, event.reason), *self._pump(now)]
+        """A replica did not take it: that is no acknowledgement, and it is offered again. What is too large for one
+        passes it by once n - f others have it, and goes in parts if so many cannot."""
+        effects: list[Effect] = [Count("refused_by_replica", 1, event.reason)]
+        entry = self._entries.get(event.ticket)
+        if not self._lanes.refused(event.peer, event.ticket) or entry is None:
+            return effects + self._pump(now)
+        if event.reason == Reason.SIZE:
+            if self._cuts.too_large(event.peer, entry, self.view):
+                return [*effects, Count("batches_cut"), *self._pump(now)]
+            if entry.publication.qos == 0 or has_enough(entry, self.view):
+                return effects + self._has(event.peer, entry, now) + self._pump(now)
+        self.refusals.refused(event.peer, event.ticket, event.reason, now)
+        return effects + self._pump(now)
 
     def tick(self, now: float) -> list[Effect]:
         """Drop what only stragglers lack once their bound is passed. What too few have stays, and goes when
@@ -307,7 +317,7 @@ class Publisher:
         if gone is None:
             return self._forget([entry.sequence])
         self._young.pop(entry.sequence, None)
-        self._qos0_bytes -= self._qos0.pop(entry.sequence, 0)
+        self._fleeting.remove(entry.sequence)
         self._residents.move(entry, Standing.SETTLED)
         return self._forget(gone)
 
@@ -316,11 +326,12 @@ class Publisher:
         for sequence in gone:
             self._residents.remove(self._entries.pop(sequence))
             self._young.pop(sequence, None)
-            self._qos0_bytes -= self._qos0.pop(sequence, 0)
+            self._fleeting.remove(sequence)
             self._repairable.forget(sequence)
             self._waiting.pop(sequence, None)
             self._uncounted.pop(sequence, None)
-        return [Forget(gone)] if gone else []
+        rows = self._cuts.rows(gone)
+        return [Forget(rows)] if rows else []
 
     def _drop(self, sequences: Sequence[int]) -> list[Effect]:
         """Forget entries that were not sent."""
@@ -346,18 +357,8 @@ class Publisher:
         made, again = snapshots(due, self._entries, self.sealer, self.view, now)
         for entry in made:
             self._add(entry, late=False)
-        for sequence, entry in self._entries.items():
-            old = abs(now - entry.sealed_ms / 1000) > RESEAL_AFTER_S and not has_enough(entry, self.view)
-            if entry.wire is None or (self.sealer.is_current(entry) and not old):
-                continue
-            if any(peer not in entry.acked for peer, _ in self._lanes):
-                again.append(sequence)
-        for sequence in dict.fromkeys(again):
-            entry = self._entries[sequence]
-            self._lanes.outdate(sequence)
-            entry.wire = entry.name = entry.key = None
-            self._residents.move(entry, Standing.FRESH)
-            entry.acked.clear()
+        again += outdated(self._entries, self.sealer, self.view, self._lanes, now)
+        unseal(again, self._entries, self._residents, self._lanes)
         back = [(s, self._entries[s].chain) for s in (*again, *self._waiting, *self._uncounted)]
         self._uncounted.clear()
         self._lanes.requeue(back, lambda peer, s: peer not in self._entries[s].acked)

@@ -82,6 +82,7 @@ class Entry:
     sealed_ms: int = 0
     key: LiveKey | None = None
     acked: set[str] = field(default_factory=set)
+    too_large_for: set[str] = field(default_factory=set)
     standing: Standing = Standing.FRESH
     shown: bytes | None = None
     is_void: bool = False

@@ -31,7 +31,7 @@ from bridge.reader.kept import (
 )
 from bridge.reader.newest_retained import Joining, Rank
 from bridge.reader.opening import OpeningKeys
-from bridge.reader.replays import is_dated
+from bridge.reader.replays import NOT_TAKEN, is_dated
 from bridge.reader.room import HeldRoom
 from bridge.reader.skipped import Skipped
 from bridge.reader.streams import Held, Stream, StreamId, name_of
@@ -127,7 +127,9 @@ class Collector:
             if opened is not None:
                 effects += self._wake(opened, now)
             told = self._intake.told(properties, event.wire.topic)
-            if told is not None:
+            if told and self._intake.is_replayed(told, event.wire.topic, self._streams.get, now, self._away):
+                effects.append(Count("replays_dropped"))
+            elif told is not None:
                 admitted = self._intake.admission.publication(told, event.wire.topic, now)
                 pieces = self._intake.pieces(admitted, event.wire.payload, properties.get(PROPERTY_PART))
                 low = read_skip(properties, admitted.header)
@@ -135,7 +137,7 @@ class Collector:
                     self._skipped.heard(name_of(event.wire.topic, admitted), event.peer, low)
                 news = self._publication(event, admitted, pieces, now)
                 effects += news if low is None else news + self._bridged(name_of(event.wire.topic, admitted), now)
-                if Count("duplicates_dropped") not in news:
+                if not any(each in NOT_TAKEN for each in news):
                     self._keep_waiting(event, admitted, now)
         except KeysError as error:
             # What the wire brought before its fault (a verified key may have opened something) stays valid.
@@ -424,7 +426,8 @@ class Collector:
         except KeysError as error:
             return [Count("unopened"), Blame(admitted.publisher.name, False, str(error))]
         if admitted.header.retain and found.records:
-            told = self._retained(held, found.records[0].publication.time_ms)
+            sent_ms, is_to_come = found.records[0].publication.time_ms, self._joining.is_to_come(held)
+            told = Rank.OVERTAKEN if is_to_come else self._joining.opened(held, sent_ms)
             if told is Rank.KNOWN:
                 return [Count("duplicates_dropped")]
             if told is Rank.OVERTAKEN and held.replayed and self._joining.may_be_old(held):
@@ -433,9 +436,6 @@ class Collector:
                 found.as_live()
                 late = late or self._joining.is_behind(held)
         return found.delivered(admitted.publisher.name, admitted.header.time_ms, late)
-
-    def _retained(self, held: Held, time_ms: int) -> Rank:
-        return Rank.OVERTAKEN if self._joining.is_to_come(held) else self._joining.opened(held, time_ms)
 
     def _clear(self, held: Held) -> bytes:
         """Raises BadContent."""

@@ -13,17 +13,19 @@ Not here: what was seen before, order, acknowledgements: a gateway's are in `col
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Generic
 
 from bridge.contract import Blame, Count, Effect
 from bridge.document import Overlay
 from bridge.reader.assembling import Assembling
+from bridge.reader.freshness import Away
 from bridge.reader.kept import KeptReader
 from bridge.reader.key_opening import KeyRing
 from bridge.reader.lineages import Lineages
 from bridge.reader.opening import Opened, Opening
-from bridge.reader.replays import Vouchers
+from bridge.reader.replays import Vouchers, is_replayed
+from bridge.reader.streams import Stream, StreamId
 from bridge.topology import Topology
 from bridge.wire import Admission, Admitted, carries_key_alone, read
 from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, Mode
@@ -69,6 +71,14 @@ class Intake(Generic[Opened]):
         if told is None:
             raise BadFrame("publication without a signed header")
         return told
+
+    def is_replayed(
+        self, told: str, wire_topic: str, streams: Callable[[StreamId], Stream | None], now: float, away: Away
+    ) -> bool:
+        """Whether to drop a publication unread, for what its header says of itself. Raises BadFrame."""
+        if self.admission.remembers(told, wire_topic):
+            return False  # to be looked at costs nothing
+        return is_replayed(told, wire_topic, streams, now, away)
 
     def vouched(self, peer: str, admitted: Admitted, wire_topic: str) -> bool:
         """A replica brings it: whether it is believed now."""

@@ -18,6 +18,7 @@ from bridge.contract import Acked, Count, Effect, NotTaken, Send, Watch, Wire
 from bridge.contract.refusing import Reason
 from bridge.document import Overlay, ScopeSecret, batch_topic, retained_filter
 from bridge.predicates import Predicate, implies, widen
+from bridge.reader.intake import asked
 from bridge.reader.kept import VERSION, KeptReader, Rows, of_kind
 from bridge.wire import RENEW_AFTER_S, STATEMENT_LEASE_S, SUBSCRIBE_TOPIC, Statement, cover_of
 from keys.frames import number
@@ -66,6 +67,7 @@ class ScopeInterest:
         self._told: dict[int, tuple[str, str]] = {}
         self._last_ticket = 0
         self._version = 0
+        self._ahead_of: set[str] = set()  # replicas to whose clocks our version is to come
         self.kept: KeptReader | None = None
         """Where the version stated last goes, for a next process."""
 
@@ -203,6 +205,7 @@ class ScopeInterest:
         if told is None or told[0] != event.peer:
             return []
         del self._told[event.ticket], self._tickets[told]
+        self._ahead_of.discard(event.peer)
         want = self._wants[told[1]]
         if event.peer in want.acked:
             return []
@@ -213,8 +216,14 @@ class ScopeInterest:
     def refused(self, event: NotTaken, now: float) -> list[Effect]:
         """A replica did not take the statement: it does not count there, and is said again."""
         told = self._told.pop(event.ticket, None)
-        if event.reason == Reason.TIME:  # our clock, or that of a former process, was wrong: versions begin anew
-            self._version = 0
+        if event.reason == Reason.TIME:
+            self._ahead_of.add(event.peer)
+            heard_by = asked(self._overlay, self._home)
+            if self._overlay.honest_among(self._home, self._ahead_of) or self._ahead_of.issuperset(heard_by):
+                # Our clock, or that of a former process, was wrong: versions begin anew. One who lies does not say so
+                # alone: below the version that the others have, nothing that we say would count.
+                self._version = 0
+                self._ahead_of.clear()
         if told is not None:
             self._tickets.pop(told, None)
             want = self._wants[told[1]]

@@ -6,22 +6,29 @@ not live counts when f + 1 different replicas of our region brought it: one of t
 fresh. The same rule covers our own clock, should it differ by more than the calendar allows.
 
 Whose stream is known to us may have been offline and bring old news; the first that we hear of a stream must be young,
-or retained, as the signed header says: any broker may set the flag of a packet. Not here: what is known of a stream.
+or retained, as the signed header says: any broker may set the flag of a packet. What claims to be over long ago is not
+verified to find that out: whoever claims it wins nothing. Not here: what is known of a stream.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict, defaultdict
+from collections.abc import Callable
 
-from bridge.document import Overlay
+from bridge.contract import Count, claim_of
+from bridge.document import Overlay, batch_topic, is_retained_topic, read_wire_topic
 from bridge.reader.freshness import Away
+from bridge.reader.streams import Stream, StreamId
 from bridge.wire import Admitted
 from keys.envelope import MessageHeader
-from keys.frames import number
 
 VOUCHED_MAX = 16_384  # publications of dead epochs, of each replica that brought them the last ones
 
+
+NOT_TAKEN = (Count("duplicates_dropped"), Count("vouchers_awaited"), Count("replays_dropped"))
+"""What comes of a wire that is not let in: it is not what a publication of its number waits with, over a restart."""
+RECALLED_S = 30.0  # what says that it is older, and came, is not verified again; younger forgeries are charged
 
 NEVER_AWAY = Away()
 
@@ -29,6 +36,20 @@ NEVER_AWAY = Away()
 def is_dated(header: MessageHeader, now: float, away: Away = NEVER_AWAY) -> bool:
     """Whether it is too old, or too young, to be the first that is heard of a stream. `away`: when we were not."""
     return not header.retain and not away.is_fresh(header.time_ms, now)
+
+
+def is_replayed(
+    told: str, wire_topic: str, streams: Callable[[StreamId], Stream | None], now: float, away: Away
+) -> bool:
+    """Whether a header that nobody verified claims to be of what was seen long ago, or is dated. `told`: property `vmq`
+    as it came. Raises BadFrame for what is no wire topic."""
+    claim = claim_of(told)
+    if not claim.publisher or claim.order or now - claim.sealed_ms / 1000 < RECALLED_S:
+        return False
+    stream = streams((claim.publisher, batch_topic(read_wire_topic(wire_topic).scope)))
+    if stream is not None:
+        return stream.delivered(claim.sequence)
+    return not is_retained_topic(wire_topic) and not away.is_fresh(claim.sealed_ms, now)
 
 
 class Vouchers:
@@ -55,5 +76,4 @@ class Vouchers:
 
 
 def _name(header: MessageHeader, wire_topic: str) -> bytes:
-    numbers = number(header.sequence, 8) + number(header.time_ms, 8)
-    return hashlib.sha256(header.publisher + numbers + header.digests[0] + wire_topic.encode()).digest()
+    return hashlib.sha256(header.encode() + wire_topic.encode()).digest()

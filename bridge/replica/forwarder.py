@@ -210,6 +210,7 @@ class Forwarder:
         return swept + self._received(event, now) if swept else self._received(event, now)
 
     def _received(self, event: Received, now: float) -> list[Effect]:
+        taken: list[Effect] = []
         try:
             if event.wire.topic == SUBSCRIBE_TOPIC:
                 return self._statement(event, now)
@@ -222,12 +223,12 @@ class Forwarder:
                 return self._keys.take(event.peer, properties, now, event.wire.topic)
             if PROPERTY_HEADER not in properties:
                 raise BadFrame("publication without a signed header")
-            return self._publication(event, properties, now)
-        except Superseded as error:
-            proof = None if self._routes.is_replica(event.peer) else self._keys.generations.proof(event.peer, now)
-            return [*refused(event.peer, error), *([Send(event.peer, proof)] if proof else [])]
+            taken = self._keys.take(event.peer, properties, now)  # each copy has other shares: whatever becomes of it
+            return taken + self._publication(event, properties, now)
         except KeysError as error:
-            return refused(event.peer, error)
+            outlived = isinstance(error, Superseded) and not self._routes.is_replica(event.peer)
+            proof = self._keys.generations.proof(event.peer, now) if outlived else None
+            return [*taken, *refused(event.peer, error), *([Send(event.peer, proof)] if proof else [])]
 
     # --------------------------------------------------------------------------------------- subscriptions
 
@@ -280,7 +281,7 @@ class Forwarder:
 
     def _publication(self, event: Received, properties: dict[str, str], now: float) -> list[Effect]:
         if self._passed.is_long_over(properties[PROPERTY_HEADER], event.wire.topic):
-            return [*self._keys.take(event.peer, properties, now), Count("duplicates_dropped")]
+            return [Count("duplicates_dropped")]
         try:
             admitted = self._admission.publication(properties[PROPERTY_HEADER], event.wire.topic, now)
         except UnknownView as error:
@@ -291,12 +292,11 @@ class Forwarder:
         check = self._routes.topology.check_plane_sender if by_planes else self._routes.topology.check_sender
         vector = read_vector(properties) if by_planes else 0
         check(event.peer, admitted.publisher, self._routes.region, admitted.tree)
-        effects = self._keys.take(event.peer, properties, now)
         if pieces is None:
             why = "content does not match the signed header"
-            return [*effects, Count("refused", 1, "content"), Blame(event.peer, False, why)]
+            return [Count("refused", 1, "content"), Blame(event.peer, False, why)]
         if header.deadline_ms and header.deadline_ms < now * 1000:
-            return [*effects, Count("expired"), *self._is_over(event, properties, admitted, now)]
+            return [Count("expired"), *self._is_over(event, properties, admitted, now)]
         held = self._keys.get(data_key_name(admitted))
         self._check_life(admitted, event.wire.topic, held, now)
         signed: UserProperties = ((PROPERTY_HEADER, properties[PROPERTY_HEADER]),)
@@ -305,6 +305,7 @@ class Forwarder:
             told = properties.get(PROPERTY_SHOWN, "")
             shown = read_list(from_property(told), header.attributes)
             signed += ((PROPERTY_SHOWN, told),)
+        effects: list[Effect] = []
         for peer, told_beside in self._destinations.heard(event.peer, admitted, properties, now):
             effects += self._content.tell(peer, told_beside)
         routed = self._destinations.by_planes(admitted, shown, vector, now)

@@ -135,6 +135,10 @@ class Admission:
             self._admitted.popitem(last=False)
         return admitted
 
+    def remembers(self, told: str, wire_topic: str) -> bool:
+        """Whether this very header was verified lately."""
+        return (told, wire_topic) in self._admitted
+
     def first(self, told: str, wire_topic: str, now: float) -> Admitted:
         """The same, and nothing is remembered of this header: for who remembers its publications anyway. What is
         refused is never remembered, and costs its link the same each time."""

@@ -38,6 +38,7 @@ from gateway.mqtt5.types import (
     ClientIdentifierNotValid,
     MalformedPacket,
     ProtocolViolation,
+    ReasonCode,
     UnsupportedVersion,
     check_topic_filter,
     check_topic_name,
@@ -152,12 +153,15 @@ def _check_code(code: int, carrier: Carrier, version: Version) -> None:
         raise MalformedPacket(f"{carrier.name} has no code 0x{code:02x}")
 
 
-def _code_and_properties(data: bytes, at: int, end: int, carrier: Carrier) -> tuple[int, Properties]:
+def _code_and_properties(
+    data: bytes, at: int, end: int, carrier: Carrier, besides: int | None = None
+) -> tuple[int, Properties]:
     """Optional reason code, then optional properties (§3.4.2.1: absent means success and none)."""
     if at == end:
         return 0, NO_PROPERTIES
     code = data[at]
-    _check_code(code, carrier, Version.V5)
+    if code != besides:
+        _check_code(code, carrier, Version.V5)
     at += 1
     if at == end:
         return code, NO_PROPERTIES
@@ -166,13 +170,17 @@ def _code_and_properties(data: bytes, at: int, end: int, carrier: Carrier) -> tu
     return code, properties
 
 
-def _acknowledgement(cls: type[PubAck | PubRec | PubRel | PubComp], carrier: Carrier) -> Parser:
+def _acknowledgement(
+    cls: type[PubAck | PubRec | PubRel | PubComp], carrier: Carrier, besides: int | None = None
+) -> Parser:
+    """`besides`: a code that it must not have and is known to have."""
+
     def parse(data: bytes, at: int, end: int, version: Version) -> Packet:
         packet_id, at = _packet_id(data, at, end)
         if version != Version.V5:
             _at_end(at, end)
             return cls(packet_id)
-        return cls(packet_id, *_code_and_properties(data, at, end, carrier))
+        return cls(packet_id, *_code_and_properties(data, at, end, carrier, besides))
 
     return parse
 
@@ -289,7 +297,15 @@ FROM_CLIENT_V31: dict[int, Parser] = {
 }  # fmt: skip
 FROM_SERVER_V3: dict[int, Parser] = {**_BOTH, 0x20: _connack, 0x90: _suback, 0xB0: _unsuback, 0xD0: _pingresp}
 FROM_CLIENT_V5: dict[int, Parser] = {**FROM_CLIENT_V3, 0xF0: _auth}
-FROM_SERVER_V5: dict[int, Parser] = {**FROM_SERVER_V3, 0xE0: _disconnect, 0xF0: _auth}
+# Mosquitto answers what exceeds its `message_size_limit` with a code that PUBACK and PUBREC have not (§3.4.2.1). Who
+# hangs up for that is offered the same again by itself, for ever.
+FROM_SERVER_V5: dict[int, Parser] = {
+    **FROM_SERVER_V3,
+    0x40: _acknowledgement(PubAck, Carrier.PUBACK, ReasonCode.PACKET_TOO_LARGE),
+    0x50: _acknowledgement(PubRec, Carrier.PUBREC, ReasonCode.PACKET_TOO_LARGE),
+    0xE0: _disconnect,
+    0xF0: _auth,
+}
 
 # Codes of DISCONNECT and AUTH by sender (§3.14.2.1, §3.15.2.1): the packets are the same, their meaning is not.
 _DISCONNECT_FROM_BOTH = frozenset({0x00, 0x80, 0x81, 0x82, 0x83, 0x90, *range(0x93, 0x9A)})

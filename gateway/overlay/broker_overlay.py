@@ -27,6 +27,7 @@ from bridge.contract import (
     GroupLeft,
     LinkDown,
     LinkUp,
+    NotTaken,
     OverlayNode,
     Publication,
     Received,
@@ -368,6 +369,8 @@ class BrokerOverlay:
         self._driver.handle(event)
         if type(event) is Acked:
             self._accepting.look()
+        elif type(event) is NotTaken:
+            self._limits_of = None
 
     def send(self, peer: str, wire: Wire, ticket: int) -> None:
         self._wires.send(peer, wire, ticket)

@@ -45,6 +45,7 @@ class Dials(Mapping[str, MqttClient]):
     def __init__(self, dial: Callable[[str], MqttClient]) -> None:
         self._dial = dial
         self._clients: dict[str, MqttClient] = {}
+        self._refused_bytes: dict[str, int] = {}  # by peer: the shortest content it found too large on this connection
         self._events: LinkEvents | None = None
         self._closing: set[asyncio.Task[None]] = set()
         self._redialling: asyncio.Task[None] | None = None
@@ -81,15 +82,23 @@ class Dials(Mapping[str, MqttClient]):
             self._events.link_watched(wanted.peer, wanted.ticket)
 
     def packet_limit(self, peers: Iterable[str], count: int, least: Container[str] = ()) -> int:
-        """The largest packet, in bytes, that `count` of these peers take. Who has not said takes any, or, if it is one
-        of `least`, what the least of hosted brokers does."""
+        """The largest packet, in bytes, that `count` of these peers take, as they say or showed. Who has not said takes
+        any, or, if it is one of `least`, what the least of hosted brokers does; of what one of those refused without
+        having said so, half is tried."""
         return sorted((self._limit(peer, peer in least) for peer in peers), reverse=True)[count - 1]
 
     def _limit(self, peer: str, is_least: bool) -> int:
         client = self.get(peer)
         if is_least and (client is None or not client.figures.connections):
             return PACKET_BYTES_MIN
-        return PACKET_BYTES_MAX if client is None else client.packet_limit
+        if client is None:
+            return PACKET_BYTES_MAX
+        refused_bytes = self._refused_bytes.get(peer, PACKET_BYTES_MAX)
+        return min(client.packet_limit, refused_bytes // 2 if is_least else refused_bytes)
+
+    def showed(self, peer: str, size: int) -> None:
+        """A peer refused a content of so many bytes as too large, whatever it says."""
+        self._refused_bytes[peer] = min(size, self._refused_bytes.get(peer, size))
 
     def states(self) -> list[LinkState]:
         """How each link is."""
@@ -152,6 +161,7 @@ class Dials(Mapping[str, MqttClient]):
 
     def _up(self, peer: str) -> None:
         self._came_up.set()
+        self._refused_bytes.pop(peer, None)  # it may take more now
         assert self._events is not None
         LogEvent.LINK_UP.say(log, member=peer)
         self._events.link_up(peer)
@@ -163,6 +173,7 @@ class Dials(Mapping[str, MqttClient]):
 
     def _end(self, peer: str) -> None:
         client = self._clients.pop(peer)
+        self._refused_bytes.pop(peer, None)
         client.on_up = client.on_down = lambda: None
         client.on_publish, client.on_publishes = lambda publish: None, None
         task = asyncio.get_running_loop().create_task(client.close())

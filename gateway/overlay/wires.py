@@ -14,6 +14,7 @@ from collections.abc import Callable
 from functools import partial
 
 from bridge.contract import Acked, Count, Event, LinkDown, LinkUp, NotTaken, UserProperties, Wire
+from bridge.contract.refusing import Reason
 from gateway.base import Figures
 from gateway.base.peer_clock import ahead_s
 from gateway.client import MqttClient
@@ -86,7 +87,7 @@ class Wires:
                 on_ack = partial(self._handle, Acked(peer, ticket))
             elif self.flow is not None and not urgent:
                 on_ack = self.flow.passing(peer, client)
-            on_refused = partial(self._refused, peer, ticket) if ticket else None
+            on_refused = partial(self._refused, peer, ticket, len(wire.payload)) if ticket else None
             properties: UserProperties | Properties = wire.properties
             if wire.expiry_s is not None:
                 properties = Properties(user=wire.properties, message_expiry_s=wire.expiry_s)
@@ -100,8 +101,8 @@ class Wires:
             if lost and client is not None and peer not in self._cut:
                 self._relink(peer, client)
 
-    def _refused(self, peer: str, ticket: int, code: int) -> None:
-        """A peer will not have a publication. What is too large for it will always be: others carry that."""
+    def _refused(self, peer: str, ticket: int, size: int, code: int) -> None:
+        """A peer will not have a publication of so many bytes. What is too large for it shows what it takes."""
         self._figures.count(Count("link_refused", 1, peer))
         client = self._dials.get(peer)
         reason = None if client is None else reason_in(client.acks.refusal)
@@ -110,7 +111,9 @@ class Wires:
             asyncio.get_running_loop().call_soon(self._handle, NotTaken(peer, ticket, reason))
             return
         if code == PACKET_TOO_LARGE:
-            asyncio.get_running_loop().call_soon(self._handle, Acked(peer, ticket))  # we are in the midst of effects
+            self._dials.showed(peer, size)
+            told = NotTaken(peer, ticket, Reason.SIZE)
+            asyncio.get_running_loop().call_soon(self._handle, told)  # we are in the midst of effects
         elif client is not None and peer not in self._cut:
             client.note(f"{peer} refuses our publications (0x{code:02x}); ask who runs it for the right and the room")
             self._relink(peer, client, REFUSED_S)

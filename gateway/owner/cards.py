@@ -34,6 +34,7 @@ class SignOptions:
     """What one signing does beside following the description.
 
     `cards`: newer cards, instead of those that the description names. `overlap_hours`: how long a former key counts.
+    `grace_s`: how long the former tree of regions stays open, if another follows it; None: as long as usually.
     """
 
     cards: tuple[Path, ...] = ()
@@ -42,6 +43,7 @@ class SignOptions:
     new_tokens: bool = False
     drop_retiring: bool = False
     rekey: bool = False
+    grace_s: int | None = None
 
 
 def certify(

@@ -93,7 +93,7 @@ def _sign(
     lost = _gone(scopes, previous, members, before, after, present, options)
     lost += [scope for scope in refreshed(scopes, previous) if scope not in lost]
     bumped = tuple(record.raise_bumps(lost))
-    edges, tree = next_tree(wanted, ids, scopes, previous, now)
+    edges, tree = next_tree(wanted, ids, scopes, previous, now, options.grace_s)
     policy = Policy(
         overlay=wanted.name,
         version=previous.policy.version + 1 if previous else 1,

@@ -16,9 +16,15 @@ from gateway.trust import TrustError, date_of
 
 
 def next_tree(
-    wanted: Description, ids: dict[str, int], scopes: Sequence[Scope], previous: Overlay | None, now: float
+    wanted: Description,
+    ids: dict[str, int],
+    scopes: Sequence[Scope],
+    previous: Overlay | None,
+    now: float,
+    grace_s: int | None = None,
 ) -> tuple[tuple[tuple[int, int], ...], TreeChange]:
-    """Edges by the numbers of regions, and which tree they are. Raises TrustError while two are open."""
+    """Edges by the numbers of regions, and which tree they are. `grace_s`: how long the former stays open where another
+    follows it now. Raises TrustError while two are open."""
     edges = tuple((region_id(ids, a, "edges"), region_id(ids, b, "edges")) for a, b in wanted.edges)
     if previous is None:
         return edges, TreeChange()
@@ -34,7 +40,7 @@ def next_tree(
             f"{date_of(before.closes_ms / 1000)}; sign the next change then"
         )
     settle_s = TREE_SETTLE_S if same_regions else 0
-    return edges, before.followed_by(policy.edges, int(now * 1000), settle_s, TREE_GRACE_S)
+    return edges, before.followed_by(policy.edges, int(now * 1000), settle_s, grace_s or TREE_GRACE_S)
 
 
 def _regions(scopes: Sequence[Scope], previous: Overlay) -> bool:

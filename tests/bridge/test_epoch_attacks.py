@@ -71,14 +71,16 @@ a CA, box or address exchanged: OverlayError
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from bridge.contract.machine import Blame, Effect, Received, Wire
+from bridge.contract.machine import Blame, Effect, Keep, Received, Restored, Subscribed, Tick, Wire
 from bridge.document.policy import Scope
 from bridge.replica.forwarder import Forwarder
 from bridge.wire.admission import BUMP_GRACE_S, Admission
 from bridge.wire.statements import RoutingTable, Statement
-from keys.envelope import Mode
+from keys.envelope import Mode, from_property, header_of, sign_header, to_property
 from keys.epochs import Calendar
 from keys.errors import Expired, NotAuthorised, WrongEpochKey
 from tests.bridge.helpers import (
@@ -88,6 +90,7 @@ from tests.bridge.helpers import (
     craft,
     delivered,
     forge_key,
+    gateway,
     replica,
     sent,
     statement,
@@ -301,6 +304,22 @@ def test_f_bad_replicas_cannot_bring_a_reader_what_a_revoked_publisher_backdates
         assert counted(effects, "vouchers_awaited") == 1
 
 
+def test_a_voucher_is_for_the_very_header_and_not_for_another_of_its_number_and_time(world: World):
+    """Attack: a revoked publisher signs another header of what honest replicas kept for a reader that was away: of the
+    same number, time and first block, with other content behind it."""
+    node = subscriber(world, "control")
+    node.collector.adopt(world.revoked("evil", EPOCH), world.secrets, NOW)
+    kept = clear(world, "evil", NOW + 99)
+    told, party = from_property(dict(kept.properties)["vmq"]), world.identities["evil"]
+    header = replace(header_of(told), deadline_ms=int((NOW + 9_999) * 1000))
+    other = Wire(
+        kept.topic, kept.payload, 1, False, (("vmq", to_property(sign_header(party, header, kept.topic).encode())),)
+    )
+    assert not delivered(node.handle(Received("r1b", kept), NOW + DEAD_S))
+    assert not delivered(node.handle(Received("r1a", other), NOW + DEAD_S))
+    assert len(delivered(node.handle(Received("r1c", kept), NOW + DEAD_S))) == 1
+
+
 def test_a_reader_that_was_away_takes_what_f_plus_one_replicas_kept_for_it(world: World):
     node = subscriber(world, "control")
     node.collector.adopt(world.revoked("evil", EPOCH), world.secrets, NOW)
@@ -404,3 +423,23 @@ def test_a_member_that_the_overlay_lists_no_more_is_a_stranger(world: World):
     assert not sent(node.handle(Received("site", clear(world, "site", NOW)), NOW), "evil")
     with pytest.raises(NotAuthorised):
         admit(Admission(newer, replica=True), clear(world, "evil", NOW), NOW)
+
+
+def test_what_was_not_believed_is_not_believed_after_a_restart_either(world: World):
+    """Attack: something of a live epoch waits for its key at a reader. When the epoch is dead a bad replica brings
+    another sealing of its number, which one replica cannot vouch for, and the reader is started again: what it kept
+    because it waited it lets in."""
+    node, rows = subscriber(world, "control"), dict[bytes, bytes | None]()
+    good, never = (forge_key(world, "evil", "plant/#", salt, epoch=EPOCH) for salt in (1, 2))
+    waits = with_properties(craft(world, "evil", "plant/a", sequence=9, key=never, now=NOW + 98), *never.properties())
+    backdated = craft(world, "evil", "plant/a", sequence=9, key=good, now=NOW + 99, payload=b"backdated")
+    brought = [(peer, wire, NOW + 98) for peer, wire in sealed_wires(world, good, NOW + 98, sequence=7)]
+    effects: list[Effect] = []
+    for peer, wire, now in (*brought, ("r1b", waits, NOW + 99), ("r1a", backdated, NOW + DEAD_S)):
+        effects = node.handle(Received(peer, wire), now)
+        rows.update(dict(pair for each in effects if isinstance(each, Keep) for pair in each.rows))
+    assert counted(effects, "vouchers_awaited") == 1
+    again = gateway(world, "control")
+    effects = again.handle(Restored(tuple((k, v) for k, v in rows.items() if v is not None)), NOW + DEAD_S + 1)
+    effects += again.handle(Subscribed("#"), NOW + DEAD_S + 1) + again.handle(Tick(), NOW + DEAD_S + 30)
+    assert not delivered(effects)

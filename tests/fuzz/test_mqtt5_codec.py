@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.mqtt5.codec import Decoder, encode
-from gateway.mqtt5.packets import Connect, Packet, Version
-from gateway.mqtt5.types import MqttError
+from gateway.mqtt5.packets import Connect, Packet, PubAck, PubRec, Version
+from gateway.mqtt5.types import MqttError, ReasonCode
 from tests.gateway.mqtt5.strategies import VERSIONS, connects, packets
 
 ROLES = st.sampled_from(["server", "client"])
@@ -28,6 +28,8 @@ def check(version: Version | None, role: str, data: bytes) -> None:
         if isinstance(packet, Connect):
             version = packet.version
         assert version is not None
+        if isinstance(packet, PubAck | PubRec) and packet.code == ReasonCode.PACKET_TOO_LARGE:
+            continue  # what Mosquitto says, and we never do
         again = encode(packet, version)
         assert run(None if isinstance(packet, Connect) else version, role, [again]) == ([packet], None)
 

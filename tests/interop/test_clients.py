@@ -234,6 +234,48 @@ def test_mosquitto_sub_on_a_shared_subscription_and_will(port: int) -> None:
     assert watch.communicate(timeout=25)[0] == "gone\n"
 
 
+SMALL, LARGE = b"small", b"x" * 2_000
+MOST_BYTES = 1_000
+
+
+def test_paho_gets_nothing_that_is_longer_than_it_says_it_takes(connect: Callable[..., PahoClient]) -> None:
+    properties = Properties(PacketTypes.CONNECT)
+    properties.MaximumPacketSize = MOST_BYTES
+    narrow, wide = connect("narrow", properties=properties), connect("wide")
+    for client in (narrow, wide):
+        client.subscribe("size/#", 1)
+    for payload in (LARGE, SMALL):
+        wide.publish("size/live", payload, 1)
+    assert [message.payload for message in wide.wait(2)] == [LARGE, SMALL]
+    assert [message.payload for message in narrow.wait(1)] == [SMALL]
+
+
+@pytest.mark.tools
+def test_mosquitto_sub_and_mqtt_js_get_nothing_that_is_longer_than_they_say_they_take(
+    port: int, connect: Callable[..., PahoClient]
+) -> None:
+    sub, node = tool("mosquitto_sub"), tool("node")
+    assert sub is not None
+    assert node is not None
+    sender = connect("sender")
+    for topic, payload in (("size/a", LARGE), ("size/b", SMALL)):
+        sender.publish(topic, payload, 1, retain=True)
+    most = ["-D", "connect", "maximum-packet-size", str(MOST_BYTES)]
+    common = ["-h", "127.0.0.1", "-p", str(port), "-V", "mqttv5", "-t", "size/#", "-q", "1", "-W", "10"]
+    assert run(sub, *common, *most, "-C", "1", "-F", "%t").stdout == "size/b\n"
+    assert sorted(run(sub, *common, "-C", "2", "-F", "%t").stdout.split()) == ["size/a", "size/b"]
+    script = """
+        const mqtt = require("module").createRequire(process.cwd() + "/")("mqtt");
+        const [port, most] = process.argv.slice(1).map(Number);
+        const client = mqtt.connect(`mqtt://127.0.0.1:${port}`, {
+          protocolVersion: 5, clientId: "narrow", properties: { maximumPacketSize: most } });
+        client.on("message", (topic) => { console.log(topic); client.end(true); });
+        client.subscribe("size/#", { qos: 1 });
+    """
+    done = run(node, "-e", script, str(port), str(MOST_BYTES), cwd=ROOT / ".tools")
+    assert done.stdout == "size/b\n"
+
+
 @pytest.mark.tools
 @pytest.mark.parametrize("version", [3, 4, 5])
 def test_mqtt_js(port: int, version: int) -> None:

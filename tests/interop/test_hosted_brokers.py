@@ -245,6 +245,31 @@ def test_batches_are_no_larger_than_what_a_majority_takes(make):
     assert region.figures("site")["peers"]["cloud-a"]["dialled"]["reconnects"] == 0
 
 
+def test_a_limit_that_brokers_do_not_announce_loses_nothing(make):
+    """Mosquitto says nothing of its `message_size_limit` when a gateway connects, and refuses what is longer."""
+    brokers, region = make()
+    for name in THREE:
+        brokers.configure(name, "message_size_limit 6000")
+    brokers.start()
+    region.start("site", "control")
+    reader = Reader(region)
+    assert accepted(region)
+    assert links_up(region, "site", 3)
+    codes: list[int] = []
+    device = region.client("site", "device", paho.MQTTv5)
+    device.on_publish = lambda client, userdata, mid, reason, properties: codes.append(reason.value)
+    sent = [b"%03d" % number + b"x" * 500 for number in range(200)]
+    for content in sent:
+        device.publish("plant/0", content, qos=1)
+    assert wait_until(lambda: reader.count >= 200), reader.count
+    assert sorted(reader.got["plant/0"]) == sent
+    assert wait_until(lambda: region.figures("site")["outbox_depth"] == 0)
+    counts = region.figures("site")["counts"]
+    assert counts["batches_cut"] > 0
+    device.publish("plant/0", b"y" * 60_000, qos=1)
+    assert wait_until(lambda: codes == [0] * 200 + [0x97]), codes[200:]
+
+
 @pytest.mark.parametrize(
     ("line", "why"),
     [("max_qos 0", "takes QoS 0 at most"), ("retain_available false", "does not retain messages")],

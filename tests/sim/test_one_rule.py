@@ -327,6 +327,9 @@ def test_every_field_of_a_header(fault: str) -> None:
     key, data_key, shares = forge.key()
     wire = forge.sealed(key, data_key, **HEADERS[fault])
     found = forge.judged(key, shares, wire, replace(wire, payload=wire.payload + b"x"), replace(wire, retain=True))
+    if fault == "before all epochs":  # a gateway drops it for what it says of itself, so sees no fault of its content
+        assert [verdicts.gateway for _, verdicts in found[-2:]] == [NOTHING] * 2
+        del found[-2]
     assert not disagreements(found, apart=TO_COME if fault in ("in an epoch to come", "in the year 9999") else NOTHING)
     assert forge.judges.delivered == forge.judges.rows
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from bridge.overlay_experiments import self_organisation
 from bridge.overlay_experiments.octopis_cells import Cell, measure
 from spark_ingest import sweep
 
@@ -16,3 +17,12 @@ def test_executors_give_the_bytes_that_this_process_gives(spark: Any) -> None:
     cells = [Cell("steady", name, 1, 200, publishers=4, share=0.001) for name in ("SNR", "DNR", "BID")]
     found = dict(sweep.run(measure, cells, cores=2))
     assert json.dumps([found[at] for at in range(3)]) == json.dumps([measure(cell) for cell in cells])
+
+
+@pytest.mark.spark
+def test_executors_play_trees_that_organise_themselves(spark: Any) -> None:
+    cells = [self_organisation.TreeCell(name, 1, 0, 1_000, 2) for name in ("CI", "static")]
+    found = dict(sweep.run(self_organisation.measure, cells, cores=2))
+    assert json.dumps([found[at] for at in range(2)]) == json.dumps(
+        self_organisation.serially(cells, lambda done: None)
+    )

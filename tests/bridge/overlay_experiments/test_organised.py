@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from itertools import combinations, product
+from itertools import combinations
 
 import pytest
 
 from bridge.experiments.draws import Draws
-from bridge.organising import delivery_cost
-from bridge.overlay_experiments import organised
 from bridge.overlay_experiments.organised import Costs, Heuristic, Organised
 
 BROKERS = 20
@@ -62,45 +60,3 @@ def test_the_cheapest_links_win_where_links_are_all_that_costs() -> None:
     drawn = Organised(costs(p_max=0.0), Heuristic.STATIC, 4, 1, "test")
     before = sum(drawn.costs.links[a][b] for a in range(BROKERS) for b in drawn.tree[a] if a < b)
     assert of_tree < before / 2
-
-
-def test_of_seven_brokers_ci_comes_near_the_best_of_all_trees(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All 16,807 trees of seven brokers, counted out (by Prüfer's sequences), beside what CI makes of the first one."""
-    monkeypatch.setattr(organised, "KINDS", 8)
-    overlay = Organised(costs(3, 7), Heuristic.CI, 4, 3, "seven")
-    spent = []
-    for _ in range(40):
-        overlay.run(250)
-        spent.append(_cost(overlay, [set(near) for near in overlay.tree]))
-    interests = sorted(_cost(overlay, tree) for tree in _all_trees(7))
-    rank = sum(one < min(spent) - 1e-9 for one in interests) / len(interests)
-    assert rank < 0.05, "at its best it is among the best of twenty"
-
-
-def _cost(overlay: Organised, tree: list[set[int]]) -> float:
-    return sum(
-        delivery_cost(
-            tree,
-            dict.fromkeys([overlay._publishers[kind], *overlay._subscribers[kind]]),
-            lambda a, b: overlay.costs.links[a][b],
-            overlay.costs.processing,
-        )
-        for kind in range(organised.KINDS)
-    )
-
-
-def _all_trees(count: int) -> list[list[set[int]]]:
-    found = []
-    for code in product(range(count), repeat=count - 2):
-        degree = [1 + code.count(node) for node in range(count)]
-        tree: list[set[int]] = [set() for _ in range(count)]
-        for node in code:
-            leaf = degree.index(1)
-            tree[leaf].add(node)
-            tree[node].add(leaf)
-            degree[leaf], degree[node] = 0, degree[node] - 1
-        a, b = (node for node in range(count) if degree[node] == 1)
-        tree[a].add(b)
-        tree[b].add(a)
-        found.append(tree)
-    return found

@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
-from bridge.overlay_experiments.self_organisation import ALPHAS, ETAS, FIGURES, TreeCell, figure_2, figure_4, measure
+import pytest
+
+from bridge.overlay_experiments import self_organisation
+from bridge.overlay_experiments.self_organisation import (
+    ALPHAS,
+    ETAS,
+    FIGURES,
+    TICKS,
+    TreeCell,
+    figure_2,
+    figure_4,
+    figure_5,
+    figure_6,
+    measure,
+)
 
 
 def test_the_examples_are_exact() -> None:
@@ -31,7 +45,7 @@ def test_figures_are_whole() -> None:
         ]
 
     for name, function in FIGURES.items():
-        if name != "2":
+        if name not in ("2", "optimum"):
             figure = function(1, lambda done: None, tree_sweep=sweep, runs=2, ticks=6_000)
             assert figure.number == name
             assert all(len(row) == len(figure.columns) for row in figure.rows)
@@ -53,3 +67,47 @@ def test_ci_is_called_lowest_where_it_is() -> None:
     assert rows["CI"][4] == 100.0
     assert rows["CI"][2] == 50.0
     assert rows["static"][2] == 100.0
+
+
+def quiet(done: float) -> None: ...
+
+
+FULL = pytest.mark.slow, pytest.mark.timeout(7_200)
+
+
+@pytest.mark.parametrize(("brokers", "runs", "ticks", "least"), [
+    (20, 1, 12_000, 70),  # a short run leaves out less than 5,000 ticks
+    pytest.param(100, 25, TICKS, 90, marks=FULL),
+])  # fmt: skip
+def test_ci_is_lowest_from_5000_ticks_after_a_change(
+    brokers: int, runs: int, ticks: int, least: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(self_organisation, "BROKERS", brokers)
+    rows = {row[0]: row for row in figure_4(1, quiet, runs=runs, ticks=ticks).rows}
+    assert float(rows["CI"][4]) >= least, "of samples of the mean"
+    assert float(rows["CI"][5]) >= least, "of samples of each network"
+    assert all(float(rows[name][2]) < 100 for name in ("CI", "ℓMST", "ℓMIT")), "below the static tree"
+
+
+@pytest.mark.parametrize(("brokers", "runs", "ticks"), [(20, 1, 6_000), pytest.param(100, 25, TICKS, marks=FULL)])
+def test_four_hops_are_enough_and_cost_little(
+    brokers: int, runs: int, ticks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(self_organisation, "BROKERS", brokers)
+    rows = {row[0]: row for row in figure_5(1, quiet, runs=runs, ticks=ticks).rows}
+    assert float(rows[4][1]) < float(rows["static"][1])
+    assert float(rows[4][5]) < 3, "requests and changes, % of the cost"
+    if runs > 1:
+        assert min(ETAS, key=lambda hops: float(rows[hops][1])) in (3, 4, 5)
+
+
+@pytest.mark.parametrize(("brokers", "runs", "ticks", "alphas"), [
+    (20, 1, 9_000, (0.0, 1.0)), pytest.param(100, 3, TICKS, ALPHAS, marks=FULL),
+])  # fmt: skip
+def test_ci_saves_no_less_than_the_others_whatever_costs(
+    brokers: int, runs: int, ticks: int, alphas: tuple[float, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(self_organisation, "BROKERS", brokers)
+    monkeypatch.setattr(self_organisation, "ALPHAS", alphas)
+    for alpha, ci, mst, mit in figure_6(1, quiet, runs=runs, ticks=ticks).rows:
+        assert float(ci) >= max(float(mst), float(mit)), alpha

@@ -164,9 +164,34 @@ def test_a_version_that_a_clock_far_ahead_drew_is_given_up_once_a_replica_says_s
     later.restore(rows_of(former))
     effects = later.subscribed("plant/#", NOW)
     assert statements(effects)[0].version > (NOW + 7_200) * 1000
-    later.refused(NotTaken("r1a", acks(effects)["r1a"].ticket, Reason.TIME), NOW)
+    for peer in REPLICAS[:3]:
+        later.refused(NotTaken(peer, acks(effects)[peer].ticket, Reason.TIME), NOW)
     again = statements(later.tick(NOW + REPEAT_S))[0]
     assert again.version == int((NOW + REPEAT_S) * 1000)
+
+
+def test_f_liars_that_say_that_our_version_is_to_come_mute_nobody(world: World):
+    """Our clock was set back a minute: what we said before has a greater version than the present clock gives. Were it
+    given up, nothing that we say would count until what we said before has ended."""
+    interest, table = interest_of(world), RoutingTable(world.overlay)
+    assert table.accept(statements(interest.subscribed("plant/#", NOW))[0], NOW)
+    later = NOW - 60
+    effects = interest.unsubscribed("plant/#", later)
+    for peer in ("r1d", "r1e", "r1d"):
+        interest.refused(NotTaken(peer, acks(effects)[peer].ticket, Reason.TIME), later)
+    again = statements(interest.subscribed("plant/#", later))
+    assert table.accept(again[0], NOW)
+
+
+def test_who_took_it_since_does_not_say_that_our_version_is_to_come(world: World):
+    interest = interest_of(world)
+    interest.subscribed("plant/#", NOW + 60)
+    for peer in (*REPLICAS[:2], *REPLICAS[:3]):  # each says so, takes the next one, and says so again
+        effects = interest.unsubscribed("plant/#", NOW)
+        interest.refused(NotTaken(peer, acks(effects)[peer].ticket, Reason.TIME), NOW)
+        taken = interest.subscribed("plant/#", NOW)
+        interest.acked(acks(taken)[peer])
+    assert statements(interest.unsubscribed("plant/#", NOW))[0].version > (NOW + 60) * 1000
 
 
 # ------------------------------------------------------------------------------------------------- epochs

@@ -6,11 +6,14 @@ from dataclasses import replace
 
 import pytest
 
+from bridge.contract import Received, Tick, Wire
+from bridge.document import Scope
 from bridge.reader.freshness import FRESH_S
-from bridge.reader.replays import Vouchers, is_dated
+from bridge.reader.replays import RECALLED_S, Vouchers, is_dated
+from bridge.wire import admission as admitting
 from bridge.wire.admission import Admission, Admitted
-from keys.envelope import PROPERTY_HEADER
-from tests.bridge.helpers import craft
+from keys.envelope import PROPERTY_HEADER, Mode
+from tests.bridge.helpers import counted, craft, delivered, subscriber, with_properties
 from tests.sim.world import NOW, World, make_world
 
 
@@ -68,3 +71,65 @@ def test_the_first_of_a_stream_is_young_or_retained(world: World, off_s: float):
     header = admitted(world).header
     assert is_dated(header, NOW + off_s) == (abs(off_s) > FRESH_S)
     assert not is_dated(replace(header, retain=True), NOW + off_s)
+
+
+class Verified:
+    """How many headers were verified."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.number, genuine = 0, admitting.verify_header
+
+        def verify(*arguments: object) -> None:
+            self.number += 1
+            genuine(*arguments)  # type: ignore[arg-type]
+
+        monkeypatch.setattr("bridge.wire.admission.verify_header", verify)
+        monkeypatch.setattr("bridge.wire.admission.HEADERS_MAX", 4)
+
+
+def plain(world: World, sequence: int, publisher: str = "site", **said: object) -> Wire:
+    return craft(world, publisher, "clear/a", sequence=sequence, mode=Mode.PLAIN, **said)  # type: ignore[arg-type]
+
+
+def forged(wire: Wire) -> Wire:
+    told = dict(wire.properties)["vmq"]
+    return with_properties(wire, ("vmq", told[:-8] + "AAAAAAAA"), without=("vmq",))
+
+
+def test_a_flood_of_replays_and_of_forgeries_that_claim_to_be_some_is_not_verified(monkeypatch: pytest.MonkeyPatch):
+    """Attack: a replica sends again and again what it carried, more of it than a reader remembers to have verified."""
+    world = make_world({1: 3}, [], {"site": 1, "evil": 1, "control": 1}, [Scope("clear/#", Mode.PLAIN)])
+    node = subscriber(world, "control")
+    verified = Verified(monkeypatch)
+    wires = [plain(world, sequence, previous=sequence - 1) for sequence in range(1, 21)]
+    for wire in wires:
+        assert delivered(node.handle(Received("r1b", wire), NOW))
+    before, later = verified.number, NOW + RECALLED_S + 1
+    # With what was never delivered, since it is old and nothing else is known of its author; and what is forged.
+    old = [plain(world, sequence, "evil", now=NOW - 2 * FRESH_S) for sequence in range(1, 21)]
+    sent = (*wires, *old, *map(forged, wires))
+    effects = [e for wire in sent for e in node.handle(Received("r1a", wire), later)]
+    assert counted(effects, "replays_dropped") == 60 - 4, "four are remembered"
+    assert counted(effects, "duplicates_dropped") == 4
+    assert counted(effects, "refused") == 0
+    assert verified.number == before
+    late = plain(world, 21, previous=20, now=NOW)
+    assert delivered(node.handle(Received("r1a", late), later)), "what is no replay comes, however late"
+
+
+def test_what_may_be_news_is_verified_and_forgeries_of_it_are_charged(monkeypatch: pytest.MonkeyPatch):
+    world = make_world({1: 3}, [], {"site": 1, "control": 1}, [Scope("clear/#", Mode.PLAIN)])
+    node = subscriber(world, "control")
+    verified = Verified(monkeypatch)
+    node.handle(Received("r1b", plain(world, 5)), NOW)
+    node.handle(Received("r1b", plain(world, 9, previous=8)), NOW)
+    node.handle(Tick(), NOW + 11)  # 8 was given up, and is missed
+    for sequence, now in ((8, NOW), (10, NOW), (4, NOW + RECALLED_S - 1)):
+        assert counted(node.handle(Received("r1a", forged(plain(world, sequence))), now), "refused") == 1
+    before = verified.number
+    assert delivered(node.handle(Received("r1a", plain(world, 8, previous=5)), NOW + RECALLED_S + 5)), "late, and once"
+    assert verified.number == before + 1
+    said = dict(plain(world, 5).properties)["vmq"]
+    for topic, told in (("nothing", said), ("veilmq/batch/x", said), ("veilmq/batch/1", "AAAA")):
+        wire = Wire(topic, b"", 1, False, (("vmq", told),))
+        assert counted(node.handle(Received("r1a", wire), NOW + 2 * RECALLED_S), "refused") == 1

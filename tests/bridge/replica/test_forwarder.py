@@ -15,7 +15,7 @@ from bridge.node import ReplicaNode
 from bridge.replica.retained import RETAINED_OVERHEAD_BYTES
 from bridge.wire.admission import SEQUENCE_MAX
 from bridge.wire.statements import KEYS_TOPIC
-from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, KeyHeader, Mode, from_property
+from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES, KeyHeader, Mode, from_property
 from tests.bridge.helpers import (
     NOW,
     counted,
@@ -188,6 +188,26 @@ def test_topics_outside_scopes_or_with_wildcards_are_refused(world: World, topic
 def test_previous_must_precede(world: World):
     wire = craft(world, "site", "plant/t", sequence=5, previous=9, key_id=b"k" * 16)
     assert counted(first_hop(world).handle(Received("site", wire), NOW), "refused") == 1
+
+
+@pytest.mark.parametrize("how", ["spoiled", "of a time that nothing can show"])
+def test_the_key_on_a_copy_whose_header_is_refused_counts(world: World, how: str):
+    """Behind the first region each copy has another sub-share: lost with the header, a liar on another copy decides."""
+    node = second_hop(world)
+    subscribe_at(node, world, "control", "plant/#")
+    wires = publish(gateway(world, "site"), "plant/t", sequence=1)
+    first, second = (through(world, wires[name], name=name)["r2a"] for name in ("r1a", "r1b"))
+    header = dict(first.properties)[PROPERTY_HEADER]
+    bad = header[:-4] + ("AAAA" if header[-4:] != "AAAA" else "BBBB")
+    if how != "spoiled":
+        to_come = craft(world, "site", "plant/t", sequence=2, key_id=b"k" * 16, time_ms=1 << 61)
+        bad = dict(to_come.properties)[PROPERTY_HEADER]
+    told = with_properties(first, (PROPERTY_HEADER, bad), without=(PROPERTY_HEADER,))
+    effects = node.handle(Received("r1a", told), NOW)
+    assert counted(effects, "refused") == 1
+    assert counted(effects, "shares_received") == 1
+    after = node.handle(Received("r1b", second), NOW)
+    assert len(shares_in(sent(after, "control")[0].wire)) == 2
 
 
 def test_content_that_was_changed_does_not_block_the_true_one(world: World):

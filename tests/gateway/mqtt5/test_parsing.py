@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gateway.mqtt5 import parsing
 from gateway.mqtt5.encoding import encode
-from gateway.mqtt5.packets import Connect, Packet, Publish, Version
+from gateway.mqtt5.packets import Connect, Packet, PubAck, Publish, PubRec, Version
 from gateway.mqtt5.parsing import is_connect_v5, parse_connect
 from gateway.mqtt5.types import MqttError
 from tests.gateway.mqtt5.strategies import connects, packets
@@ -88,6 +88,19 @@ def test_what_one_side_may_not_send_has_no_parser(direction: str) -> None:
     others = {0x20, 0x90, 0xB0, 0xD0} if direction == "server" else {0x82, 0xA2, 0xC0}
     assert not others & set(v5)
     assert not {0x10, 0x30, 0x60, 0x80, 0xA0} & set(v5), "CONNECT comes first, and flags are prescribed"
+
+
+@pytest.mark.parametrize("first", [0x40, 0x50])
+def test_a_server_may_say_too_large_where_mqtt_has_no_such_code(first: int) -> None:
+    """Mosquitto does, beyond its `message_size_limit`; a client may not, and nothing else passes."""
+    packet = read(Version.V5, "client", bytes((first, 3, 0, 7, 0x95)))
+    assert isinstance(packet, PubAck | PubRec)
+    assert (packet.packet_id, packet.code) == (7, 0x95)
+    for role, code in (("server", 0x95), ("client", 0x96)):
+        with pytest.raises(MqttError):
+            read(Version.V5, role, bytes((first, 3, 0, 7, code)))
+    with pytest.raises(MqttError):
+        encode(packet, Version.V5)
 
 
 def test_codes_of_disconnect_and_auth_depend_on_who_says_them() -> None:

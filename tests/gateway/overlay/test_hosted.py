@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -219,6 +220,24 @@ def test_who_has_not_said_what_it_takes_takes_the_least_if_it_is_a_hosted_broker
     assert dials.packet_limit("abc", 2) == 9000
     assert dials.packet_limit("abc", 2, {"a", "b", "c"}) == 7000
     assert dials.packet_limit("abcd", 4, {"d"}) == PACKET_BYTES_MIN
+
+
+def test_what_was_too_large_for_a_broker_that_did_not_say_so_shows_what_it_takes() -> None:
+    class Client:
+        def __init__(self) -> None:
+            self.packet_limit, self.figures = PACKET_BYTES_MAX, LinkFigures(connections=1)
+
+    dials = Dials(cast(Any, None))
+    dials._clients = cast(Any, {name: Client() for name in "abc"})
+    for size in (40_000, 30_000, 50_000):
+        dials.showed("a", size)
+    assert dials.packet_limit("abc", 2) == PACKET_BYTES_MAX, "two others take it"
+    dials.showed("b", 20_000)
+    assert dials.packet_limit("abc", 2) == 30_000
+    assert dials.packet_limit("abc", 2, {"a", "b", "c"}) == 15_000, "a batch is cut for what surely fits sooner"
+    dials._events = cast(Any, SimpleNamespace(link_up=lambda peer: None))
+    dials._up("a")
+    assert dials.packet_limit("abc", 2) == PACKET_BYTES_MAX, "it may take more now"
 
 
 def test_the_same_wish_twice_on_one_connection_is_answered_as_the_first_was():

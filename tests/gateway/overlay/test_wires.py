@@ -127,10 +127,21 @@ class Taker:
         self.notes.append(text)
 
 
+class Connections(dict[str, Any]):
+    """`Dials`, as far as they are asked."""
+
+    def __init__(self, peers: dict[str, Taker]) -> None:
+        super().__init__(peers)
+        self.shown: list[tuple[str, int]] = []
+
+    def showed(self, peer: str, size: int) -> None:
+        self.shown.append((peer, size))
+
+
 def at_gateway(**peers: Taker) -> tuple[Wires, list[Event], Figures]:
     told: list[Event] = []
     figures = Figures("g1", "gateway")
-    return Wires(peers, figures, told.append, None), told, figures  # type: ignore[arg-type]
+    return Wires(Connections(peers), figures, told.append, None), told, figures  # type: ignore[arg-type]
 
 
 def test_links_of_a_gateway_are_told_as_they_are() -> None:
@@ -183,7 +194,7 @@ def test_what_a_full_connection_did_not_take_is_repeated_by_beginning_anew(monke
     asyncio.run(check())
 
 
-def test_what_is_too_large_for_a_peer_counts_as_acknowledged_and_a_refusal_pauses(
+def test_what_is_too_large_for_a_peer_is_told_as_that_and_a_refusal_pauses(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(wires, "REFUSED_S", 0.0)
@@ -191,12 +202,13 @@ def test_what_is_too_large_for_a_peer_counts_as_acknowledged_and_a_refusal_pause
     async def check() -> None:
         peer = Taker()
         made, told, figures = at_gateway(r1=peer)
-        made.send("r1", Wire("t", b""), 7)
+        made.send("r1", Wire("t", b"12345"), 7)
         refused = peer.given[0][6]
         refused(PACKET_TOO_LARGE)
         assert told == [], "we are in the midst of effects"
         await asyncio.sleep(0)
-        assert told == [Acked("r1", 7)]
+        assert told == [NotTaken("r1", 7, Reason.SIZE)]
+        assert made._dials.shown == [("r1", 5)]  # type: ignore[attr-defined]
         refused(0x97)
         assert told[1:] == [LinkDown("r1")]
         assert "0x97" in peer.notes[0]

@@ -46,6 +46,12 @@ def test_other_edges_are_another_tree_that_settles() -> None:
     assert (tree.settle_s, tree.grace_s, tree.since_ms) == (TREE_SETTLE_S, TREE_GRACE_S, int(NOW * 1000))
 
 
+def test_the_owner_says_how_long_the_former_stays_open() -> None:
+    _, tree = next_tree(OTHER, IDS, SCOPES, WORLD.overlay, NOW, 5)
+    assert (tree.settle_s, tree.grace_s) == (TREE_SETTLE_S, 5)
+    assert next_tree(ROW, IDS, SCOPES, WORLD.overlay, NOW, 5)[1] == WORLD.overlay.policy.tree
+
+
 @pytest.mark.parametrize("what", ["region", "scope"])
 def test_where_regions_change_it_does_not(what: str) -> None:
     scopes = SCOPES if what == "region" else (replace(SCOPES[0], regions=(1, 2)), *SCOPES[1:])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -126,7 +127,7 @@ def test_a_receiver_in_trouble_fails_the_query_after_a_while(tmp_path: Path) -> 
     """A disk that is full or fails: the query had nothing to read, and looked well for ever."""
 
     class Client:
-        overlay = home_region = None
+        overlay, home_region = SimpleNamespace(members={}, by_party={}), None
 
         def held(self) -> object:
             raise OSError(28, "No space left on device")

@@ -1,0 +1,82 @@
+"""What the cost-and-interest heuristic reaches beside the best there is: of seven brokers all trees are counted out.
+
+There are n^(n-2) trees of n brokers (Cayley), 16,807 of seven, one for each of Prüfer's sequences. Each costs what the
+deliveries of every kind of notification cost along it at that moment. Paper D gives no such figure: its heuristic is
+compared with other heuristics only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from statistics import fmean
+
+from bridge.experiments.draws import Draws
+from bridge.experiments.experiments import Figure, Progress, Series
+from bridge.overlay_experiments.organised import Costs, Heuristic, Organised
+from bridge.overlay_experiments.transitstub import broker_costs, network
+
+BROKERS, KINDS = 7, 8
+TICKS = 10_000
+RUNS = 5
+LOOKS = 5
+HOPS = 4
+COST_MAX = 10.0
+
+
+def all_trees(count: int) -> Iterator[list[set[int]]]:
+    """Every tree of `count` brokers, by its neighbours."""
+    for code in product(range(count), repeat=count - 2):
+        degree = [1 + code.count(node) for node in range(count)]
+        tree: list[set[int]] = [set() for _ in range(count)]
+        for node in code:
+            leaf = degree.index(1)
+            tree[leaf].add(node)
+            tree[node].add(leaf)
+            degree[leaf], degree[node] = 0, degree[node] - 1
+        a, b = (node for node in range(count) if degree[node] == 1)
+        tree[a].add(b)
+        tree[b].add(a)
+        yield tree
+
+
+def figure_optimum(seed: int, progress: Progress, runs: int = RUNS, ticks: int = TICKS) -> Figure:
+    """By network: what a notification of each kind costs together, on the first tree, on CI's, and on the best one."""
+    trees = list(all_trees(BROKERS))
+    rows: list[tuple[float | str, ...]] = []
+    for number in range(runs):
+        draws = Draws("seven", seed, number)
+        links = [[COST_MAX * cost for cost in row] for row in broker_costs(network(draws), BROKERS, draws)]
+        costs = Costs(links, [draws.uniform(0, COST_MAX) for _ in range(BROKERS)])
+        overlay = Organised(costs, Heuristic.CI, HOPS, seed, f"seven {number}", KINDS)
+        first = [set(near) for near in overlay.tree]
+        overlay.run(ticks // 2)
+        looks: list[tuple[float, ...]] = []
+        for _ in range(LOOKS):
+            overlay.run(ticks // 2 // LOOKS)
+            ours = overlay.tree_cost(overlay.tree)
+            every = [overlay.tree_cost(tree) for tree in trees]
+            better = 100 * sum(one < ours - 1e-9 for one in every) / len(every)
+            looks.append((overlay.tree_cost(first), ours, min(every), fmean(every), better))
+        before, ours, best, middle, better = (fmean(each) for each in zip(*looks, strict=True))
+        rows.append((float(number), before, middle, ours, best, 100 * (ours / best - 1), better))
+        progress((number + 1) / runs)
+    mean = [fmean(float(row[place]) for row in rows) for place in range(1, 7)]
+    networks = tuple(float(row[0]) for row in rows)
+    names = ("first tree", "mean tree", "CI", "best of all")
+    return Figure(
+        experiment="self-organisation",
+        number="optimum",
+        title=f"Seven brokers: all {BROKERS ** (BROKERS - 2):,} trees beside CI's, mean of {LOOKS} moments",
+        x_label="network",
+        y_label="cost of one notification of each kind",
+        series=tuple(
+            Series(name, networks, tuple(float(row[place]) for row in rows)) for place, name in enumerate(names, 1)
+        ),
+        columns=("network", *names, "CI above the best %", "trees better than CI's %"),
+        rows=(*rows, ("mean", *mean)),
+        notes=(
+            f"In the second half of {ticks:,} ticks all trees are weighed {LOOKS} times, with the clients then. "
+            "The paper has no such figure.",
+        ),
+    )

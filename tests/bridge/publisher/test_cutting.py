@@ -1,0 +1,172 @@
+"""Brokers that take less than they say: what is stored goes in parts, each record once, and none is lost."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from bridge.contract import Acked, Committed, Effect, Forget, LinkUp, Numbered, Publication, Received, Tick, packed
+from bridge.contract.machine import NotTaken
+from bridge.contract.refusing import Reason
+from bridge.document.policy import Scope
+from bridge.node import GatewayNode, ReplicaNode
+from bridge.publisher.cutting import may_be_cut
+from bridge.publisher.sealing import Entry
+from keys.envelope import Mode
+from tests.bridge.helpers import NOW, counted, delivered, replica, sent, subscribe_at, subscriber
+from tests.sim.world import World, make_world
+
+SCOPES = [Scope("plant/#")]
+
+
+@pytest.fixture
+def world() -> World:
+    return make_world({1: 3}, [], {"site": 1, "reader": 1}, SCOPES)
+
+
+class Region:
+    """A gateway, three brokers of which each takes contents of at most so many bytes, and a reader behind them."""
+
+    def __init__(self, world: World, most: dict[str, int]) -> None:
+        self.most, self.got = most, list[bytes]()
+        self.forgotten: list[int] = []
+        self.tried: list[tuple[str, int]] = []
+        self.reader = subscriber(world, "reader")
+        self.brokers: dict[str, ReplicaNode] = {}
+        for name in world.overlay.views[1].members:
+            self.brokers[name] = replica(world, name, ["site", "reader"])
+            subscribe_at(self.brokers[name], world, "reader", "plant/#")
+            self.reader.handle(LinkUp(name), NOW)
+        self.site = self.started(world, 1)
+
+    def started(self, world: World, seed: int) -> GatewayNode:
+        draw = random.Random(seed).randbytes
+        self.site = GatewayNode(
+            world.overlay, world.identities["site"], "site", world.secrets, world.keys, draw, generation=seed
+        )
+        for name in self.brokers:
+            self.handle(LinkUp(name), NOW)
+        return self.site
+
+    def handle(self, event: object, now: float) -> list[Effect]:
+        effects = list(self.site.handle(event, now))  # type: ignore[arg-type]
+        for effect in effects:
+            if isinstance(effect, Forget):
+                self.forgotten += effect.sequences
+        for send in [send for send in sent(effects) if send.ticket > 0]:
+            self.tried.append((send.peer, send.ticket))
+            if len(send.wire.payload) > self.most.get(send.peer, 1 << 20):
+                effects += self.handle(NotTaken(send.peer, send.ticket, Reason.SIZE), now)
+                continue
+            passed = self.brokers[send.peer].handle(Received("site", send.wire), now)
+            for onward in sent(passed, "reader"):
+                came = self.reader.handle(Received(send.peer, onward.wire), now)
+                self.got += [each.publication.payload for each in delivered(came)]
+            effects += self.handle(Acked(send.peer, send.ticket), now)
+        return effects
+
+    def run(self, until: float) -> list[Effect]:
+        effects: list[Effect] = []
+        at: float | None = NOW
+        while (at := self.site.next_deadline) is not None and at <= until:
+            effects += self.handle(Tick(), max(at, NOW) + 0.001)
+        return effects
+
+
+def batch(first: int, count: int, size: int = 100) -> Publication:
+    time_ms = int(NOW * 1000)
+    made = [
+        (n, Publication("plant/t", b"%05d" % n + bytes(size), 1, time_ms=time_ms)) for n in range(first, first + count)
+    ]
+    return packed("plant/#", [Numbered(*each) for each in made])
+
+
+def numbers(got: list[bytes]) -> list[int]:
+    return [int(payload[:5]) for payload in got]
+
+
+ALL = {"r1a": 900, "r1b": 900, "r1c": 900}
+
+
+def test_what_nobody_takes_goes_in_parts_each_record_once_and_in_order(world: World) -> None:
+    region = Region(world, dict(ALL))
+    effects = region.handle(Committed(((101, 0, batch(101, 20)),)), NOW)
+    effects += region.handle(Committed(((121, 101, batch(121, 3)),)), NOW)
+    effects += region.run(NOW + 5)
+    assert numbers(region.got) == list(range(101, 124))
+    assert counted(effects, "batches_cut") == 3
+    assert region.forgotten == [101, 121]
+    assert region.site.publisher.depth == 0
+
+
+def test_the_row_on_disk_goes_with_the_last_of_its_parts(world: World) -> None:
+    region = Region(world, dict(ALL))
+    records = [Publication("plant/t", b"%05d" % n + bytes(size), 1) for n, size in ((101, 10), (102, 2000))]
+    uneven = packed("plant/#", [Numbered(101 + at, each) for at, each in enumerate(records)])
+    region.handle(Committed(((101, 0, uneven),)), NOW)
+    region.run(NOW + 5)
+    assert (numbers(region.got), region.forgotten) == ([101], [])
+    region.most.clear()
+    region.run(NOW + 60)
+    assert numbers(region.got) == [101, 102]
+    assert region.forgotten == [101]
+
+
+def test_after_a_restart_what_was_delivered_in_parts_does_not_come_again(world: World) -> None:
+    region = Region(world, dict(ALL))
+    region.handle(Committed(((101, 0, batch(101, 20)),)), NOW)
+    assert numbers(region.got) == list(range(101, 121))
+    region.started(world, 2)
+    region.handle(Committed(((101, 0, batch(101, 20)),)), NOW + 2)
+    assert numbers(region.got) == list(range(101, 121))
+
+
+def test_what_is_too_large_for_one_passes_it_by_once_others_have_it(world: World) -> None:
+    region = Region(world, {"r1a": 900})
+    effects = region.handle(Committed(((101, 0, batch(101, 20)),)), NOW)
+    effects += region.run(NOW + 5)
+    assert counted(effects, "batches_cut") == 0
+    assert numbers(region.got) == list(range(101, 121))
+    assert region.forgotten == [101]
+
+
+@pytest.mark.parametrize("mode", [None, Mode.PLAIN])
+def test_what_one_broker_has_is_not_cut_since_readers_may_have_it_and_stays_until_enough_have(
+    mode: Mode | None,
+) -> None:
+    scope = Scope("plant/#") if mode is None else Scope("plant/#", mode)
+    region = Region(make_world({1: 3}, [], {"site": 1, "reader": 1}, [scope]), {"r1a": 900, "r1b": 900})
+    effects = region.handle(Committed(((101, 0, batch(101, 3)), (104, 101, batch(104, 20)))), NOW)
+    effects += region.run(NOW + 20)
+    assert counted(effects, "batches_cut") == 0
+    assert numbers(region.got) == list(range(101, 124))
+    assert region.forgotten == [101]
+    region.most.clear()
+    region.run(NOW + 120)
+    assert region.forgotten == [101, 104]
+    assert numbers(region.got) == list(range(101, 124))
+
+
+@pytest.mark.parametrize(("qos", "cut"), [(1, True), (2, False)])
+def test_who_is_away_and_may_have_it_counts_for_qos_2(qos: int, cut: bool) -> None:
+    made = make_world({1: 3}, [], {"site": 1}, SCOPES)
+    entry = Entry(7, replace(batch(7, 2), qos=qos), made.secrets[0], "t", 0, NOW, too_large_for={"r1a", "r1b"})
+    assert may_be_cut(entry, made.overlay.views[1], ["r1a", "r1b"]) is cut
+    assert not may_be_cut(entry, made.overlay.views[1], ["r1a", "r1b", "r1c"])
+    entry.too_large_for.add("r1c")
+    assert may_be_cut(entry, made.overlay.views[1], ["r1a", "r1b"])
+
+
+def test_a_record_that_nobody_takes_is_not_lost_and_goes_when_they_take_it(world: World) -> None:
+    region = Region(world, dict(ALL))
+    lone = Publication("plant/t", b"00101" + bytes(2000), 1, time_ms=int(NOW * 1000))
+    region.handle(Committed(((101, 0, lone), (102, 101, batch(102, 2)))), NOW)
+    region.run(NOW + 50)
+    assert region.forgotten == [102]
+    assert len(region.tried) < 40, "offered again, ever more seldom"
+    region.most.clear()
+    region.run(NOW + 120)
+    assert region.forgotten == [102, 101]
+    assert sorted(numbers(region.got)) == [101, 102, 103]

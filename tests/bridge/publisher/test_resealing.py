@@ -1,0 +1,57 @@
+"""What is sealed anew, and that nobody counts as having it until then."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from bridge.contract.machine import Publication, Wire
+from bridge.document.policy import Scope
+from bridge.publisher.refusals import RESEAL_AFTER_S
+from bridge.publisher.resealing import outdated, unseal
+from bridge.publisher.residents import Residents, Standing
+from bridge.publisher.sealing import Entry
+from bridge.publisher.windows import Lanes
+from tests.sim.world import NOW, make_world
+
+MADE = make_world({1: 3}, [], {"site": 1}, [Scope("plant/#")])
+VIEW = MADE.overlay.views[1]
+R1, R2, R3 = VIEW.members
+
+
+def sealed(acked: set[str], age_s: float = 0.0) -> Entry:
+    entry = Entry(7, Publication("plant/t", b"x", 1), MADE.secrets[0], "t", 0, NOW, sealed_ms=int((NOW - age_s) * 1000))
+    entry.wire, entry.acked, entry.standing = Wire("t", b""), acked, Standing.SEALED
+    return entry
+
+
+@pytest.mark.parametrize(
+    ("entry", "is_current", "found"),
+    [
+        (sealed(set()), True, []),
+        (sealed(set()), False, [7]),
+        (sealed({R1}, RESEAL_AFTER_S + 1), True, [7]),
+        (sealed({R1, R2}, RESEAL_AFTER_S + 1), True, []),
+        (sealed({R1, R2, R3}), False, []),
+    ],
+    ids=["as it is", "under another key", "old", "old, and enough have it", "all have it"],
+)
+def test_which_is_sealed_anew(entry: Entry, is_current: bool, found: list[int]) -> None:
+    lanes = Lanes()
+    for peer in VIEW.members:
+        lanes.up(peer, [])
+    sealer = cast(Any, SimpleNamespace(is_current=lambda _: is_current))
+    assert outdated({7: entry}, sealer, VIEW, lanes, NOW) == found
+
+
+def test_who_had_it_counts_no_more_nor_what_is_on_its_way() -> None:
+    entry, residents, lanes = sealed({R1}), Residents(), Lanes()
+    residents.add(entry)
+    lanes.up(R2, [(7, entry.chain)])
+    next(lane for _, lane in lanes).take(NOW, lambda _: True)
+    unseal([7, 7], {7: entry}, residents, lanes)
+    assert (entry.wire, entry.acked, entry.standing) == (None, set(), Standing.FRESH)
+    assert not lanes.acknowledged(R2, 7, NOW), "of the former sealing"
+    assert lanes.acknowledged(R2, 7, NOW)
