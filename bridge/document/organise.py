@@ -1,4 +1,4 @@
-"""Whether replicas measure, and which other trees the owner allows (paper D; docs/protocol.md §5.8).
+"""Whether replicas measure, and which other trees the owner allows (paper D; docs/protocol.md §5.6).
 
 Part of the signed policy. `links` are edges that regions may be joined by besides those that they are: nobody makes
 another, however much it would spare. Not here: what is measured (`bridge.measuring`), who changes the tree.

@@ -3,7 +3,7 @@
 A probe is a wire like others, so its acknowledgement says how long the link takes with what waits in it; potential
 links carry nothing else (`topology.potential_peers`). At the end of each interval the replica signs a summary and the
 filter of what its gateways had. Those of others are verified once, kept, and passed on along the open trees as far as
-their authors signed. Without the owner's `organise` it does nothing. Not here: what follows from it (`proposing`).
+their authors signed. Without the owner's `organise` it does nothing. Not here: what follows from it.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The newest summary of each replica, verified before it comes here, and from them link costs, processing and common
 interest as `bridge.organising` wants them. A region of whose replicas too few have spoken lately has no figures; then
-nothing is judged that touches it. Not here: who judges (`proposing`), the frames (`summaries`).
+nothing is judged that touches it. Not here: who judges (`bridge.organising`), the frames (`summaries`).
 """
 
 from __future__ import annotations

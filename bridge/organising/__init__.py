@@ -11,12 +11,12 @@ from bridge.organising.interests import InterestFilter, RecentIds
 from bridge.organising.swaps import KnownCosts, Swap, best_swap, ring_vectors
 
 __all__ = [
-    "KnownCosts",
     "InterestFilter",
+    "KnownCosts",
     "RecentIds",
     "Swap",
-    "best_swap",
     "believed",
+    "best_swap",
     "cost_vector",
     "delivery_cost",
     "delivery_tree",

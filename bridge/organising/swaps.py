@@ -79,7 +79,7 @@ def swap_for(tree: Neighbours, link: tuple[int, int], known: KnownCosts, hops: i
     direct = known.link(*sorted(link))
     costs = [known.link(a, b) for a, b in pairwise(ring)]
     taken = [known.processing(region) for region in ring]
-    if len(ring) < 3 or direct is None:  # noqa: PLR2004  two that are joined
+    if len(ring) < 3 or direct is None:
         return None
     links, processing = [c for c in costs if c is not None], [p for p in taken if p is not None]
     if len(links) < len(costs) or len(processing) < len(taken):

@@ -34,7 +34,7 @@ def organise(
 ) -> None:
     """Say which link between regions should come, which should go, and what that spares; sign it with --apply."""
     from bridge.document import Overlay
-    from gateway.owner.organising import apply_swap, edges_line, gathered, proposal
+    from gateway.owner.organising import apply_swap, edges_lines, gathered, proposal
     from gateway.trust import TrustError, load_overlay
 
     if apply and owner is None:
@@ -55,14 +55,14 @@ def organise(
     swap = found.swap
     print(f"join {found.named(swap.added)}, part {found.named(swap.removed)}")
     print(
-        f"the cycle of {len(swap.ring)} regions costs {swap.before:.0f} us a second's interest before, {swap.after:.0f} "
-        f"after: {100 * swap.gain:.0f} % less"
+        f"the cycle of {len(swap.ring)} regions costs {swap.before:.0f} us of each second's interest before, "
+        f"{swap.after:.0f} after: {100 * swap.gain:.0f} % less"
     )
     if signed is None:
         print("sign it with --apply --owner DIR")
         return
     print(f"version {signed.policy.version} signed in {overlay}; give it to any one member")
-    print(f"write into the description, or the next `overlay sign` takes it back: {edges_line(signed)}")
+    print(f"write into the description, or the next `overlay sign` takes it back:\n{edges_lines(signed)}")
 
 
 def _summaries(ask: list[str]) -> list[str]:

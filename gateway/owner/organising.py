@@ -5,7 +5,8 @@
     apply_swap   the next version with it, which members follow live (`bridge.document.trees`)
 
 Nothing that harms is proposed: the overlay with the other edges is checked whole, as if it were loaded. The tree rests
-between two changes. Not here: asking the replicas, the arithmetic (`bridge.organising`).
+between two changes; only one that made it worse is taken back sooner, for which the link that went is measured on. Not
+here: asking the replicas, the arithmetic (`bridge.organising`).
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from gateway.owner.views import carried
 from gateway.trust import TrustDomain, TrustError, date_of
 from keys.errors import KeysError
 
+JUDGED_INTERVALS = 2  # behind a change, before it is said to be worse than what was
 SUMMARIES_MAX = 65_536  # that one answer of a replica may hold; stops one that never ends
 
 
@@ -79,14 +81,17 @@ def proposal(overlay: Overlay, summaries: Iterable[ReplicaSummary], now: float) 
         view.name for region, view in sorted(overlay.views.items()) if costs.spoke(region) < 2 * view.faults + 1
     )
     change = overlay.policy.tree
-    rests_until = change.since_ms / 1000 + organising.dwell_s
-    if change.number and now < max(rests_until, change.closes_ms / 1000):
-        until = date_of(max(rests_until, change.closes_ms / 1000))
-        return SwapProposal(names, None, f"the tree was changed, and rests until {until}", silent)
+    judged_at = change.closes_ms / 1000 + JUDGED_INTERVALS * organising.interval_s
+    rests_until = max(change.since_ms / 1000 + organising.dwell_s, judged_at)
+    rests = change.number > 0 and now < rests_until
+    if rests and now < judged_at:
+        return SwapProposal(names, None, f"the tree was changed, and rests until {date_of(rests_until)}", silent)
     tree = overlay.trees.newest
     neighbours = {region: tree.neighbours(region) for region in tree.regions}
 
     def admissible(swap: Swap) -> bool:
+        if rests and not _is_back(overlay, swap):
+            return False
         try:
             Overlay(overlay.owner, _swapped(overlay, swap, now), overlay.latest.values(), overlay.members.values())
         except OverlayError:
@@ -94,6 +99,9 @@ def proposal(overlay: Overlay, summaries: Iterable[ReplicaSummary], now: float) 
         return True
 
     swap = best_swap(neighbours, organising.links, costs, organising.hops, organising.min_gain, admissible)
+    if swap is None and rests:
+        why = f"the tree was changed, is not worse than before, and rests until {date_of(rests_until)}"
+        return SwapProposal(names, None, why, silent)
     why = "" if swap else f"no potential link spares {organising.min_gain_percent} % of what its cycle costs"
     if swap is None and silent:
         why = f"too few replicas of {', '.join(silent)} have told what they measured lately"
@@ -115,10 +123,18 @@ def apply_swap(out: Path, owner: Path, told: Iterable[str], now: float) -> tuple
         return found, overlay
 
 
-def edges_line(overlay: Overlay) -> str:
-    """How the description has to name the edges from now on."""
-    pairs = [f"[{overlay.latest[a].name}, {overlay.latest[b].name}]" for a, b in overlay.policy.edges]
-    return f"edges: [{', '.join(pairs)}]"
+def edges_lines(overlay: Overlay) -> str:
+    """How the description has to name edges and potential links from now on."""
+
+    def named(edges: Iterable[tuple[int, int]]) -> str:
+        return ", ".join(f"[{overlay.latest[a].name}, {overlay.latest[b].name}]" for a, b in edges)
+
+    told = f"edges: [{named(overlay.policy.edges)}]"
+    organising = overlay.policy.organising
+    if organising is None:
+        return told
+    numbers = f"interval_s: {organising.interval_s}, hops: {organising.hops}, min_gain: {organising.min_gain_percent}"
+    return f"{told}\norganise: {{links: [{named(organising.links)}], {numbers}, dwell_s: {organising.dwell_s}}}"
 
 
 def _swapped(overlay: Overlay, swap: Swap, now: float) -> Policy:
@@ -126,4 +142,16 @@ def _swapped(overlay: Overlay, swap: Swap, now: float) -> Policy:
     policy = overlay.policy
     left = tuple(edge for edge in policy.edges if set(edge) != set(swap.removed))
     tree = policy.tree.followed_by(policy.edges, int(now * 1000), TREE_SETTLE_S, TREE_GRACE_S)
-    return replace(policy, edges=(*left, swap.added), tree=tree)
+    organising = policy.organising
+    if organising is not None:  # what goes may come back: so it is measured as the other potential links are
+        links = {tuple(sorted(link)): link for link in (*organising.links, swap.removed)}
+        links.pop(tuple(sorted(swap.added)), None)
+        organising = replace(organising, links=tuple(links.values()))
+    return replace(policy, edges=(*left, swap.added), tree=tree, organising=organising)
+
+
+def _is_back(overlay: Overlay, swap: Swap) -> bool:
+    """Whether it would undo the last change."""
+    former = {frozenset(edge) for edge in overlay.policy.tree.former or ()}
+    left = {frozenset(edge) for edge in overlay.policy.edges} - {frozenset(swap.removed)}
+    return left | {frozenset(swap.added)} == former

@@ -15,7 +15,7 @@ ROW: dict[int, tuple[int, ...]] = {1: (2,), 2: (1, 3), 3: (2, 4), 4: (3,)}
 
 
 class Known:
-    """Costs that a test says."""
+    """Costs that a test says; the two ends of `ROW` want most of what the other wants, all else less."""
 
     def __init__(
         self, links: Mapping[tuple[int, int], float], shared: float = 10.0, lacking: tuple[int, ...] = ()
@@ -23,7 +23,8 @@ class Known:
         self.links, self.shared, self.lacking = links, shared, lacking
 
     def common(self, region: int) -> dict[int, float]:
-        return {} if region in self.lacking else dict.fromkeys(ROW, self.shared)
+        alike = {region, 5 - region} if region in (1, 4) else {region}
+        return {} if region in self.lacking else {o: self.shared * (1.0 if o in alike else 0.4) for o in ROW}
 
     def processing(self, region: int) -> float | None:
         return None if region in self.lacking else 1.0
@@ -93,9 +94,10 @@ def test_a_swap_spares_what_it_says_and_leaves_a_tree(costs: list[float], min_ga
     assert len(left) == 3
     assert all(way(after, a, b) for a, b in product(ROW, ROW))
     path = list(swap.ring)
-    common = [dict.fromkeys(ROW, 10.0)] * len(path)
+    common = [Known(links).common(region) for region in path]
+    phis = [neighbourhood_mean(ROW, region, shared, 4) for region, shared in zip(path, common, strict=True)]
     known = [links[min(a, b), max(a, b)] for a, b in zip(path, [*path[1:], path[0]], strict=True)]
-    vectors = ring_vectors(path, common, [10.0] * len(path), known, [1.0] * len(path))
+    vectors = ring_vectors(path, common, phis, known, [1.0] * len(path))
     assert vectors is not None
     assert sum(vector[-1] for vector in vectors) == swap.before
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import base64
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from bridge.document import Organising, Overlay, Scope
-from bridge.document.trees import Phase
+from bridge.document import Organising, Scope
 from bridge.measuring import ReplicaSummary
-from gateway.owner.organising import apply_swap, edges_line, gathered, proposal
+from gateway.owner.organising import JUDGED_INTERVALS, _swapped, edges_lines, gathered, proposal
 from gateway.trust import TrustError
 from keys.envelope import Mode
 from tests.sim.world import NOW, World, make_world
@@ -21,6 +19,11 @@ RTT_US = {(1, 2): 2_000, (2, 3): 90_000, (3, 4): 2_000, (1, 4): 2_000, (1, 3): 2
 INTERVAL_S = 60
 INTERVAL = int(NOW) // INTERVAL_S
 EVERYWHERE = Scope("plant/#", Mode.PLAIN)
+
+
+def alike(region: int, *ends: int, of: int = 4) -> tuple[tuple[int, int], ...]:
+    """What it has in common with whom: these ends of a row want the same, all others less."""
+    return tuple((o, 500 if o == region or {o, region} <= {*ends} else 200) for o in range(1, of + 1))
 
 
 def world(
@@ -36,7 +39,7 @@ def said(world: World, name: str, **changes: object) -> str:
     links = sorted((b if a == region else a, us) for (a, b), us in RTT_US.items() if region in (a, b))
     made = ReplicaSummary(
         name, region, INTERVAL, INTERVAL_S, 0, 16, processing_us=100, links=tuple(links),
-        common=tuple((other, 500) for other in range(1, 5)),
+        common=alike(region, 1, 4),
     )  # fmt: skip
     made = replace(made, **changes)  # type: ignore[arg-type]
     return base64.b64encode(made.signed(world.identities[name]).encode()).decode()
@@ -81,7 +84,7 @@ def test_a_path_that_becomes_too_long_is_not_proposed() -> None:
     words = []
     for region, view in made.overlay.views.items():
         links = tuple(sorted((b if a == region else a, us) for (a, b), us in costs.items() if region in (a, b)))
-        common = tuple((other, 500) for other in range(1, 6))
+        common = alike(region, 3, 5, of=5)
         for name in view.members:
             one = ReplicaSummary(name, region, INTERVAL, 60, 0, 16, processing_us=1, links=links, common=common)
             words.append(base64.b64encode(one.signed(made.identities[name]).encode()).decode())
@@ -96,7 +99,9 @@ def test_a_liar_in_each_region_changes_nothing_and_of_two_nobody_is_believed() -
     lies = []
     for view in made.overlay.views.values():
         liar, *honest = view.members
-        lies += [said(made, liar, links=tuple((r, 1) for r in range(1, 5) if r != view.region), processing_us=9_999_999)]
+        lies += [
+            said(made, liar, links=tuple((r, 1) for r in range(1, 5) if r != view.region), processing_us=9_999_999)
+        ]
         lies += [said(made, name) for name in honest]
     assert of(made, lies).swap == truth
     silent = [word for word in told(made) if word != said(made, made.overlay.views[2].members[0])]
@@ -110,7 +115,13 @@ def test_what_is_forged_old_or_no_summary_is_left_out() -> None:
     made = world()
     name, other = made.overlay.views[2].members[:2]
     forged = ReplicaSummary(name, 2, INTERVAL + 1, INTERVAL_S, 0, 16, processing_us=1).signed(made.identities[other])
-    words = [*told(made), base64.b64encode(forged.encode()).decode(), "no base64!", "AAAA", said(made, name, interval=1)]
+    words = [
+        *told(made),
+        base64.b64encode(forged.encode()).decode(),
+        "no base64!",
+        "AAAA",
+        said(made, name, interval=1),
+    ]
     assert len(gathered(words, made.overlay)) == 12
     assert of(made, words).swap == of(made).swap
 
@@ -126,6 +137,47 @@ def test_the_tree_rests_after_a_change() -> None:
     assert of(made, now=NOW + 300 - 1e-3).swap is None
     later = [said(made, name, interval=INTERVAL + 5) for view in made.overlay.views.values() for name in view.members]
     assert of(made, later, now=NOW + 301).swap is not None
+
+
+def test_a_change_that_made_it_worse_is_taken_back_before_the_tree_has_rested() -> None:
+    made = world(links=((1, 3), (3, 2)), dwell_s=3600)
+    policy = made.overlay.policy
+    tree = policy.tree.followed_by(policy.edges, int(NOW * 1000), 2, 60)
+    made.overlay = made.with_policy(edges=((1, 2), (3, 4), (1, 4)), tree=tree)
+    slow = dict(RTT_US)
+    slow[1, 4], slow[2, 3] = 90_000, 2_000  # what was thought of both was wrong
+
+    def words(interval: int) -> list[str]:
+        def links(region: int) -> tuple[tuple[int, int], ...]:
+            return tuple(sorted((b if a == region else a, us) for (a, b), us in slow.items() if region in (a, b)))
+
+        return [
+            said(made, name, interval=interval, links=links(view.region), common=alike(view.region, 2, 3))
+            for view in made.overlay.views.values()
+            for name in view.members
+        ]
+
+    judged_at = NOW + 62 + JUDGED_INTERVALS * INTERVAL_S
+    assert "rests until" in of(made, words(INTERVAL + 2), now=judged_at - 1).why
+    found = of(made, words(INTERVAL + 3), now=judged_at)
+    assert found.swap is not None
+    assert (set(found.swap.added), set(found.swap.removed)) == ({2, 3}, {1, 4})
+    slow[1, 4] = 2_000
+    found = of(made, words(INTERVAL + 3), now=judged_at)
+    assert found.swap is None
+    assert "not worse than before" in found.why
+
+
+def test_what_goes_may_come_back_and_what_came_is_no_potential_link() -> None:
+    made = world()
+    swap = of(made).swap
+    assert swap is not None
+    policy = _swapped(made.overlay, swap, NOW)
+    assert policy.organising is not None
+    assert [{*link} for link in policy.organising.links] == [{2, 3}]
+    assert {frozenset(edge) for edge in policy.edges} == {frozenset(e) for e in ((1, 2), (3, 4), (1, 4))}
+    assert (policy.tree.number, policy.tree.former) == (made.overlay.policy.tree.number + 1, made.overlay.policy.edges)
+    assert len(edges_lines(made.with_policy(edges=policy.edges, organising=policy.organising)).splitlines()) == 2
 
 
 def test_without_the_owners_word_there_is_nothing_to_organise() -> None:
