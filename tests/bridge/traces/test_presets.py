@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
-from bridge.traces.presets import PRESETS, within
+from bridge.traces.presets import PRESETS, Preset, within
+
+ROW = r"\| `{}` \| ([^|]*) \| ([^|]*) \| ([^|]*) \| ([^|]*) \| ([^|]*) \| ([^|]*) \|"
+PROTOCOL = Path(__file__).parents[3] / "docs" / "protocol.md"
 
 
 def test_nothing_is_told_within_no_time() -> None:
     with pytest.raises(ValueError, match="less than a second"):
         within(0.5)
+    assert within(1.0).goal_s == 1.0
 
 
 @pytest.mark.parametrize("goal_s", [1.0, 10.0, 300.0])
@@ -20,5 +27,40 @@ def test_a_goal_leaves_time_to_ask_twice_and_to_wait(goal_s: float) -> None:
     assert preset.interval_min_s < preset.timeout_initial_s
 
 
-def test_presets_are_found_by_their_names() -> None:
-    assert all(preset.name == name for name, preset in PRESETS.items())
+@pytest.mark.parametrize(
+    ("goal_s", "interval_min_s", "floor_s"),
+    [(1.0, 0.05, 1 / 3), (4.5, 0.05, 1.5), (10.0, 0.1, 2.0), (300.0, 0.5, 2.0)],
+)
+def test_times_grow_with_a_goal_and_those_with_bounds_up_to_these(
+    goal_s: float, interval_min_s: float, floor_s: float
+) -> None:
+    assert within(goal_s) == Preset(
+        f"within {goal_s:g} s",
+        interval_s=goal_s / 2,
+        interval_min_s=pytest.approx(interval_min_s),
+        timeout_initial_s=pytest.approx(goal_s / 10),
+        timeout_max_s=goal_s / 2,
+        patience_s=pytest.approx(goal_s / 5),
+        floor_s=pytest.approx(floor_s),
+        goal_s=goal_s,
+    )
+
+
+@pytest.mark.parametrize(("name", "timeout_initial_s"), [("lan", 1.0), ("wan", 2.0), ("cellular", 5.0)])
+def test_presets_are_as_the_protocol_tells_them(name: str, timeout_initial_s: float) -> None:
+    told = re.search(ROW.format(name), PROTOCOL.read_text("utf-8"))
+    assert told is not None
+    interval, least, margin, patience, most, floor = map(float, told.groups())
+    assert PRESETS[name] == Preset(
+        name,
+        interval_s=interval,
+        interval_min_s=least,
+        timeout_initial_s=timeout_initial_s,
+        margin_s=margin,
+        timeout_max_s=most,
+        patience_s=patience,
+        caution=1.0,
+        floor_s=floor,
+        goal_s=0.0,
+    )
+    assert list(PRESETS) == ["lan", "wan", "cellular"]
