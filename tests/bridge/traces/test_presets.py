@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-
 import pytest
 
 from bridge.traces.presets import PRESETS, Preset, within
-
-ROW = r"\| `{}` \| ([^|]*) \| ([^|]*) \| ([^|]*) \| ([^|]*) \| ([^|]*) \| ([^|]*) \|"
-PROTOCOL = Path(__file__).parents[3] / "docs" / "protocol.md"
 
 
 def test_nothing_is_told_within_no_time() -> None:
@@ -46,21 +40,16 @@ def test_times_grow_with_a_goal_and_those_with_bounds_up_to_these(
     )
 
 
-@pytest.mark.parametrize(("name", "timeout_initial_s"), [("lan", 1.0), ("wan", 2.0), ("cellular", 5.0)])
-def test_presets_are_as_the_protocol_tells_them(name: str, timeout_initial_s: float) -> None:
-    told = re.search(ROW.format(name), PROTOCOL.read_text("utf-8"))
-    assert told is not None
-    interval, least, margin, patience, most, floor = map(float, told.groups())
-    assert PRESETS[name] == Preset(
-        name,
-        interval_s=interval,
-        interval_min_s=least,
-        timeout_initial_s=timeout_initial_s,
-        margin_s=margin,
-        timeout_max_s=most,
-        patience_s=patience,
-        caution=1.0,
-        floor_s=floor,
-        goal_s=0.0,
-    )
+@pytest.mark.parametrize(
+    "preset",
+    [
+        Preset("lan", 1.0, 0.1, 1.0, 0.04, 5.0, 2.4, 1.0, 2.0, 0.0),
+        Preset("wan", 1.0, 0.1, 2.0, 0.1, 5.0, 3.2, 1.0, 3.0, 0.0),
+        Preset("cellular", 5.0, 0.5, 5.0, 0.4, 15.0, 8.0, 1.0, 6.0, 0.0),
+    ],
+    ids=lambda preset: preset.name,
+)
+def test_presets_are_as_the_protocol_tells_them(preset: Preset) -> None:
+    """docs/protocol.md §11.3."""
+    assert PRESETS[preset.name] == preset
     assert list(PRESETS) == ["lan", "wan", "cellular"]
