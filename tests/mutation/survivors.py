@@ -104,7 +104,17 @@ _SHARETREE = "keys/sharetree.py"
 _PRESENT = "self.present = [tuple(sorted({*places})) for places in by_hop]"
 _FOREIGN = "if by_hop is None:  # some are of another view or path: one liar's share must not stop the search"
 
+_REJOINING = "bridge/traces/rejoining.py"
+_NOBODY_YET = 'self._began = self._since = float("-inf")'
+_NONE_CAME = "self._came = self._before = 0  # since `_since`, and in the `COMES_S` before"
+
 EXPLAINED: dict[tuple[str, str, str], str] = {
+    **_alike(
+        _REJOINING,
+        "nobody asks before somebody is missing, and a minute later what came before does not count",
+        (_NOBODY_YET, "pass"),
+        (_NONE_CAME, _NONE_CAME.replace("0 ", "1 ", 1)),
+    ),
     **_alike(
         _DISCOVERY,
         "no trace topic is of one byte, or of none",

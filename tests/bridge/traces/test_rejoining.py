@@ -119,6 +119,24 @@ def test_nobody_comes_and_the_usual_time_is_all(waiting: Callable[[int], Rejoini
     assert rejoining.until(NOW + REJOIN_S, 0.0) <= NOW + REJOIN_S
 
 
+def test_the_time_counts_from_the_first_who_is_missing_until_nobody_is() -> None:
+    rejoining = Rejoining()
+    assert [rejoining.waits(NOW + after_s) for after_s in (0, 20)] == [NOW + REJOIN_S] * 2
+    assert rejoining.missing == 2
+    rejoining.gone()
+    assert rejoining.missing == 1
+    assert rejoining.until(NOW, 0.0) == NOW + REJOIN_S
+    rejoining.gone()
+    assert rejoining.waits(NOW + 500) == NOW + 500 + REJOIN_S
+
+
+def test_whether_others_still_come_is_looked_at_twice_in_the_time_in_which_they_count() -> None:
+    rejoining = Rejoining()
+    rejoining.waits(NOW)
+    rejoining.came(NOW + REJOIN_S)
+    assert rejoining.until(NOW + REJOIN_S, 0.0) == NOW + REJOIN_S + COMES_S / 2
+
+
 def test_a_few_of_very_many_are_no_sign_that_the_others_come(waiting: Callable[[int], Rejoining]) -> None:
     number = 10_000
     few, enough = waiting(number), waiting(number)

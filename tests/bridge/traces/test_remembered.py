@@ -38,6 +38,7 @@ def test_a_record_shows_none_of_its_keys() -> None:
     shown = repr(remembered())
     assert "holder=" not in shown
     assert " key=" not in shown
+    assert "session=" not in shown
     assert "trace_key" not in shown
 
 

@@ -30,7 +30,7 @@ from bridge.tracking.entity import (
 )
 from keys.frames import opening
 from keys.identity import Identity
-from keys.resumption import KNOCK, Knock, unknown
+from keys.resumption import KNOCK, Knock, is_resumed, unknown
 from keys.tracesession import TraceSession, Word
 from tests.bridge.traces.test_tracer import NOW, advertised, check_books, news
 from tests.keys.test_delegation import AUTHORITY, NODE, PUMP, certified
@@ -107,6 +107,8 @@ class Pair:
         for each in effects:
             if isinstance(each, Count):
                 self.counts[each.name] = self.counts.get(each.name, 0) + each.amount
+            if isinstance(each, Say) and is_resumed(each.payload):
+                assert each.qos == 0, "an answer is of no use to who comes back later"
             if isinstance(each, Say) and "pump-7" in each.topic:
                 self.from_entity(self.entity.handle(Told(each.topic, each.payload), self.now))
 
