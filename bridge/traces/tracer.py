@@ -261,7 +261,6 @@ class Tracer:
 
     def _resumed(self, traced: Traced, now: float) -> list[TracingEffect]:
         """It is back, in the session of before."""
-        self._changed.add(traced.voice.topic)  # its key is another one
         if traced.is_missing:
             self._rejoining.gone()
             self._rejoining.came(now)

@@ -108,7 +108,33 @@ _REJOINING = "bridge/traces/rejoining.py"
 _NOBODY_YET = 'self._began = self._since = float("-inf")'
 _NONE_CAME = "self._came = self._before = 0  # since `_since`, and in the `COMES_S` before"
 
+_TRACER = "bridge/traces/tracer.py"
+_DOUBTED = "if self._doubted and self.self_health.score < SICK:"
+_RESTORED = "ours = TraceSession(session, record.key, 1, known.certificate.public_key)"
+
 EXPLAINED: dict[tuple[str, str, str], str] = {
+    **_alike(
+        _TRACER,
+        "the same is done once more than needed, or of nothing",
+        (
+            "if traced.client != event.client:  # the same entity on another connection",
+            "if True:  # the same entity on another connection",
+        ),
+        ("if changed is None and not voice.is_heard:", "if False:"),
+        (_DOUBTED, _DOUBTED.replace("self._doubted", "True", 1)),
+    ),
+    **_alike(_TRACER, "nobody is called by an empty name", ("if traced.pulse is not None:", "if True:")),
+    **_alike(
+        _TRACER,
+        "whoever is traced has had something said of it before anything could be said while we were sick",
+        ("if session is not None and held is not None:", "if True and held is not None:"),
+        ("if session is not None and held is not None:", "if session is not None and True:"),
+    ),
+    **_alike(
+        _TRACER,
+        "nothing is said in a session of before a restart",
+        (_RESTORED, _RESTORED.replace("key, 1,", "key, 2,")),
+    ),
     **_alike(
         _REJOINING,
         "nobody asks before somebody is missing, and a minute later what came before does not count",

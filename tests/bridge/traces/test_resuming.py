@@ -144,8 +144,12 @@ def test_who_comes_back_goes_on_without_a_signature(pair: Pair, restarts: bool) 
     assert pair.entity._session.kept[1] != before[1], "under another key"
     assert (pair.of("entities_resumed"), pair.of("entities_registered"), pair.of("traces_refused")) == (1, 1, 0)
     assert pair.told[0] is TraceKind.JOIN
-    pair.run(REJOIN_S + 30)
+    (traced,) = pair.tracer._traced.values()
+    assert traced.voice.again[Interest.CHANGES][1]["entity"] == "pump-7"
+    check_books(pair.tracer)
+    pair.run(RENEW_AFTER_S + 60)
     assert not {TraceKind.FAILED, TraceKind.FAILURE_SUSPICION} & set(pair.told)
+    assert pair.told.count(TraceKind.JOIN) == 1, "not again with its next token"
 
 
 def test_whoever_dies_behind_it_is_told_as_soon_as_ever(pair: Pair) -> None:
@@ -270,6 +274,10 @@ def test_nobody_knocks_in_another_name_or_without_the_key(pair: Pair, name: str)
         effects = pair.tracer.handle(Spoke("pump-7", session, frame.encode()), pair.now)
         assert [each.name for each in effects if isinstance(each, Count)] == ["traces_refused", "sessions_unknown"]
         assert traced.coming is None, count
+    strange = Knock(b"o" * 16, b"n" * 16, now_ms, "pump-7").coded(key).encode()
+    effects = pair.tracer.handle(Spoke("pump-7", session, strange), pair.now)
+    assert effects == [Say(answers_to("pump-7"), unknown(b"o" * 16), 0), Count("sessions_unknown")]
+    assert traced.coming is None
     other = Knock(session, b"n" * 16, now_ms, name).coded(key).encode()
     for client in (name, "pump-7", "liar"):  # only who is called so is answered anything, and that it is not known
         effects = pair.tracer.handle(Spoke(client, session, other), pair.now)

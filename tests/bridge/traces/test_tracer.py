@@ -84,6 +84,8 @@ def check_books(tracer: Tracer) -> None:
         session: each.client for session, each in traced.items()
     }
     assert len(tracer._places) == len(traced)
+    assert len(tracer._placed) == tracer._sweep._used
+    assert tracer._rejoining.missing == sum(each.is_missing for each in traced.values())
     for each in traced.values():
         assert tracer._sweep._due[each.place] <= each.wants_attention_at
 
@@ -747,6 +749,12 @@ def test_at_the_edge_of_sickness_nothing_is_said_again(pump: Entity) -> None:
     assert pump.tracer._doubted == {pump.advertisement.topic}
 
 
+def test_while_it_is_sick_nothing_is_said_again(pump: Entity) -> None:
+    pump.tracer.self_health.score = pump.tracer.self_health._late = 0.5
+    assert len(news(pump.handle(ClientGone(pump.client, clean=False)))) == 1
+    assert news(pump.tracer.handle(Tick(), pump.now)) == []
+
+
 def test_what_was_said_of_who_is_traced_no_more_is_not_said_again(pump: Entity) -> None:
     pump.tracer.self_health.score = 0.5
     pump.handle(ClientGone(pump.client, clean=False))
@@ -1027,6 +1035,7 @@ def test_who_failed_before_the_restart_is_not_failed_again_and_who_comes_back_is
     pump.answers = False
     pump.run(20)
     tracer, _ = restarted(remembered(pump), at=pump.now)
+    assert tracer._rejoining.missing == 0, "nobody waits for it"
     tracer.handle(Tick(), pump.now)
     assert news(tracer.handle(Tick(), pump.now + REJOIN_S + 1)) == []
     pump.tracer, pump.answers = tracer, True
@@ -1053,6 +1062,8 @@ def test_what_ended_or_is_traced_already_or_finds_no_place_is_not_restored(
     tracer, effects = restarted(record, record, other)
     assert effects == [Count("entities_restored")] * 2
     assert [at for at, _ in tracer.records()] == [record.advertisement.topic]
+    for alike in (replace(other, session=record.session), replace(record, session=other.session)):
+        assert restarted(record, alike)[1] == [Count("entities_restored")], "one session, or one topic, is one entity"
     monkeypatch.setattr(tracing, "ENTITIES_MAX", 2)
     tracer, effects = restarted(record, other, third)
     assert len(effects) == 2
