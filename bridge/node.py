@@ -54,7 +54,7 @@ from bridge.contract import (
 from bridge.contract.refusing import refusal
 from bridge.document import Issuer, Overlay, RegionView, ScopeSecret
 from bridge.groups import GROUPS_TOPIC, LeaseRelay, SharedGroups
-from bridge.measuring import PROBE_TOPIC, SUMMARY_TOPIC, Measurer
+from bridge.measuring import PROBE_TOPIC, SUMMARY_TOPIC, Measurer, SwapProposal, proposal
 from bridge.membership import GRANT_TOPIC, KeyClient, KeyServerNode, Node, handed_over
 from bridge.publisher import NothingLeft, OutboxIntake, Publisher, Shelf
 from bridge.reader import Collector, ScopeInterest
@@ -373,6 +373,18 @@ class ReplicaNode(Node):
         self._publishers = PublisherGuard(overlay.policy.budgets)
         self.measurer = Measurer(overlay, name, identity)
         self._potential = potential_peers(overlay, name)  # links that we only measure
+        self._proposed: tuple[tuple[int, int], SwapProposal | None] | None = None
+
+    def proposal(self, now: float) -> SwapProposal | None:
+        """Which swap the owner would be told of, by what we heard; looked at once an interval. None: nobody
+        measures."""
+        organising = self.overlay.policy.organising
+        if organising is None:
+            return None
+        of = self.overlay.policy.version, int(now) // organising.interval_s
+        if self._proposed is None or self._proposed[0] != of:
+            self._proposed = of, proposal(self.overlay, self.measurer.summaries, now)
+        return self._proposed[1]
 
     def _event(self, event: Event, now: float) -> list[Effect]:
         match event:

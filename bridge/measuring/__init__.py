@@ -1,10 +1,12 @@
 """What replicas measure and tell each other: links, processing, common interest, failures, rates (paper D; A11).
 
 Each replica signs a summary of each interval; a region speaks by the median of its replicas. Imports `organising`,
-`wire` and below. Not here: whether another tree would be better (`organising`, pure arithmetic), who signs one.
+`wire` and below. From summaries follows which swap would be made. Not here: the
+arithmetic (`organising`), who signs one.
 """
 
 from bridge.measuring.measurer import PROBE_TOPIC, Measurer
+from bridge.measuring.proposing import JUDGED_INTERVALS, SwapProposal, proposal, swapped
 from bridge.measuring.region_costs import RegionCosts
 from bridge.measuring.summaries import (
     SUMMARY_TOPIC,
@@ -15,12 +17,16 @@ from bridge.measuring.summaries import (
 )
 
 __all__ = [
+    "JUDGED_INTERVALS",
     "PROBE_TOPIC",
     "SUMMARY_TOPIC",
     "InterestSummary",
     "Measurer",
     "RegionCosts",
     "ReplicaSummary",
+    "SwapProposal",
     "check_author",
     "decode_said",
+    "proposal",
+    "swapped",
 ]

@@ -34,8 +34,8 @@ def organise(
 ) -> None:
     """Say which link between regions should come, which should go, and what that spares; sign it with --apply."""
     from bridge.document import Overlay
-    from gateway.owner.organising import apply_swap, edges_lines, gathered, proposal
-    from gateway.trust import TrustError, load_overlay
+    from gateway.owner.organising import apply_swap, edges_lines, gathered, proposed
+    from gateway.trust import TrustError, date_of, load_overlay
 
     if apply and owner is None:
         raise TrustError("--apply signs the change: say by --owner DIR whose overlay it is")
@@ -45,12 +45,12 @@ def organise(
         found, signed = apply_swap(overlay, owner, told, time.time())
     else:
         present = load_overlay(overlay, int(time.time() * 1000))
-        found = proposal(present, gathered(told, present), time.time())
+        found = proposed(present, gathered(told, present), time.time())
     if as_json:
         print_json(found.to_json() | {"version": signed.policy.version if signed else None})
         return
     if found.swap is None:
-        print(f"nothing to change: {found.why}")
+        print(f"nothing to change: {found.why}" + (f" until {date_of(found.rests_until)}" if found.rests_until else ""))
         return
     swap = found.swap
     print(f"join {found.named(swap.added)}, part {found.named(swap.removed)}")

@@ -34,7 +34,8 @@ class OverlayStanding:
     though it could have been fetched for `late_s` seconds. `oldest_s`: how long the oldest in the outbox waits that too
     few replicas have; what only one that is away lacks is in `outbox_depth`, and waits for nothing else.
     `outlived`: a later start of our identity runs elsewhere. `refusals`: why replicas take nothing of ours.
-    `summaries`: what replicas say that they measured, signed frames in base64.
+    `summaries`: what replicas say that they measured, signed frames in base64. `proposal`: which swap of the tree they
+    speak for, as `SwapProposal.to_json` has it; empty where nobody measures.
     """
 
     name: str
@@ -59,6 +60,7 @@ class OverlayStanding:
     outlived: bool = False
     refusals: Mapping[str, str] = field(default_factory=dict)
     summaries: tuple[str, ...] = ()
+    proposal: Mapping[str, object] = field(default_factory=dict)
 
 
 def standing(links: BrokerOverlay, now: float, outbox_bytes_max: int) -> OverlayStanding:
@@ -118,6 +120,7 @@ def standing(links: BrokerOverlay, now: float, outbox_bytes_max: int) -> Overlay
         refusals=dict(node.publisher.refusals.reasons) if isinstance(node, GatewayNode) else {},
         outlived=isinstance(node, GatewayNode) and node.life.outlived_by > 0,
         summaries=_summaries(node) if isinstance(node, ReplicaNode) else (),
+        proposal=found.to_json() if isinstance(node, ReplicaNode) and (found := node.proposal(now)) else {},
     )
 
 

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gateway.owner.organising import proposal
+from bridge.measuring import proposal
+from gateway.commands.status import asked as asked_status
 from gateway.trust import load_overlay
 from tests.gateway.overlay_processes import OverlayProcesses, free_ports
 from tests.gateway.steady_load import SteadyLoad
@@ -55,6 +56,7 @@ def test_the_way_over_a_region_that_wants_nothing_is_left_while_messages_flow(ov
     swap = found[-1]["swap"]
     assert isinstance(swap, dict)
     assert swap["add"] == "north - south"
+    assert wait_until(lambda: asked_status(asked)["overlay"]["proposal"]["swap"]["add"] == "north - south", 10)
     assert swap["remove"] in ("north - middle", "middle - south")
     began = time.monotonic()
     signed = json.loads(overlay.veilmq(*organise, "--apply", "--owner", "owner"))
@@ -74,4 +76,6 @@ def test_the_way_over_a_region_that_wants_nothing_is_left_while_messages_flow(ov
     now = time.time()
     in_force = load_overlay(overlay.directory / "south1-overlay.json", int(now * 1000))
     assert in_force.trees.newest.path(1, 3) == (1, 3)
-    assert "rests until" in proposal(in_force, [], now).why
+    resting = proposal(in_force, [], now)
+    assert resting is not None
+    assert resting.rests_until > now

@@ -144,6 +144,10 @@ const show = {
         Math.round(link.pace), link.waiting, now.suspected[peer] || 0]);
     fill("links", rows);
     $("outbox").textContent = `Outbox: ${now.outbox.depth} publications, ${now.outbox.bytes} bytes.`;
+    const told = (now.standing || {}).proposal || {}, swap = told.swap;
+    $("proposal").textContent = swap ? `Measured: joining ${swap.add} and parting ${swap.remove} would spare `
+      + `${swap.gain_percent} %; the owner signs it with "veilmq overlay organise --apply".`
+      : told.why ? `Measured: ${told.why}.` : "";
   },
   async clients() {
     const found = await ask(`/clients?limit=200&search=${encodeURIComponent($("find-client").value)}`);

@@ -1,186 +1,47 @@
-"""The owner's side of a swap: what is proposed of signed summaries, what is refused, what is signed."""
+"""The owner's side of a swap: what replicas are asked for, what is refused, how the description has to go on."""
 
 from __future__ import annotations
 
 import base64
-from dataclasses import replace
 
 import pytest
+import yaml
 
-from bridge.document import Organising, Scope
-from bridge.measuring import ReplicaSummary
-from gateway.owner.organising import JUDGED_INTERVALS, _swapped, edges_lines, gathered, proposal
+from bridge.measuring import ReplicaSummary, proposal, swapped
+from gateway.owner.organising import edges_lines, gathered, proposed
 from gateway.trust import TrustError
-from keys.envelope import Mode
-from tests.sim.world import NOW, World, make_world
-
-ROW = ((1, 2), (2, 3), (3, 4))
-RTT_US = {(1, 2): 2_000, (2, 3): 90_000, (3, 4): 2_000, (1, 4): 2_000, (1, 3): 2_000}
-INTERVAL_S = 60
-INTERVAL = int(NOW) // INTERVAL_S
-EVERYWHERE = Scope("plant/#", Mode.PLAIN)
+from tests.bridge.measuring.test_proposing import INTERVAL, INTERVAL_S, said, told, world
+from tests.sim.world import NOW, make_world
 
 
-def alike(region: int, *ends: int, of: int = 4) -> tuple[tuple[int, int], ...]:
-    """What it has in common with whom: these ends of a row want the same, all others less."""
-    return tuple((o, 500 if o == region or {o, region} <= {*ends} else 200) for o in range(1, of + 1))
-
-
-def world(
-    links: tuple[tuple[int, int], ...] = ((4, 1),), scopes: tuple[Scope, ...] = (EVERYWHERE,), **changes: object
-) -> World:
-    made = make_world(dict.fromkeys(range(1, 5), 3), ROW, {"g1": 1}, scopes)
-    made.overlay = made.with_policy(organising=replace(Organising(links), **changes))  # type: ignore[arg-type]
-    return made
-
-
-def said(world: World, name: str, **changes: object) -> str:
-    region = world.overlay.certificate(name).region
-    links = sorted((b if a == region else a, us) for (a, b), us in RTT_US.items() if region in (a, b))
-    made = ReplicaSummary(
-        name, region, INTERVAL, INTERVAL_S, 0, 16, processing_us=100, links=tuple(links),
-        common=alike(region, 1, 4),
-    )  # fmt: skip
-    made = replace(made, **changes)  # type: ignore[arg-type]
-    return base64.b64encode(made.signed(world.identities[name]).encode()).decode()
-
-
-def told(world: World) -> list[str]:
-    return [said(world, name) for view in world.overlay.views.values() for name in view.members]
-
-
-def of(world: World, words: list[str] | None = None, now: float = NOW):  # type: ignore[no-untyped-def]
-    return proposal(world.overlay, gathered(told(world) if words is None else words, world.overlay), now)
-
-
-def test_the_slow_link_is_to_go_for_the_one_that_the_owner_allows() -> None:
-    found = of(world())
-    assert found.swap is not None
-    assert (set(found.swap.added), set(found.swap.removed)) == ({1, 4}, {2, 3})
-    shown = found.to_json()["swap"]
-    assert shown["cost_after_us"] < shown["cost_before_us"]
-    assert shown["gain_percent"] > 10
-
-
-def test_outside_the_owners_links_nothing_is_proposed() -> None:
-    """Everybody measured 1-4 as the cheapest; the owner does not list it."""
-    assert of(world(links=())).swap is None
-    assert of(world(links=((2, 4),))).swap is None, "nobody measured that one"
-
-
-def test_what_would_harm_is_not_proposed() -> None:
-    """A scope of regions 2 and 3 alone would fall apart: nothing of it may enter 1 or 4."""
-    apart = Scope("shop/#", Mode.PLAIN, regions=(2, 3))
-    assert of(world(scopes=(EVERYWHERE, apart))).swap is None
-    whole = replace(apart, regions=(1, 2, 3, 4))
-    assert of(world(scopes=(EVERYWHERE, whole))).swap is not None
-
-
-def test_a_path_that_becomes_too_long_is_not_proposed() -> None:
-    """Five regions in a row are more than shares of a key may cross."""
-    made = make_world(dict.fromkeys(range(1, 6), 3), [(1, 2), (1, 3), (1, 4), (4, 5)], {"g1": 1}, [Scope("plant/#")])
-    made.overlay = made.with_policy(organising=Organising(((3, 5),)))
-    costs = {(1, 2): 10, (1, 3): 10, (1, 4): 900_000, (4, 5): 10, (3, 5): 10}
-    words = []
-    for region, view in made.overlay.views.items():
-        links = tuple(sorted((b if a == region else a, us) for (a, b), us in costs.items() if region in (a, b)))
-        common = alike(region, 3, 5, of=5)
-        for name in view.members:
-            one = ReplicaSummary(name, region, INTERVAL, 60, 0, 16, processing_us=1, links=links, common=common)
-            words.append(base64.b64encode(one.signed(made.identities[name]).encode()).decode())
-    assert of(made, words).swap is None
-    made.overlay = made.with_policy(scopes=tuple(replace(s, mode=Mode.PLAIN) for s in made.overlay.policy.scopes))
-    assert of(made, words).swap is not None, "plain ones may go any way"
-
-
-def test_a_liar_in_each_region_changes_nothing_and_of_two_nobody_is_believed() -> None:
-    made = world()
-    truth = of(made).swap
-    lies = []
-    for view in made.overlay.views.values():
-        liar, *honest = view.members
-        lies += [
-            said(made, liar, links=tuple((r, 1) for r in range(1, 5) if r != view.region), processing_us=9_999_999)
-        ]
-        lies += [said(made, name) for name in honest]
-    assert of(made, lies).swap == truth
-    silent = [word for word in told(made) if word != said(made, made.overlay.views[2].members[0])]
-    found = of(made, silent)
-    assert found.swap is None
-    assert found.silent == (made.overlay.views[2].name,)
-    assert "too few replicas" in found.why
+def encoded(*summaries: ReplicaSummary) -> list[str]:
+    return [base64.b64encode(each.encode()).decode() for each in summaries]
 
 
 def test_what_is_forged_old_or_no_summary_is_left_out() -> None:
     made = world()
     name, other = made.overlay.views[2].members[:2]
     forged = ReplicaSummary(name, 2, INTERVAL + 1, INTERVAL_S, 0, 16, processing_us=1).signed(made.identities[other])
-    words = [
-        *told(made),
-        base64.b64encode(forged.encode()).decode(),
-        "no base64!",
-        "AAAA",
-        said(made, name, interval=1),
-    ]
-    assert len(gathered(words, made.overlay)) == 12
-    assert of(made, words).swap == of(made).swap
+    words = encoded(*told(made), forged, said(made, name, interval=1))
+    found = gathered([*words, "no base64!", "AAAA"], made.overlay)
+    assert len(found) == 12
+    assert proposed(made.overlay, found, NOW) == proposal(made.overlay, told(made), NOW)
 
 
-def test_the_tree_rests_after_a_change() -> None:
-    made = world(dwell_s=900)
-    policy = made.overlay.policy
-    tree = policy.tree.followed_by(policy.edges, int((NOW - 600) * 1000), 2, 60)
-    made.overlay = made.with_policy(tree=tree)
-    found = of(made)
-    assert found.swap is None
-    assert "rests until" in found.why
-    assert of(made, now=NOW + 300 - 1e-3).swap is None
-    later = [said(made, name, interval=INTERVAL + 5) for view in made.overlay.views.values() for name in view.members]
-    assert of(made, later, now=NOW + 301).swap is not None
-
-
-def test_a_change_that_made_it_worse_is_taken_back_before_the_tree_has_rested() -> None:
-    made = world(links=((1, 3), (3, 2)), dwell_s=3600)
-    policy = made.overlay.policy
-    tree = policy.tree.followed_by(policy.edges, int(NOW * 1000), 2, 60)
-    made.overlay = made.with_policy(edges=((1, 2), (3, 4), (1, 4)), tree=tree)
-    slow = dict(RTT_US)
-    slow[1, 4], slow[2, 3] = 90_000, 2_000  # what was thought of both was wrong
-
-    def words(interval: int) -> list[str]:
-        def links(region: int) -> tuple[tuple[int, int], ...]:
-            return tuple(sorted((b if a == region else a, us) for (a, b), us in slow.items() if region in (a, b)))
-
-        return [
-            said(made, name, interval=interval, links=links(view.region), common=alike(view.region, 2, 3))
-            for view in made.overlay.views.values()
-            for name in view.members
-        ]
-
-    judged_at = NOW + 62 + JUDGED_INTERVALS * INTERVAL_S
-    assert "rests until" in of(made, words(INTERVAL + 2), now=judged_at - 1).why
-    found = of(made, words(INTERVAL + 3), now=judged_at)
-    assert found.swap is not None
-    assert (set(found.swap.added), set(found.swap.removed)) == ({2, 3}, {1, 4})
-    slow[1, 4] = 2_000
-    found = of(made, words(INTERVAL + 3), now=judged_at)
-    assert found.swap is None
-    assert "not worse than before" in found.why
-
-
-def test_what_goes_may_come_back_and_what_came_is_no_potential_link() -> None:
+def test_the_description_goes_on_with_what_was_signed() -> None:
     made = world()
-    swap = of(made).swap
-    assert swap is not None
-    policy = _swapped(made.overlay, swap, NOW)
-    assert policy.organising is not None
-    assert [{*link} for link in policy.organising.links] == [{2, 3}]
-    assert {frozenset(edge) for edge in policy.edges} == {frozenset(e) for e in ((1, 2), (3, 4), (1, 4))}
-    assert (policy.tree.number, policy.tree.former) == (made.overlay.policy.tree.number + 1, made.overlay.policy.edges)
-    assert len(edges_lines(made.with_policy(edges=policy.edges, organising=policy.organising)).splitlines()) == 2
+    found = proposed(made.overlay, told(made), NOW)
+    assert found.swap is not None
+    assert list(yaml.safe_load(edges_lines(make_world({1: 3, 2: 3}, [(1, 2)], {"g1": 1}).overlay))) == ["edges"]
+    policy = swapped(made.overlay, found.swap, NOW)
+    lines = yaml.safe_load(edges_lines(made.with_policy(edges=policy.edges, organising=policy.organising)))
+    names = {region: view.name for region, view in made.overlay.latest.items()}
+    assert lines["edges"] == [[names[a], names[b]] for a, b in policy.edges]
+    assert lines["organise"]["links"] == [[names[2], names[3]]]
+    assert lines["organise"]["dwell_s"] == 600
 
 
 def test_without_the_owners_word_there_is_nothing_to_organise() -> None:
     made = make_world({1: 3, 2: 3}, [(1, 2)], {"g1": 1})
     with pytest.raises(TrustError, match="has no `organise`"):
-        proposal(made.overlay, [], NOW)
+        proposed(made.overlay, [], NOW)

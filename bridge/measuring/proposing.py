@@ -1,0 +1,106 @@
+"""Which swap of the tree would be made now, by what replicas measured (D4 to D6 of paper D; docs/protocol.md §5.6).
+
+Nothing that harms is proposed: the overlay with the other edges is checked whole, as if it were loaded. The tree rests
+between two changes; only one that made it worse is taken back sooner, for which the link that went is measured on. Not
+here: who signs (`gateway.owner.organising`), the arithmetic (`bridge.organising`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from bridge.document import TREE_GRACE_S, TREE_SETTLE_S, Overlay, OverlayError, Policy
+from bridge.measuring.region_costs import RegionCosts
+from bridge.measuring.summaries import ReplicaSummary
+from bridge.organising import Swap, best_swap
+
+JUDGED_INTERVALS = 2  # behind a change, before it is said to be worse than what was
+
+
+@dataclass(frozen=True, slots=True)
+class SwapProposal:
+    """`swap` None: nothing is to be changed, for `why`. `silent`: regions of which too few replicas spoke.
+    `rests_until`: UNIX time in seconds until which the tree rests; 0: it does not."""
+
+    names: dict[int, str]
+    swap: Swap | None
+    why: str = ""
+    silent: tuple[str, ...] = ()
+    rests_until: float = 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """For programs; costs in microseconds."""
+        found: dict[str, Any] = {"why": self.why, "silent": list(self.silent), "swap": None}
+        found["rests_until"] = self.rests_until
+        if self.swap is not None:
+            found["swap"] = {
+                "add": self.named(self.swap.added), "remove": self.named(self.swap.removed),
+                "cycle": [self.names[region] for region in self.swap.ring],
+                "cost_before_us": round(self.swap.before), "cost_after_us": round(self.swap.after),
+                "gain_percent": round(100 * self.swap.gain, 1),
+            }  # fmt: skip
+        return found
+
+    def named(self, edge: Sequence[int]) -> str:
+        """An edge by the names of its regions."""
+        return " - ".join(self.names[region] for region in edge)
+
+
+def proposal(overlay: Overlay, summaries: Iterable[ReplicaSummary], now: float) -> SwapProposal | None:
+    """What the owner would sign now; `summaries`: of each replica the newest, verified. None where nobody measures."""
+    names = {region: view.name for region, view in overlay.latest.items()}
+    organising = overlay.policy.organising
+    if organising is None:
+        return None
+    costs = RegionCosts(overlay, summaries, now)
+    silent = tuple(
+        view.name for region, view in sorted(overlay.views.items()) if costs.spoke(region) < 2 * view.faults + 1
+    )
+    change = overlay.policy.tree
+    judged_at = change.closes_ms / 1000 + JUDGED_INTERVALS * organising.interval_s
+    rests_until = max(change.since_ms / 1000 + organising.dwell_s, judged_at)
+    rests = change.number > 0 and now < rests_until
+    if rests and now < judged_at:
+        return SwapProposal(names, None, "the tree was changed, and rests", silent, rests_until)
+    tree = overlay.trees.newest
+    neighbours = {region: tree.neighbours(region) for region in tree.regions}
+
+    def admissible(swap: Swap) -> bool:
+        if rests and not _is_back(overlay, swap):
+            return False
+        try:
+            Overlay(overlay.owner, swapped(overlay, swap, now), overlay.latest.values(), overlay.members.values())
+        except OverlayError:
+            return False
+        return True
+
+    swap = best_swap(neighbours, organising.links, costs, organising.hops, organising.min_gain, admissible)
+    if swap is None and rests:
+        why = "the tree was changed, is not worse than before, and rests"
+        return SwapProposal(names, None, why, silent, rests_until)
+    why = "" if swap else f"no potential link spares {organising.min_gain_percent} % of what its cycle costs"
+    if swap is None and silent:
+        why = f"too few replicas of {', '.join(silent)} have told what they measured lately"
+    return SwapProposal(names, swap, why, silent)
+
+
+def swapped(overlay: Overlay, swap: Swap, now: float) -> Policy:
+    """The policy with the other edge: another tree, which follows the present one."""
+    policy = overlay.policy
+    left = tuple(edge for edge in policy.edges if set(edge) != set(swap.removed))
+    tree = policy.tree.followed_by(policy.edges, int(now * 1000), TREE_SETTLE_S, TREE_GRACE_S)
+    organising = policy.organising
+    if organising is not None:  # what goes may come back: so it is measured as the other potential links are
+        links = {tuple(sorted(link)): link for link in (*organising.links, swap.removed)}
+        links.pop(tuple(sorted(swap.added)), None)
+        organising = replace(organising, links=tuple(links.values()))
+    return replace(policy, edges=(*left, swap.added), tree=tree, organising=organising)
+
+
+def _is_back(overlay: Overlay, swap: Swap) -> bool:
+    """Whether it would undo the last change."""
+    former = {frozenset(edge) for edge in overlay.policy.tree.former or ()}
+    left = {frozenset(edge) for edge in overlay.policy.edges} - {frozenset(swap.removed)}
+    return left | {frozenset(swap.added)} == former
