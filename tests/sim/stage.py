@@ -99,6 +99,7 @@ class Stage:
         self.down: set[str] = set()
         self.carried: list[Wire] = []
         self.is_mute = self.is_faulty = self.gave_up = self.is_draining = self.may_be_late = False
+        self.has_dropped = False  # the publisher, what was too old: a value that is retained comes all the same, late
         self.sealed: dict[tuple[str, int], bytes] = {}
         self.ticks: dict[str, float] = {}
         for name in self.world.overlay.members:
@@ -153,6 +154,8 @@ class Stage:
                 self.joined[effect.publication.topic] = effect.publication
             case Blame(member, True, why) if member not in LIARS and name not in LIARS:
                 raise BrokenPromiseError(f"{member} was named: {why}")
+            case Count("outbox_expired"):
+                self.has_dropped = True
             case Count("holes" | "incomplete") if name == READER:
                 self.gave_up = True
                 if self.is_draining and not self.is_faulty:
@@ -256,7 +259,8 @@ class Stage:
         got, wanted = delivery.publication, told.publication
         if (got.topic, got.payload, got.qos) != (wanted.topic, wanted.payload, wanted.qos):
             raise BrokenPromiseError(f"record {delivery.sequence} was altered")
-        if delivery.late and got.qos and not (self.gave_up or self.may_be_late):
+        may_be_late = self.gave_up or self.may_be_late or (self.has_dropped and got.retain)
+        if delivery.late and got.qos and not may_be_late:
             raise BrokenPromiseError(f"record {delivery.sequence} is late, and nobody gave up")
         before = [d.sequence for d in self.got[:-1] if d.publication.topic == got.topic]
         if not delivery.late and before and delivery.sequence < max(before):

@@ -92,6 +92,18 @@ def test_a_long_schedule_of_what_is_retained_agrees():
     assert retaining(111) is None
 
 
+@pytest.mark.parametrize(
+    ("seed", "steps"),
+    [
+        (40272, [("retain", 2), ("wait", 2), ("die", 2), ("qos0", 3)]),
+        (40360, [("view", 4), ("hear", 4), ("wait", 4), ("hear", 3), ("retain", 0), ("batch", 1), ("wait", 2)]),
+    ],
+)
+def test_a_value_too_old_to_be_sent_comes_as_retained_once_it_is_sealed_anew(seed: int, steps: list[Step]):
+    """After a restart, or for a new view. What followed it does not wait for it, so it is late, and marked."""
+    assert run(steps, **options(seed), seed=seed, all_restart=True) is None
+
+
 def test_what_was_retained_and_is_overtaken_is_marked_late():
     assert run(OLD_NEWS, fresh=True) is None
 
