@@ -99,6 +99,7 @@ class Stage:
         self.down: set[str] = set()
         self.carried: list[Wire] = []
         self.is_mute = self.is_faulty = self.gave_up = self.is_draining = self.may_be_late = False
+        self.lives = 0  # of the publisher
         self.has_dropped = False  # the publisher, what was too old: a value that is retained comes all the same, late
         self.sealed: dict[tuple[str, int], bytes] = {}
         self.ticks: dict[str, float] = {}
@@ -124,6 +125,7 @@ class Stage:
         self.nodes[name] = self.world.node(name, random.Random(f"{name}{self.now}"))
         self.world.overlay = newest
         if name == SITE:
+            self.lives += 1
             self.next = max(self.next, int(self.now * 1000) << 10)
         if name in self.rows:
             self.handle(name, Restored(tuple(self.rows[name].items())))
@@ -156,6 +158,7 @@ class Stage:
                 raise BrokenPromiseError(f"{member} was named: {why}")
             case Count("outbox_expired"):
                 self.has_dropped = True
+                self.is_faulty |= self.lives > 1  # a former life may have sealed it: not promised (protocol, 2.6)
             case Count("holes" | "incomplete") if name == READER:
                 self.gave_up = True
                 if self.is_draining and not self.is_faulty:
