@@ -262,7 +262,7 @@ class Stage:
         got, wanted = delivery.publication, told.publication
         if (got.topic, got.payload, got.qos) != (wanted.topic, wanted.payload, wanted.qos):
             raise BrokenPromiseError(f"record {delivery.sequence} was altered")
-        may_be_late = self.gave_up or self.may_be_late or (self.has_dropped and got.retain)
+        may_be_late = self.gave_up or self.may_be_late or (self.has_dropped and (got.retain or self.lives > 1))
         if delivery.late and got.qos and not may_be_late:
             raise BrokenPromiseError(f"record {delivery.sequence} is late, and nobody gave up")
         before = [d.sequence for d in self.got[:-1] if d.publication.topic == got.topic]
