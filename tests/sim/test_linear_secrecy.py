@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from functools import partial
 from itertools import product
 
 import pytest
@@ -22,6 +23,7 @@ from keys import gf256, shamir
 from keys.sharetree import Hop, Place, Share, first_split, resplit
 from tests.sim.linearview import (
     TIMES,
+    Bad,
     Overlay,
     Path,
     Rows,
@@ -98,6 +100,42 @@ def test_regions_of_an_even_number_and_trusted_ones(counts: Sequence[int]) -> No
 def test_every_placement_on_trees_of_regions(name: str, count: int) -> None:
     """f bad replicas in *each* branch. Two views of one region are two branches as well: labels name the view."""
     assert check_placements(BRANCHES[name]) == count
+
+
+# ------------------------------------------------------------------------------------------- two open trees
+
+RING = dict.fromkeys(range(1, 5), 3)
+ROW = Overlay(RING, {1: (2,), 2: (3,), 3: (4,)})
+SWAPPED = Overlay(RING, {1: (2, 4), 4: (3,)})
+
+
+def beside(row: bytes, other: bytes, one_secret: bool) -> bytes:
+    """A row of each tree over the unknowns of both: each has coefficients of its own, and one secret or its own."""
+    secrets = plus(row[-1:], other[-1:]) if one_secret else row[-1:] + other[-1:]
+    return row[:-1] + other[:-1] + secrets
+
+
+@pytest.mark.parametrize("one_secret", [True, False], ids=["one value sealed anew", "a key of each"])
+def test_every_placement_while_two_trees_are_open(one_secret: bool) -> None:
+    """The same f replicas of each region see what goes along both: 81 placements on four regions of three."""
+    former, newest = Rows(ROW), Rows(SWAPPED)
+    joined = partial(beside, one_secret=one_secret)
+    none, nothing = bytes(former.secret + 1), bytes(newest.secret + 1)
+    secrets = [joined(former.of[()], nothing), joined(none, newest.of[()])]
+
+    def seen(bad: Bad) -> Span:
+        along_both = [joined(row, nothing) for row in former.view(bad)] + [
+            joined(none, row) for row in newest.view(bad)
+        ]
+        return Span(along_both)
+
+    placements = list(ROW.placements())
+    for bad in placements:
+        span = seen(bad)
+        assert not any(secret in span for secret in secrets)
+        assert one_secret or plus(*secrets) not in span, "nor what both together say"
+    assert all(secret in seen({1: (1, 2)}) for secret in secrets), "k of one region are too many"
+    assert len(placements) == 81
 
 
 # ------------------------------------------------------------------------------- what the rows can tell apart
