@@ -84,10 +84,11 @@ class Assembling:
         """Whether pieces of a publication of that name are here."""
         return self._parts.get(name) is not None
 
-    def miss(self, name: Name, now: float) -> bool:
-        """A publication that another one follows is not here: ask for it. True if that is news."""
+    def miss(self, name: Name, above: int, now: float) -> bool:
+        """A publication that another one follows is not here: ask for it, and for those before it down to number
+        `above`, which is here. True if that is news."""
         before = self._pulls.get(name)
-        return self._pulls.begin(name, 0, name[0], now, HOLE_S) is not before
+        return self._pulls.begin(name, 0, name[0], now, HOLE_S, above) is not before
 
     def asked_for(self, name: Name) -> bool:
         """Whether the replicas were asked for it."""

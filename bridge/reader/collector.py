@@ -347,7 +347,8 @@ class Collector:
             bridged = self._is_bridged(stream, held)
             if not bridged and self._misses_predecessor(stream, held):
                 if now < wake_at:
-                    is_news = [self._assembling.miss(name, now) for name in self._lineages.before(held)]
+                    names = self._lineages.before(held)
+                    is_news = [self._assembling.miss(name, stream.highest, now) for name in names]
                     effects += [Count("reorder_waits")] if any(is_news) else []
                     break
                 effects.append(Count("holes"))

@@ -20,7 +20,7 @@ from bridge.document import Scope
 from bridge.replica.passing import Passing, PassingOn
 from bridge.replica.plane_routing import PlaneRouting
 from bridge.topology import Routes
-from bridge.wire import PULL_S, Admission, Admitted, Answers, Name, PullRequest, Pulls, RoutingTable
+from bridge.wire import CHAIN_MAX, PULL_S, Admission, Admitted, Answers, Name, PullRequest, Pulls, RoutingTable
 from bridge.wire import pieces as content
 from keys.envelope import MessageHeader
 from keys.errors import NotAuthorised
@@ -296,13 +296,28 @@ class Carrying:
             self._check_right(peer, passing, now)
             answer = self._answer(peer, passing, request.parts, now)
             if answer is not None:
-                return answer
+                return [*self._chain(peer, passing, request.above, now), *answer]
         elif not self._answers.may_ask_unknown(peer, request.publisher, now):
             return [Count("pulls_refused")]
         wants = request.publisher + peer.encode()  # who makes somebody miss much pushes out its own
         pull = self._pulls.begin(request.name, request.time_ms, wants, now, 0.0)
         pull.askers[peer] = request.parts
         return [Count("pulls_passed_on")]
+
+    def _chain(self, peer: str, passing: Passing, above: int, now: float) -> list[Effect]:
+        """What precedes a publication in its chain and is here whole, down to a number, the oldest first: who asks for
+        the last of a gap has all of it in a few requests."""
+        found: list[Effect] = []
+        scope, number = passing.admitted.scope.number, passing.header.previous
+        for _ in range(CHAIN_MAX - 1 if above else 0):
+            before = self._recent.get((passing.header.publisher, number)) if number > above else None
+            if before is None or before.admitted.scope.number != scope or before.header.previous >= number:
+                break
+            if not self._answers.may_ask(peer, before.header.publisher, now):
+                break
+            found = [*(self._answer(peer, before, (), now) or ()), *found]
+            number = before.header.previous
+        return found
 
     def _answer(self, peer: str, passing: Passing, parts: tuple[int, ...], now: float) -> list[Effect] | None:
         """What is sent to who asked; None if we lack it."""

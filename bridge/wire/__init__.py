@@ -15,6 +15,7 @@ from bridge.wire.key_repository import SWEEP_S, Use, carries_key_alone, check_ke
 from bridge.wire.pieces import NO_PART, PROPERTY_PART, check_mode, read
 from bridge.wire.plane_vectors import PROPERTY_ROUTE, read_vector
 from bridge.wire.pulling import (
+    CHAIN_MAX,
     PULL_S,
     PULL_TOPIC,
     REQUESTS_BURST,
@@ -41,6 +42,7 @@ from bridge.wire.statements import (
 
 __all__ = [
     "AHEAD_S",
+    "CHAIN_MAX",
     "CONTROL_ROOT",
     "DOMAIN",
     "GENERATION_TOPIC",

@@ -37,6 +37,7 @@ REQUESTS_PER_S, REQUESTS_BURST = 2_000.0, 8_000.0  # honest ones ask once or twi
 ANSWER_BYTES_PER_S, ANSWER_BYTES_BURST = 64e6, 256e6  # to one neighbour
 UNKNOWN_PER_S, UNKNOWN_BURST = 50.0, 1_000.0  # of them, for what we never heard of: each makes us ask
 ANSWERS_MAX = 3  # of one piece to one asker
+CHAIN_MAX = 64  # publications of one answer to a request that names what else is missing before the first
 _HEADER, _HEADER_BYTES = -1, 512  # an announcement counts as a piece of its own
 ANSWERED_MAX = 16_384  # (asker, publication) whose answers are counted; who asks most is forgotten first
 
@@ -46,32 +47,34 @@ Name: TypeAlias = tuple[bytes, int]
 
 @value
 class PullRequest:
-    """Frame: opening(3) publisher(16) sequence(8) time_ms(8) count(1) indexes(1 each).
+    """Frame: opening(3) publisher(16) sequence(8) time_ms(8) above(8) count(1) indexes(1 each).
 
     `time_ms`: the sealing that is wanted, or a later one; 0 for any. `parts`: indexes of pieces, ascending; none: all
-    that there are at the one who is asked, and the header if there are none.
+    that there are at the one who is asked, and the header if there are none. `above`: what precedes it in its chain is
+    wanted, too, down to this number; 0: it alone.
     """
 
     publisher: bytes
     sequence: int
     time_ms: int = 0
     parts: tuple[int, ...] = ()
+    above: int = 0
 
     def encode(self) -> bytes:
         head = opening(Kind.PULL) + self.publisher + number(self.sequence, 8) + number(self.time_ms, 8)
-        return head + number(len(self.parts), 1) + bytes(self.parts)
+        return head + number(self.above, 8) + number(len(self.parts), 1) + bytes(self.parts)
 
     @classmethod
     def decode(cls, data: bytes) -> PullRequest:
         """Raises BadFrame."""
         frame = Reader(data)
         frame.opening(Kind.PULL)
-        publisher, sequence, time_ms = frame.take(16), frame.number(8), frame.number(8)
+        publisher, sequence, time_ms, above = frame.take(16), frame.number(8), frame.number(8), frame.number(8)
         parts = tuple(frame.take(frame.number(1)))
         frame.end()
         if list(parts) != sorted(set(parts)):
             raise BadFrame("a request for pieces that are not in order")
-        return cls(publisher, sequence, time_ms, parts)
+        return cls(publisher, sequence, time_ms, parts, above)
 
     @property
     def name(self) -> Name:
@@ -85,12 +88,14 @@ def request_of(peer: str, request: PullRequest) -> Send:
 
 @dataclass(slots=True)
 class Pull:
-    """A publication of which we lack something. `askers`: who asked us, with the pieces each wants."""
+    """A publication of which we lack something. `askers`: who asked us, with the pieces each wants. `above`: what
+    precedes it lacks as well, down to this number; 0 if it alone does."""
 
     name: Name
     time_ms: int
     at: float
     until: float
+    above: int = 0
     asked: list[str] = field(default_factory=list)
     askers: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
@@ -116,7 +121,7 @@ class Pulls:
     def get(self, name: Name) -> Pull | None:
         return self._pulls.get(name)
 
-    def begin(self, name: Name, time_ms: int, owner: bytes, now: float, wait_s: float) -> Pull:
+    def begin(self, name: Name, time_ms: int, owner: bytes, now: float, wait_s: float, above: int = 0) -> Pull:
         """Ask for it, from `now + wait_s` on, or later where content usually is; at once if that is 0.
 
         One that is asked for already stays as it is, for the latest sealing.
@@ -126,7 +131,7 @@ class Pulls:
             pull.time_ms = max(pull.time_ms, time_ms)
             return pull
         wait_s = max(wait_s, self.patience_s) if wait_s else 0.0
-        pull = Pull(name, time_ms, now + wait_s, now + wait_s + GIVE_UP_S)
+        pull = Pull(name, time_ms, now + wait_s, now + wait_s + GIVE_UP_S, above)
         self._pulls.put(name, owner, pull)
         heapq.heappush(self._wakeups, (pull.at, name))
         return pull
@@ -176,7 +181,7 @@ class Pulls:
         time_ms, wanted = (0, ()) if pull.anything else (pull.time_ms, tuple(parts))
         pull.asked.append(peer)
         self._unanswered[peer] += 1
-        return [request_of(peer, PullRequest(*pull.name, time_ms, wanted))]
+        return [request_of(peer, PullRequest(*pull.name, time_ms, wanted, pull.above))]
 
     def keep(self, peers: Collection[str]) -> None:
         """Whoever is no neighbour any more asked for nothing."""

@@ -164,9 +164,9 @@ def test_holes_of_one_publisher_leave_others_asked_for(monkeypatch: pytest.Monke
     monkeypatch.setattr(assembling, "REQUESTS_PER_S", 20.0)
     table, honest = Assembling(REGION), b"z" * 16
     for number in range(1000):
-        assert table.miss((b"p" * 16, number), NOW)
+        assert table.miss((b"p" * 16, number), 0, NOW)
     for second in range(1, 5):
-        table.miss((honest, second), NOW)
+        table.miss((honest, second), 0, NOW)
         asked = [PullRequest.decode(send.wire.payload).publisher for send in sent(table.tick(NOW + second))]
         assert honest in asked
         assert len(asked) <= 40

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from bridge.contract.machine import (
+    Acked,
     Committed,
     Effect,
     LinkUp,
@@ -27,6 +28,7 @@ from bridge.reader.freshness import FRESH_S
 from bridge.reader.heads import OPEN_MAX
 from bridge.reader.newest_retained import RETAINED_WAIT_S
 from bridge.wire.admission import SEQUENCE_MAX
+from bridge.wire.pulling import CHAIN_MAX, PULL_TOPIC
 from bridge.wire.statements import KEYS_TOPIC
 from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, Mode, to_property
 from keys.keyheader import KEY_DOMAIN
@@ -41,8 +43,10 @@ from tests.bridge.helpers import (
     gateway,
     named,
     publish,
+    replica,
     sent,
     shares_in,
+    subscribe_at,
     subscriber,
     suspected,
     with_properties,
@@ -129,6 +133,45 @@ def test_a_predecessor_that_does_not_come_is_given_up_and_may_come_late(world: W
     assert told(node.handle(Tick(), NOW + REPAIR_S)) == [(3, False)]
     assert told(feed(node, two, NOW + 11)) == [(2, True)]
     assert told(feed(node, two, NOW + 12)) == []
+
+
+def test_a_gap_of_many_batches_is_filled_before_what_follows_it_is_given_up(world: World):
+    """Its batches are asked for by intervals: one by one, each after a wait, a hundred would take longer than that."""
+    site, reader = gateway(world, "site"), subscriber(world, "control")
+    nodes = {name: replica(world, name, ["site", "control"]) for name in REPLICAS}
+    for node in nodes.values():
+        subscribe_at(node, world, "control", "plant/#")
+    missing = 300
+    late: list[Effect] = []
+    for number in range(1, missing + 3):
+        wires = publish(site, "plant/t", b"%d" % number, sequence=number, previous=number - 1)
+        for name, node in nodes.items():
+            site.handle(Acked(name, number), NOW)
+            for send in sent(node.handle(Received("site", wires[name]), NOW), "control"):
+                keys = tuple(p for p in send.wire.properties if p[0] in (PROPERTY_KEY, PROPERTY_SHARES))
+                if number in (1, missing + 2):
+                    late += reader.handle(Received(name, send.wire), NOW)
+                elif keys:  # replicas see to it that readers have those
+                    late += reader.handle(Received(name, Wire(KEYS_TOPIC, b"", properties=keys)), NOW)
+    assert [entry.publication.payload for entry in delivered(late)] == [b"1"]
+    came: list[bytes] = []
+    now = NOW
+    asked = 0
+    while len(came) < missing + 1 and (at := reader.next_deadline) is not None and at < NOW + REPAIR_S:
+        now, effects = at, reader.handle(Tick(), at)
+        while effects:
+            came += [entry.publication.payload for entry in delivered(effects)]
+            asks = [send for send in sent(effects) if send.peer in nodes and send.wire.topic == PULL_TOPIC]
+            asked += len(asks)
+            answers = [
+                (send.peer, answer.wire)
+                for send in asks
+                for answer in sent(nodes[send.peer].handle(Received("control", send.wire), now), "control")
+            ]
+            effects = [effect for peer, wire in answers for effect in reader.handle(Received(peer, wire), now)]
+    assert came == [b"%d" % number for number in range(2, missing + 3)], "all, in order"
+    assert asked <= missing / CHAIN_MAX + 2
+    assert now < NOW + REPAIR_S / 5
 
 
 def test_what_was_given_up_comes_late_however_many_batches_came_meanwhile(world: World):
@@ -332,8 +375,8 @@ def test_the_outbox_of_a_killed_gateway_is_delivered_though_its_first_sealing_go
     assert not delivered(feed(node, old, peers=("r1a",)))
     reborn = world.node("site", random.Random("another life"))
     assert isinstance(reborn, GatewayNode)
-    for replica in REPLICAS:
-        reborn.handle(LinkUp(replica), NOW + 3)
+    for peer in REPLICAS:
+        reborn.handle(LinkUp(peer), NOW + 3)
     anew = publish(reborn, "plant/t", b"x", sequence=1, now=NOW + 3)
     assert told(feed(node, anew, NOW + 3, ("r1b", "r1c"))) == [(1, False)]
     assert told(feed(node, old, NOW + 3)) == []
@@ -403,14 +446,14 @@ def test_what_waited_too_long_for_its_key_is_delivered_in_order_once_the_key_com
     node, site = subscriber(world, "control"), gateway(world, "site")
     late = []
     for n in range(1, 31):
-        for replica, wire in publish(site, "plant/t", sequence=n, previous=n - 1, now=NOW + n).items():
+        for peer, wire in publish(site, "plant/t", sequence=n, previous=n - 1, now=NOW + n).items():
             carried = tuple(p for p in wire.properties if p[0] in (PROPERTY_KEY, PROPERTY_SHARES))
-            if carried and replica != "r1a":
-                late.append((replica, Wire(KEYS_TOPIC, b"", properties=carried)))
-            without = () if replica == "r1a" else (PROPERTY_KEY, PROPERTY_SHARES)
-            assert not told(node.handle(Received(replica, with_properties(wire, without=without)), NOW + n))
+            if carried and peer != "r1a":
+                late.append((peer, Wire(KEYS_TOPIC, b"", properties=carried)))
+            without = () if peer == "r1a" else (PROPERTY_KEY, PROPERTY_SHARES)
+            assert not told(node.handle(Received(peer, with_properties(wire, without=without)), NOW + n))
             assert not told(node.handle(Tick(), NOW + n))
-    got = [one for replica, wire in late for one in told(node.handle(Received(replica, wire), NOW + 31))]
+    got = [one for peer, wire in late for one in told(node.handle(Received(peer, wire), NOW + 31))]
     assert got == [(n, False) for n in range(1, 31)]
 
 

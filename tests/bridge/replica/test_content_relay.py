@@ -18,7 +18,7 @@ from bridge.wire import pulling
 from bridge.wire.pieces import PROPERTY_PART
 from bridge.wire.pulling import PULL_TOPIC, PullRequest
 from keys import reedsolomon
-from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, Mode
+from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES, MessageHeader, Mode, from_property
 from tests.bridge.helpers import (
     NOW,
     counted,
@@ -284,6 +284,38 @@ def test_pieces_that_a_publication_does_not_have_are_refused(world: World) -> No
         assert not sent(effects)
         assert (counted(effects, "refused"), counted(effects, "pulls_refused")) == (0, 1)
     assert suspected(site.handle(Received("r1a", pull(world, 1, publisher="local")), NOW)) == {"r1a"}
+
+
+def test_who_asks_for_the_end_of_a_gap_has_what_precedes_it_oldest_first(world: World) -> None:
+    site, node = gateway(world, "site"), first(world)
+    for number in range(1, 101):
+        inner = number % 3 == 0  # in another scope, so of another chain
+        before = number - (3 if inner else 3 - number % 3)
+        wire = publish(site, "inner/t" if inner else "copied/t", sequence=number, previous=max(before, 0))["r1a"]
+        node.handle(Received("site", wire), NOW)
+
+    def answered(sequence: int, above: int, asker: str = "local") -> list[int]:
+        request = PullRequest(world.identities["site"].party_id, sequence, above=above)
+        effects = node.handle(Received(asker, Wire(PULL_TOPIC, request.encode())), NOW)
+        told = [dict(send.wire.properties)[PROPERTY_HEADER] for send in sent(effects, asker)]
+        return [MessageHeader.decode(from_property(each)[:-64]).sequence for each in told]
+
+    assert answered(20, 0) == [20], "it alone"
+    assert answered(20, 10) == [11, 13, 14, 16, 17, 19, 20]
+    chain = [number for number in range(1, 101) if number % 3]
+    assert answered(100, 1) == chain[-pulling.CHAIN_MAX :], "bounded"
+    assert answered(100, 90) == answered(100, 90) == [91, 92, 94, 95, 97, 98, 100]
+    assert answered(100, 90) == [], "an answer a few times, in a gap as well"
+    assert answered(20, 10, "r3a") == [11, 13, 14, 16, 17, 19, 20], "whose way is by us"
+
+
+def test_a_chain_is_given_to_nobody_who_may_not_have_it(world: World) -> None:
+    """Attack: a replica that carries one scope asks for the end of a gap of another."""
+    site, node = gateway(world, "site"), first(world)
+    for number in (1, 2, 3):
+        node.handle(Received("site", publish(site, "inner/t", sequence=number, previous=number - 1)["r1a"]), NOW)
+    request = PullRequest(world.identities["site"].party_id, 3, above=1)
+    assert not sent(node.handle(Received("r3a", Wire(PULL_TOPIC, request.encode())), NOW), "r3a")
 
 
 def test_pieces_asked_for_before_the_publication_came_need_not_exist(world: World) -> None:

@@ -59,7 +59,7 @@ def test_where_content_is_usually_late_it_is_waited_for_up_to_a_bound() -> None:
 
 
 def test_the_frame_is_canonical() -> None:
-    request = PullRequest(b"p" * 16, 5, 7, (0, 3))
+    request = PullRequest(b"p" * 16, 5, 7, (0, 3), 4)
     assert PullRequest.decode(request.encode()) == request
     for parts in ((3, 0), (3, 3)):
         with pytest.raises(BadFrame, match="order"):
@@ -69,7 +69,7 @@ def test_the_frame_is_canonical() -> None:
 @settings(max_examples=150)
 @given(st.integers(0, 50), st.binary(min_size=1, max_size=6), st.binary(max_size=60))
 def test_whatever_comes_is_refused_or_canonical(offset: int, data: bytes, garbage: bytes) -> None:
-    frame = PullRequest(b"p" * 16, 5, 7, (0, 3)).encode()
+    frame = PullRequest(b"p" * 16, 5, 7, (0, 3), 4).encode()
     for changed in (frame[:offset] + data + frame[offset + len(data) :], frame[:3] + garbage, garbage):
         try:
             assert PullRequest.decode(changed).encode() == changed
