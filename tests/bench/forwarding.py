@@ -35,7 +35,7 @@ import yaml
 
 from keys.envelope import PROPERTY_HEADER, MessageHeader, Mode, SignedHeader, to_property
 from keys.records import encode
-from tests.bench import across, bridged, growth
+from tests.bench import across, bridged, gateways, growth
 from tests.bench.broker import Target
 from tests.bench.load import in_process, open_client, subscribe
 from tests.bench.peers import MOSQUITTO, OURS, Running
@@ -45,6 +45,8 @@ RUNS = 5
 SECONDS = 3.0
 WINDOW, MANY = 100, 1000
 PACED_GOAL_US = 3000.0
+BEFORE_BATCHES_US = 830.0  # of processor time a message, whatever the number of gateways, before there were batches
+CROWD_S = 20.0
 PACE = 300
 PACE_LONG = 30
 PAYLOAD_BYTES = 256
@@ -58,7 +60,8 @@ MESSAGES, MICROSECONDS, BYTES = "msg/s", "us", "bytes"
 @dataclass(frozen=True)
 class Shape:
     """An overlay: replicas of each region, along one path; messages that one data key serves; the topic asked for; how
-    content travels (`EVERYWHERE`: over all cross links); its length; `linger_ms` of the scope."""
+    content travels (`EVERYWHERE`: over all cross links); its length; `linger_ms` of the scope, and records of its
+    batches at most."""
 
     regions: tuple[int, ...] = (3,)
     key_messages: int = KEY_MESSAGES
@@ -67,6 +70,7 @@ class Shape:
     payload_bytes: int = PAYLOAD_BYTES
     in_flight: int = WINDOW
     linger_ms: int = 0
+    records: int = 256
 
     @property
     def window(self) -> int:
@@ -139,7 +143,7 @@ def overlay(shape: Shape) -> Iterator[tuple[list[Running], across.Way]]:
         sizes = dict(zip(regions, shape.regions, strict=True))
         processes.make(sizes, [*itertools.pairwise(regions)], {"site": regions[0], "control": regions[-1]})
         sealed = {**_scope(SEALED), "refresh": {"messages": shape.key_messages}}
-        sealed["batch"] = {"linger_ms": shape.linger_ms}
+        sealed["batch"] = {"linger_ms": shape.linger_ms, "records": shape.records}
         sealed["mode"] = "copies" if shape.mode == EVERYWHERE else shape.mode
         processes.describe(lambda description: description.update(scopes=[sealed, _scope(PLAIN)]))
         processes.hand_out(*processes.ports)
@@ -295,6 +299,33 @@ def by_mode(medians: Medians) -> Iterator[Result]:
         yield from _beside_base(shapes, f"{EVERYWHERE}, {size} bytes", medians)
 
 
+def by_cut(medians: Medians) -> Iterator[Result]:
+    """From which length on blocks pay: batches of one record over two regions of three."""
+    for kib in (1, 2, 4, 8, 16, 32):
+        shapes = [Shape((3, 3), mode=mode, payload_bytes=kib << 10, records=1) for mode in ("blocks", "copies")]
+        ours, base = medians.of(shapes)
+        yield Result(f"cpu a batch of {kib} KiB, blocks", ours.cpu_us, base.cpu_us, "copies", MICROSECONDS)
+        yield Result(f"read a batch of {kib} KiB, blocks", ours.read_bytes, base.read_bytes, "copies", BYTES)
+
+
+def by_crowd(_: Medians) -> Iterator[Result]:
+    """Many gateways with little each; one run, since to start them takes minutes."""
+    size, rate = gateways.GATEWAYS, gateways.RATE_PER_S
+
+    def prepare(path: Path) -> None:
+        path.write_text(yaml.safe_dump(_configured(yaml.safe_load(path.read_text()))))
+
+    crowd = gateways.measured(size, rate, SEALED, PAYLOAD_BYTES, CROWD_S, [_scope(SEALED), _scope(PLAIN)], prepare)
+    work, before = f"{size} gateways x {rate:.0f} msg/s", "before batches"
+    yield Result(f"cpu a message, {work}", crowd.cpu_us, BEFORE_BATCHES_US, before, MICROSECONDS, _at_most(0.6))
+    whole = "all of it"
+    yield Result("cpu a message, above idle", crowd.above_idle_us, crowd.cpu_us, whole, MICROSECONDS)
+    yield Result("cpu a message, replicas", crowd.replicas_us, crowd.cpu_us, whole, MICROSECONDS)
+    yield Result("cpu a message, the reader", crowd.reader_us, crowd.cpu_us, whole, MICROSECONDS)
+    yield Result(f"p50, {work}", crowd.p50_us, crowd.p99_us, "p99", MICROSECONDS)
+    yield Result(f"messages lost, {work}", crowd.lost, size * rate * CROWD_S, "sent", MESSAGES)
+
+
 TABLES: dict[str, Callable[[Medians], Iterator[Result]]] = {
     "region": one_region,
     "further": further_regions,
@@ -304,6 +335,8 @@ TABLES: dict[str, Callable[[Medians], Iterator[Result]]] = {
     "linger": by_linger,
     "growth": by_growth,
     "modes": by_mode,
+    "cut": by_cut,
+    "crowd": by_crowd,
 }
 
 
