@@ -17,7 +17,7 @@ from tests.sim.placements import READERS, Run, assert_promises, everywhere, mixt
 from tests.sim.world import NOW, Traffic, make_world, subscribe
 
 MODES = [Mode.COPIES, Mode.ONE, Mode.BLOCKS, Mode.AUTO]
-LONG = 3000  # bytes: cut into blocks by `auto`
+LONG = 5000  # bytes: cut into blocks by `auto`
 CONTENT = {
     "withheld": {Behaviour.WITHHOLD},
     "hoarded": {Behaviour.HOARD},
