@@ -309,21 +309,20 @@ def by_cut(medians: Medians) -> Iterator[Result]:
 
 
 def by_crowd(_: Medians) -> Iterator[Result]:
-    """Many gateways with little each; one run, since to start them takes minutes."""
-    size, rate = gateways.GATEWAYS, gateways.RATE_PER_S
+    """Many gateways with little each, beside few; one run of each, since to start them takes minutes."""
 
     def prepare(path: Path) -> None:
         path.write_text(yaml.safe_dump(_configured(yaml.safe_load(path.read_text()))))
 
-    crowd = gateways.measured(size, rate, SEALED, PAYLOAD_BYTES, CROWD_S, [_scope(SEALED), _scope(PLAIN)], prepare)
-    work, before = f"{size} gateways x {rate:.0f} msg/s", "before batches"
-    yield Result(f"cpu a message, {work}", crowd.cpu_us, BEFORE_BATCHES_US, before, MICROSECONDS, _at_most(0.6))
-    whole = "all of it"
-    yield Result("cpu a message, above idle", crowd.above_idle_us, crowd.cpu_us, whole, MICROSECONDS)
-    yield Result("cpu a message, replicas", crowd.replicas_us, crowd.cpu_us, whole, MICROSECONDS)
-    yield Result("cpu a message, the reader", crowd.reader_us, crowd.cpu_us, whole, MICROSECONDS)
-    yield Result(f"p50, {work}", crowd.p50_us, crowd.p99_us, "p99", MICROSECONDS)
-    yield Result(f"messages lost, {work}", crowd.lost, size * rate * CROWD_S, "sent", MESSAGES)
+    for size, rate in ((1, 50.0), (10, 5.0), (gateways.GATEWAYS, gateways.RATE_PER_S)):
+        crowd = gateways.measured(size, rate, SEALED, PAYLOAD_BYTES, CROWD_S, [_scope(SEALED), _scope(PLAIN)], prepare)
+        work, cpu_us = f"{size} x {rate:.0f} msg/s", crowd.cpu_us
+        yield Result(f"cpu, {work}", cpu_us, BEFORE_BATCHES_US, "before batches", MICROSECONDS, _at_most(0.6))
+        yield Result(f"cpu above idle, {work}", crowd.above_idle_us, cpu_us, "all of it", MICROSECONDS)
+        yield Result(f"cpu of replicas, {work}", crowd.replicas_us, cpu_us, "all of it", MICROSECONDS)
+        yield Result(f"cpu of the reader, {work}", crowd.reader_us, cpu_us, "all of it", MICROSECONDS)
+        yield Result(f"p50, {work}", crowd.p50_us, crowd.p99_us, "p99", MICROSECONDS)
+        yield Result(f"messages not there, {work}", crowd.lost, size * rate * CROWD_S, "sent", MESSAGES)
 
 
 TABLES: dict[str, Callable[[Medians], Iterator[Result]]] = {
@@ -365,6 +364,8 @@ def main() -> int:
     for name in arguments.only or TABLES:
         for result in TABLES[name](medians):
             print(form(result), flush=True)
+    if not arguments.json:
+        print(f"load of the machine at the end: {os.getloadavg()[0]:.1f}")
     return 0
 
 

@@ -1,12 +1,14 @@
 """What each process of a sealed path does for a message: processor time, syncs of the disk, where the time goes.
 
 `python -m tests.bench.forwarding_profile`: one region of three, 256 bytes, QoS 1, 100 in flight, as the first rows of
-`tests.bench.forwarding`. Processor time is taken in a run without samples; then a run with samples (`sampling`) gives
-the ten functions with the largest shares of each process; a last one counts syncs with `strace`, where that is there.
+`tests.bench.forwarding`; with `--pace RATE` so many messages a second, each alone on its way. Processor time is taken
+in a run without samples; then a run with samples (`sampling`) gives the ten functions with the largest shares of each
+process; a last one counts syncs with `strace`, where that is there.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
 import shutil
@@ -41,22 +43,33 @@ class Sampled(Shape):
         return f"from tests.bench import sampling; sampling.begin({self.directory!r}); "
 
 
-def lines(seconds: float) -> Iterator[str]:
-    """The report, line by line."""
+def lines(seconds: float, pace: float | None) -> Iterator[str]:
+    """The report, line by line. `pace`: messages a second, None for `WINDOW` in flight."""
     with tempfile.TemporaryDirectory(prefix="veilmq-profile-") as directory:
         with overlay(Sampled(directory=directory)) as (running, way):
             names = {each.pid: _name(each) for each in running}
             used = {each.pid: each.cpu_s() for each in running}
-            flow: across.Flow = in_process(across.windowed, way, seconds, WINDOW)
-            used = {each.pid: (each.cpu_s() - used[each.pid]) / flow.delivered * 1e6 for each in running}
-            yield f"{flow.rate:,.0f} messages a second, {sum(used.values()):.0f} us of processor time each"
+            delivered, what = _loaded(way, seconds, pace)
+            used = {each.pid: (each.cpu_s() - used[each.pid]) / delivered * 1e6 for each in running}
+            yield f"{what}, {sum(used.values()):.0f} us of processor time each"
             with _sampled(running, Path(directory)):
-                in_process(across.windowed, way, seconds, WINDOW)
-            syncs = _syncs(running, way, seconds)
+                _loaded(way, seconds, pace)
+            syncs = _syncs(running, way, seconds, pace)
         for pid, name in names.items():
             yield f"{name}: {used[pid]:.0f} us a message, {syncs.get(pid, 'strace is missing, so no')} syncs a second"
             for function, share in sampling.shares(Path(directory, f"{pid}.json"), LARGEST):
                 yield f"  {share:5.1%}  {function}"
+
+
+def _loaded(way: across.Way, seconds: float, pace: float | None) -> tuple[int, str]:
+    """One run: how many messages were delivered, and how it went."""
+    if pace is not None:
+        p50_us, p99_us = in_process(across.paced, way, seconds, pace)
+        return int(
+            seconds * pace
+        ), f"{pace:,.0f} messages a second, p50 {p50_us / 1000:.1f} ms, p99 {p99_us / 1000:.1f} ms"
+    flow: across.Flow = in_process(across.windowed, way, seconds, WINDOW)
+    return flow.delivered, f"{flow.rate:,.0f} messages a second"
 
 
 def _name(process: Running) -> str:
@@ -74,7 +87,7 @@ def _sampled(running: list[Running], directory: Path) -> Iterator[None]:
     assert wait_until(lambda: len(list(directory.glob("*.json"))) == len(running), WRITTEN_WITHIN_S)
 
 
-def _syncs(running: list[Running], way: across.Way, seconds: float) -> dict[int, int]:
+def _syncs(running: list[Running], way: across.Way, seconds: float, pace: float | None) -> dict[int, int]:
     """fsync and fdatasync a second of each process; the tracing slows them a little, and nothing else."""
     strace = shutil.which("strace")
     if strace is None:
@@ -87,7 +100,7 @@ def _syncs(running: list[Running], way: across.Way, seconds: float) -> dict[int,
         ]
         time.sleep(0.5)
         began = time.perf_counter()
-        in_process(across.windowed, way, seconds, WINDOW)
+        _loaded(way, seconds, pace)
         took_s = time.perf_counter() - began
         for each in tracing:
             each.send_signal(signal.SIGINT)
@@ -97,8 +110,14 @@ def _syncs(running: list[Running], way: across.Way, seconds: float) -> dict[int,
 
 
 def main() -> int:
-    for line in lines(SECONDS):
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="length of one run")
+    parser.add_argument("--pace", type=float, metavar="RATE", help="messages a second, each alone; else many in flight")
+    arguments = parser.parse_args()
+    print(f"load of the machine before we begin: {os.getloadavg()[0]:.1f}, cores {os.cpu_count()}")
+    for line in lines(arguments.seconds, arguments.pace):
         print(line, flush=True)
+    print(f"load of the machine at the end: {os.getloadavg()[0]:.1f}")
     return 0
 
 
