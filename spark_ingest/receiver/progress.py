@@ -7,10 +7,11 @@ they are shown (`metrics`), and what the spool itself tells (`status`).
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from bridge.document import Overlay
 from gateway.base.log_events import LogEvent
 
 _log = logging.getLogger(__name__)
@@ -73,3 +74,17 @@ def tell_links(receiver: str, progress: Progress, links: Iterable[ReplicaLink], 
     if accepted and not progress.accepted:
         LogEvent.RECEIVER_SUBSCRIBED.say(_log, receiver)
     progress.accepted = accepted
+
+
+def too_few(links: Collection[ReplicaLink], overlay: Overlay, region: int) -> str | None:
+    """One line when those that are connected cannot make a publication of `region` whole, None if they can. Nothing
+    is said of `links` that are not known."""
+    up = [link.replica for link in links if link.up]
+    view = overlay.views[region]
+    if not links or view.quorum(up) or (view.former is not None and view.former.quorum(up)):
+        return None
+    missing = ", ".join(sorted(link.replica for link in links if not link.up))
+    return (
+        f"{len(up)} of {len(links)} replicas can be reached, and {view.threshold} are needed for a row; no connection "
+        f"to {missing}: see to them and to the network, and that the identity is valid"
+    )

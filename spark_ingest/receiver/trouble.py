@@ -12,6 +12,9 @@ from pathlib import Path
 from spark_ingest.errors import ReceiverTrouble
 from spark_ingest.spool import tell_trouble
 
+STILL_S = 10.0
+"""A receiver that moves at least once a second, and did not for so long, stands still; a busy machine is slow."""
+
 
 class ReceiverTroubles:
     """Of one receiver. Told by its thread, read by any other. `directory`: its part of the spool."""
@@ -20,6 +23,7 @@ class ReceiverTroubles:
         self._directory, self._monotonic = directory, monotonic
         self._shown: str | None = ""
         self._since: float | None = None
+        self._moved: float | None = None
         self.text: str | None = None
         """One line about why nothing is received now, None if all is well."""
 
@@ -39,8 +43,18 @@ class ReceiverTroubles:
             tell_trouble(self._directory, text)
         return is_news
 
+    def moves(self) -> None:
+        """The receiver is not held by a call that does not end: to be said at least once a second."""
+        self._moved = self._monotonic()
+
     def check(self, trouble_s: float) -> None:
-        """Raises ReceiverTrouble when there has been trouble for so long."""
+        """Raises ReceiverTrouble when there has been trouble for so long, or when the receiver has not moved."""
+        still_s = max(trouble_s, STILL_S)
+        if self._moved is not None and self._monotonic() - self._moved >= still_s:
+            raise ReceiverTrouble(
+                f"the receiver has stood still for {still_s:.0f} s (option trouble_s): its disk, or the server of its "
+                "files, does not answer; started again, the query goes on where it ended"
+            )
         if self._since is not None and self._monotonic() - self._since >= trouble_s:
             raise ReceiverTrouble(
                 f"nothing could be received for {trouble_s:.0f} s (option trouble_s): {self.text}; "

@@ -6,7 +6,8 @@ import logging
 
 import pytest
 
-from spark_ingest.receiver.progress import Progress, ReplicaLink, summed, tell_links
+from spark_ingest.receiver.progress import Progress, ReplicaLink, summed, tell_links, too_few
+from tests.spark_ingest.region import Overlay
 
 
 def test_workers_count_together_and_any_trouble_shows() -> None:
@@ -28,3 +29,17 @@ def test_links_are_told_when_they_change(caplog: pytest.LogCaptureFixture) -> No
     ]
     assert progress.links == (ReplicaLink("r1", False, 1, 2),)
     assert progress.accepted
+
+
+def test_fewer_replicas_than_a_publication_takes_are_too_few() -> None:
+    """Of three replicas two make a publication whole."""
+    signed, home = Overlay().signed, Overlay().home
+
+    def told(*up: str) -> str | None:
+        return too_few([ReplicaLink(name, name in up, 0, 0) for name in ("r1", "r2", "r3")], signed, home)
+
+    assert told("r1", "r2", "r3") is None
+    assert told("r1", "r3") is None
+    assert "r1, r3" in (told("r2") or "")
+    assert "r1, r2, r3" in (told() or "")
+    assert too_few([], signed, home) is None, "a worker has no connections: its receiver has them"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from spark_ingest.errors import ReceiverTrouble
-from spark_ingest.receiver.trouble import ReceiverTroubles
+from spark_ingest.receiver.trouble import STILL_S, ReceiverTroubles
 from spark_ingest.spool.trouble import told_trouble
 
 
@@ -27,6 +27,25 @@ def test_trouble_counts_from_its_first_word_until_all_is_well(tmp_path: Path) ->
     trouble.tell("another one receives", bad=False)
     now[0] = 1_000
     trouble.check(31)
+
+
+def test_a_receiver_that_stands_still_is_trouble_though_it_says_nothing(tmp_path: Path) -> None:
+    """A disk that does not answer ends no call, and so tells of no error."""
+    now = [0.0]
+    trouble = ReceiverTroubles(tmp_path, lambda: now[0])
+    now[0] = 1_000
+    trouble.check(60)  # it has not begun
+    trouble.moves()
+    now[0] += 60
+    with pytest.raises(ReceiverTrouble, match="stood still for 60 s"):
+        trouble.check(60)
+    trouble.moves()
+    trouble.check(60)
+    now[0] += 5
+    trouble.check(1)  # a busy machine is no trouble yet
+    now[0] += STILL_S - 5
+    with pytest.raises(ReceiverTrouble, match=f"stood still for {STILL_S:.0f} s"):
+        trouble.check(1)
 
 
 def test_what_a_receiver_said_is_read_beside_its_segments_until_all_is_well(tmp_path: Path) -> None:
