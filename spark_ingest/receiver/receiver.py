@@ -35,7 +35,7 @@ from spark_ingest.receiver.clock import SessionClock, most_ahead_s
 from spark_ingest.receiver.family import grants_of, kin
 from spark_ingest.receiver.looping import LoopThread
 from spark_ingest.receiver.packer import SegmentPacker
-from spark_ingest.receiver.progress import Progress, ReplicaLink, tell_links
+from spark_ingest.receiver.progress import Progress, ReplicaLink, tell_links, too_few
 from spark_ingest.receiver.recovery import recovered, recovered_beside, state_of
 from spark_ingest.receiver.trouble import ReceiverTroubles
 from spark_ingest.receiving import Group, Lineages, Part, Seen, SpoolCollector
@@ -318,6 +318,7 @@ class Receiver:
         try:
             await asyncio.wait({links, writing, stopping, packing}, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            self._trouble.rests()
             done.set()
             wake.set()
             links.cancel()
@@ -338,6 +339,7 @@ class Receiver:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(wake.wait(), patience_s)
             wake.clear()
+            self._trouble.moves()
             session.check_clock()
             await self._keys(session)
             collector.tick(session.follow())
@@ -346,9 +348,12 @@ class Receiver:
                 session.client.ask(send.peer, send.wire.topic, send.wire.payload)
             self._tell_lies(time.monotonic())
             tell_links(self._settings.name, self.progress, session.client.links(), session.client.accepted)
-            if not collector.ready and collector.doubt is None and time.monotonic() - began > SETTLED_S:
-                self._trouble.tell(None)
+            if time.monotonic() - began > SETTLED_S:  # links take a moment
+                few = too_few(self.progress.links, session.client.overlay, session.client.home_region)
+                if few is not None or (not collector.ready and collector.doubt is None):
+                    self._trouble.tell(few)
             while collector.ready and not done.is_set():
+                self._trouble.moves()
                 if writer.full:
                     self._full(session)
                     with contextlib.suppress(SpoolBusy):

@@ -47,16 +47,20 @@ class ReceiverTroubles:
         """The receiver is not held by a call that does not end: to be said at least once a second."""
         self._moved = self._monotonic()
 
+    def rests(self) -> None:
+        """A session is over: to wait for a lock, or to read what the spool has, is not to stand still."""
+        self._moved = None
+
     def check(self, trouble_s: float) -> None:
         """Raises ReceiverTrouble when there has been trouble for so long, or when the receiver has not moved."""
+        if self._since is not None and self._monotonic() - self._since >= trouble_s:
+            raise ReceiverTrouble(
+                f"nothing could be received for {trouble_s:.0f} s (option trouble_s): {self.text}; "
+                "started again, the query goes on where it ended"
+            )
         still_s = max(trouble_s, STILL_S)
         if self._moved is not None and self._monotonic() - self._moved >= still_s:
             raise ReceiverTrouble(
                 f"the receiver has stood still for {still_s:.0f} s (option trouble_s): its disk, or the server of its "
                 "files, does not answer; started again, the query goes on where it ended"
-            )
-        if self._since is not None and self._monotonic() - self._since >= trouble_s:
-            raise ReceiverTrouble(
-                f"nothing could be received for {trouble_s:.0f} s (option trouble_s): {self.text}; "
-                "started again, the query goes on where it ended"
             )

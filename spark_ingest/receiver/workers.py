@@ -43,7 +43,7 @@ from spark_ingest.receiver.channel import (
 )
 from spark_ingest.receiver.family import grants_of, kin, part_of
 from spark_ingest.receiver.looping import LoopThread
-from spark_ingest.receiver.progress import Progress, summed, tell_links
+from spark_ingest.receiver.progress import Progress, summed, tell_links, too_few
 from spark_ingest.receiver.receiver import ReceiverSettings, ReplicaClient
 from spark_ingest.receiver.worker import STOP_S
 from spark_ingest.receiving import Dealer
@@ -272,4 +272,5 @@ class WorkingReceiver:
             figures["held_overflow", ""] += self._dealer.overflowed
         self.figures = figures
         if self.failure is None:
-            self.trouble = next((hand.told.trouble for hand in self._hands if hand.told.trouble), None)
+            few = too_few(now.links, client.overlay, client.home_region)
+            self.trouble = next((hand.told.trouble for hand in self._hands if hand.told.trouble), few)

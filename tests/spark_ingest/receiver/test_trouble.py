@@ -46,6 +46,8 @@ def test_a_receiver_that_stands_still_is_trouble_though_it_says_nothing(tmp_path
     now[0] += STILL_S - 5
     with pytest.raises(ReceiverTrouble, match=f"stood still for {STILL_S:.0f} s"):
         trouble.check(1)
+    trouble.rests()
+    trouble.check(1)  # another session begins, and reads what the spool has
 
 
 def test_what_a_receiver_said_is_read_beside_its_segments_until_all_is_well(tmp_path: Path) -> None:
