@@ -1,4 +1,4 @@
-"""What a receiver cannot cure fails the query of its driver: no replicas to receive from, a disk that does not answer."""
+"""What a receiver cannot cure fails the query of its driver: no replicas in reach, a disk that does not answer."""
 
 from __future__ import annotations
 
