@@ -318,6 +318,67 @@ def test_a_chain_is_given_to_nobody_who_may_not_have_it(world: World) -> None:
     assert not sent(node.handle(Received("r3a", Wire(PULL_TOPIC, request.encode())), NOW), "r3a")
 
 
+def chained(world: World, node: ReplicaNode, publisher: str, count: int) -> None:
+    site = gateway(world, publisher)
+    for number in range(1, count + 1):
+        wire = publish(site, "copied/t", sequence=number, previous=number - 1)["r1a"]
+        node.handle(Received(publisher, wire), NOW)
+
+
+def ask_chain(world: World, node: ReplicaNode, asker: str, sequence: int, above: int, **named: object) -> list[Effect]:
+    publisher = world.identities[str(named.get("publisher", "site"))].party_id
+    request = PullRequest(publisher, sequence, above=above)
+    return node.handle(Received(asker, Wire(PULL_TOPIC, request.encode())), NOW)
+
+
+@pytest.mark.parametrize("above", [50, 51, 60, 2**63, 2**64 - 1])
+def test_an_interval_that_ends_before_it_begins_has_nothing_before_it(world: World, above: int) -> None:
+    """Attack: who asks for the end of a gap says that the gap begins behind it."""
+    node = first(world)
+    chained(world, node, "site", 60)
+    assert len(sent(ask_chain(world, node, "local", 50, above), "local")) == 1
+
+
+def test_who_asks_for_a_long_gap_again_and_again_gets_it_a_few_times_and_no_work_is_done_for_more(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Attack: sixty bytes that bring 64 publications, sent ten thousand times, from each place of the chain."""
+    node = first(world)
+    chained(world, node, "site", 100)
+    answered = looked = 0
+    have = carrying.Carrying._have
+
+    def counting(self: carrying.Carrying, *arguments: object) -> object:
+        nonlocal looked
+        looked += 1
+        return have(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(carrying.Carrying, "_have", counting)
+    for at in range(10_000):
+        answered += len(sent(ask_chain(world, node, "local", 100 - at % 100, 1), "local"))
+    assert answered <= 100 * pulling.ANSWERS_MAX
+    assert looked <= pulling.REQUESTS_BURST, "each step of a chain is a request"
+    assert sent(ask_chain(world, node, "r2a", 100, 90), "r2a"), "and others have theirs"
+
+
+def test_a_publisher_whose_gaps_are_false_takes_no_other_publishers_answers(world: World) -> None:
+    """Attack: a publisher names predecessors that it never sent, and readers ask for them without end."""
+    node = first(world)
+    chained(world, node, "local", 20)
+    for number in range(1, 10_000):
+        ask_chain(world, node, "r2a", number, 1)
+    assert len(sent(ask_chain(world, node, "r2a", 20, 10, publisher="local"), "r2a")) == 10
+
+
+def test_a_chain_that_names_itself_or_what_comes_later_ends(world: World) -> None:
+    """Attack: a publisher signs that a publication precedes itself, or that two precede each other."""
+    site, node = gateway(world, "site"), first(world)
+    for number, before in ((5, 5), (6, 7), (7, 6), (8, 7)):
+        node.handle(Received("site", publish(site, "copied/t", sequence=number, previous=before)["r1a"]), NOW)
+    for number in (5, 6, 7, 8):
+        assert len(sent(ask_chain(world, node, "local", number, 1), "local")) <= 3
+
+
 def test_pieces_asked_for_before_the_publication_came_need_not_exist(world: World) -> None:
     """What nobody can tell yet raises nothing later, and is not repeated to others, who would suspect us."""
     wires = publish(gateway(world, "site"), "copied/t", LONG, sequence=1)
