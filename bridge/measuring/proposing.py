@@ -86,11 +86,11 @@ def proposal(overlay: Overlay, summaries: Iterable[ReplicaSummary], now: float) 
     return SwapProposal(names, swap, why, silent)
 
 
-def swapped(overlay: Overlay, swap: Swap, now: float) -> Policy:
-    """The policy with the other edge: another tree, which follows the present one."""
+def swapped(overlay: Overlay, swap: Swap, now: float, grace_s: int = TREE_GRACE_S) -> Policy:
+    """The policy with the other edge: another tree, which follows the present one and leaves that open for `grace_s`."""
     policy = overlay.policy
     left = tuple(edge for edge in policy.edges if set(edge) != set(swap.removed))
-    tree = policy.tree.followed_by(policy.edges, int(now * 1000), TREE_SETTLE_S, TREE_GRACE_S)
+    tree = policy.tree.followed_by(policy.edges, int(now * 1000), TREE_SETTLE_S, grace_s)
     organising = policy.organising
     if organising is not None:  # what goes may come back: so it is measured as the other potential links are
         links = {tuple(sorted(link)): link for link in (*organising.links, swap.removed)}

@@ -30,6 +30,9 @@ def organise(
         Path | None, typer.Option(metavar="DIR", help="Trust domain that owns the overlay; with --apply.")
     ] = None,
     apply: Annotated[bool, typer.Option("--apply", help="Sign the change.")] = False,
+    grace: Annotated[
+        int, typer.Option(min=1, max=3600, metavar="SECONDS", help="How long the former tree stays open.")
+    ] = 60,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")] = False,
 ) -> None:
     """Say which link between regions should come, which should go, and what that spares; sign it with --apply."""
@@ -42,7 +45,7 @@ def organise(
     told = _summaries(ask)
     signed: Overlay | None = None
     if apply and owner is not None:
-        found, signed = apply_swap(overlay, owner, told, time.time())
+        found, signed = apply_swap(overlay, owner, told, time.time(), grace)
     else:
         present = load_overlay(overlay, int(time.time() * 1000))
         found = proposed(present, gathered(told, present), time.time())

@@ -14,7 +14,7 @@ import binascii
 from collections.abc import Iterable
 from pathlib import Path
 
-from bridge.document import Overlay
+from bridge.document import TREE_GRACE_S, Overlay
 from bridge.measuring import ReplicaSummary, SwapProposal, check_author, proposal, swapped
 from gateway.owner.record import locked, open_record_of
 from gateway.owner.signing import check_certificates, next_version, publish
@@ -47,8 +47,11 @@ def proposed(overlay: Overlay, summaries: Iterable[ReplicaSummary], now: float) 
     return found
 
 
-def apply_swap(out: Path, owner: Path, told: Iterable[str], now: float) -> tuple[SwapProposal, Overlay | None]:
-    """Sign what `proposal` finds; None if that is nothing. Raises TrustError, OverlayError."""
+def apply_swap(
+    out: Path, owner: Path, told: Iterable[str], now: float, grace_s: int = TREE_GRACE_S
+) -> tuple[SwapProposal, Overlay | None]:
+    """Sign what `proposal` finds; None if that is nothing. `grace_s`: how long the former tree stays open. Raises
+    TrustError, OverlayError."""
     domain = TrustDomain.load(owner)
     with locked(domain):
         record, previous = open_record_of(domain, out)
@@ -56,7 +59,7 @@ def apply_swap(out: Path, owner: Path, told: Iterable[str], now: float) -> tuple
         found = proposed(previous, gathered(told, previous), now)
         if found.swap is None:
             return found, None
-        policy = swapped(previous, found.swap, now)
+        policy = swapped(previous, found.swap, now, grace_s)
         overlay = next_version(domain, record, previous, carried(previous, now), {}, now, policy=policy)
         publish(domain, record, overlay, out)
         return found, overlay

@@ -72,11 +72,11 @@ def test_it_says_what_it_would_sign_and_signs_it(
     status, out, err = veilmq(*organise, "--apply")
     assert status == 2
     assert "--owner DIR" in err
-    status, out, err = veilmq(*organise, "--apply", "--owner", made.directory / "owner")
+    status, out, err = veilmq(*organise, "--apply", "--owner", made.directory / "owner", "--grace", "7")
     assert (status, err) == (0, "")
     assert "version 3 signed" in out
     signed = load_overlay(path, int(time.time() * 1000))
-    assert (signed.policy.version, signed.policy.tree.number) == (3, 1)
+    assert (signed.policy.version, signed.policy.tree.number, signed.policy.tree.grace_s) == (3, 1, 7)
     told = yaml.safe_load(out[out.index("edges: ") :])
     assert told["organise"]["links"] != []
     made.describe(lambda description: description.update(told))
