@@ -87,7 +87,7 @@ def proposal(overlay: Overlay, summaries: Iterable[ReplicaSummary], now: float) 
 
 
 def swapped(overlay: Overlay, swap: Swap, now: float, grace_s: int = TREE_GRACE_S) -> Policy:
-    """The policy with the other edge: another tree, which follows the present one and leaves that open for `grace_s`."""
+    """The policy with the other edge: another tree, which follows the present one; that stays open for `grace_s`."""
     policy = overlay.policy
     left = tuple(edge for edge in policy.edges if set(edge) != set(swap.removed))
     tree = policy.tree.followed_by(policy.edges, int(now * 1000), TREE_SETTLE_S, grace_s)
