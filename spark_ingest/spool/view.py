@@ -334,8 +334,8 @@ def groups_of(extents: Sequence[ByteRange], fails_on_loss: bool) -> Iterator[Any
             yield batch
 
 
-RANGE_BYTES_MIN = 64 * 1024
-"""Below this a task costs more than what it reads."""
+RANGE_BYTES_MIN = 1 << 20
+"""Below this, some thousand rows, a task costs more than what it reads."""
 TASK_BYTES = 64 << 20
 """A task that is much larger only loses more when it fails, and leaves other cores idle."""
 
@@ -362,7 +362,8 @@ def in_tasks(ranges: Sequence[ByteRange], parts: int) -> list[tuple[ByteRange, .
 
     A range ends with its segment. A task need not: it costs as much before its first row as many rows do.
     """
-    task_bytes = min(TASK_BYTES, -(-sum(each.end - each.start for each in ranges) // max(1, parts)))
+    size = sum(each.end - each.start for each in ranges)
+    task_bytes = min(TASK_BYTES, max(RANGE_BYTES_MIN, -(-size // max(1, parts))))
     tasks: list[list[ByteRange]] = []
     held = 0
     for each in ranges:

@@ -199,7 +199,8 @@ def test_reading_stops_at_a_target(tmp_path: Path) -> None:
     assert sequences_in(view, view.earliest(), end) == list(range(20))
 
 
-def test_partitions_share_the_work(tmp_path: Path) -> None:
+def test_partitions_share_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spark_ingest.spool.view.RANGE_BYTES_MIN", 1)
     writer = opened(tmp_path)
     for first in range(0, 40, 10):
         writer.append([record(n, 20_000) for n in range(first, first + 10)], material())
@@ -209,7 +210,8 @@ def test_partitions_share_the_work(tmp_path: Path) -> None:
     assert len(view.ranges({}, view.advance({}), 1)) == 1
 
 
-def test_a_task_reads_several_segments(tmp_path: Path) -> None:
+def test_a_task_reads_several_segments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spark_ingest.spool.view.RANGE_BYTES_MIN", 1)
     writer = opened(tmp_path, segment=10_000)
     fill(writer, range(400))
     view = SpoolView(tmp_path)
@@ -219,6 +221,13 @@ def test_a_task_reads_several_segments(tmp_path: Path) -> None:
     assert len(tasks) == 2
     rows = [batch for task in tasks for extent in task for batch in read_groups(extent)]
     assert [each for batch in rows for each in batch.column("sequence").to_pylist()] == list(range(400))
+
+
+def test_little_is_one_task_whatever_it_lies_in() -> None:
+    """A second task of a micro-batch costs more than to read some thousand rows, and its first a second."""
+    little = [ByteRange(str(number), 0, 40_000, 100) for number in range(8)]
+    assert in_tasks(little, 2) == [tuple(little)]
+    assert len(in_tasks([ByteRange(each.path, 0, 4 << 20, 9_000) for each in little], 2)) == 2
 
 
 @settings(max_examples=50)
