@@ -20,8 +20,11 @@ from bridge.publisher.windows import Lanes
 
 def may_be_cut(entry: Entry, view: RegionView, up: Collection[str]) -> bool:
     """Whether nobody can have the batch: a reader that has it, from one broker with shares of others, would get its
-    records again. One that is away and did not refuse it counts as if it had not got it, but for QoS 2."""
+    records again. One that is away and did not refuse it counts as if it had not got it, but for QoS 2. Where no more
+    than f refused it that may be a lie, told while the links of all others are cut."""
     others = set(view.members) - entry.too_large_for
+    if len(view.members) - len(others) <= view.faults:
+        return False
     may_have_it = others if entry.publication.qos == 2 else others.intersection(up)
     return entry.publication.records > 1 and not entry.acked and not may_have_it
 

@@ -10,13 +10,14 @@ here: keys, which wait elsewhere (`wire.early_keys`), who asks (`forwarder`).
 from __future__ import annotations
 
 import hashlib
+from sys import getsizeof
 
 from bridge.contract import Count, Effect, FairBytes, Received
 from bridge.wire import PROPERTY_PART
 from keys.envelope import PROPERTY_HEADER
 
-AHEAD_BYTES = 16 << 20  # of content, headers and overhead
-AHEAD_OVERHEAD_BYTES = 2048  # what a header, its properties and the table cost: bounds the number too
+AHEAD_BYTES = 16 << 20  # of content, properties and overhead
+AHEAD_OVERHEAD_BYTES = 2048  # what a header and the table cost: bounds the number too
 
 
 class AheadPublications:
@@ -30,12 +31,13 @@ class AheadPublications:
 
     def keep(self, event: Received, publisher: bytes) -> list[Effect]:
         """`publisher`: party id, whose header was verified. Counts it, and others that had to go for it."""
-        told = dict(event.wire.properties)
+        told = dict(event.wire.properties)  # nobody signed what stands beside the header
+        size = len(event.wire.payload) + sum(getsizeof(text) for pair in event.wire.properties for text in pair)
         parts = event.peer, told[PROPERTY_HEADER], told.get(PROPERTY_PART, "")
         name = hashlib.sha256("\0".join(parts).encode()).digest()
         counted: list[Effect] = [Count("publications_ahead")]
         if self._kept.get(name) is None:
-            gone = self._kept.put(name, publisher + event.peer.encode(), event, len(event.wire.payload))
+            gone = self._kept.put(name, publisher + event.peer.encode(), event, size)
             counted += [Count("publications_ahead_dropped", len(gone))] if gone else []
         return counted
 

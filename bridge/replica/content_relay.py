@@ -28,7 +28,7 @@ from keys.identity import Certificate
 
 RECENT_S = 30.0
 RECENT_BYTES = 64 << 20  # of content that passed lately; a flooder's own goes first
-RECENT_OVERHEAD_BYTES = 1024  # what header and tables cost beside the content: bounds the number too
+RECENT_OVERHEAD_BYTES = 1024  # what tables cost beside content and header: bounds the number too
 IN_FLIGHT_S = 2.0  # what was sent so shortly before a link went down may not have arrived
 COMEBACKS_BURST, COMEBACKS_EVERY_S = 8, 10.0  # of one link, after which what it missed is told again
 
@@ -78,7 +78,7 @@ class Carrying:
         gives these peers the content. `vector`: whose pieces we got, too."""
         passing = Passing(topic, signed, admitted, sender, now, dict(pieces), tuple(peers), [sender])
         self._expire(now)
-        size = sum(map(len, passing.pieces.values()))
+        size = sum(map(len, passing.pieces.values())) + passing.said_bytes
         self._recent.put(passing.name, passing.header.publisher, passing, size)
         effects: list[Effect] = []
         if content.rides_along(passing.header, passing.pieces) or (whole and passing.pieces):  # the usual case
@@ -108,7 +108,7 @@ class Carrying:
         copy with other content is charged."""
         passing = Passing(topic, signed, admitted, sender, now, {}, tuple(peers), [sender])
         self._expire(now)
-        self._recent.put(passing.name, passing.header.publisher, passing, 0)
+        self._recent.put(passing.name, passing.header.publisher, passing, passing.said_bytes)
         return [sent for peer in passing.peers for sent in self._passing.on(peer, passing, {})]
 
     def recalls(self, name: Name) -> bool:

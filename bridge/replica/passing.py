@@ -43,6 +43,11 @@ class Passing:
     unmakeable: bool = False  # the publisher lied: its blocks are not of one content
 
     @property
+    def said_bytes(self) -> int:
+        """Of header and list of attributes, which may be far longer than the content."""
+        return sum(len(text) for _, text in self.signed)
+
+    @property
     def header(self) -> MessageHeader:
         return self.admitted.header
 
@@ -92,15 +97,21 @@ class PassingOn:
         return [*self.on(over, passing, pieces, vector), Count("detours")] if over != peer else []
 
     def for_others(self, passing: Passing, vector: int) -> list[Effect]:
-        """Pieces that we got for others of our region go to these, or to whom they would pass them on."""
+        """Pieces that we got for others of our region go to these, or to whom they would pass them on. A plane counts
+        as served once something went: who names planes beside nothing that is theirs uses none of them up."""
         effects: list[Effect] = []
-        for owner, is_free in self._planes.owners(passing.admitted.scope, vector & ~passing.detours):
+        scope = passing.admitted.scope
+        for owner, is_free in self._planes.owners(scope, vector & ~passing.detours):
+            went: list[Effect] = []
             for peer in (owner,) if is_free else passing.peers:
                 parts = self.parts(passing.header, peer, owner)
                 pieces = {index: passing.pieces[index] for index in parts if index in passing.pieces}
                 if pieces and peer == owner:  # without a share: it has its own from those before us
-                    effects.append(Send(peer, content.wire(passing.topic, passing.header, passing.signed, pieces)))
+                    went.append(Send(peer, content.wire(passing.topic, passing.header, passing.signed, pieces)))
                 elif pieces:
-                    effects += self.carry(peer, passing, pieces)
-        passing.detours |= vector
+                    went += self.carry(peer, passing, pieces)
+            place = self._routes.planes.place_of(scope, owner)
+            if went and place is not None:
+                passing.detours |= 1 << place[1]
+            effects += went
         return effects

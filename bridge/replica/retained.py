@@ -65,7 +65,7 @@ class Retained(Generic[Key]):
             return False
         self._pop(wire.topic)
         self._named[data_key_name(admitted)] += 1
-        size = len(wire.payload) + len(wire.topic)
+        size = len(wire.payload) + len(wire.topic) + sum(len(text) for _, text in wire.properties)
         for _, gone in self._kept.put(wire.topic, header.publisher, Kept(order, wire, admitted, key), size):
             self._forget(gone)
         return True

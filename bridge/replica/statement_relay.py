@@ -13,6 +13,7 @@ Not here: whether a statement holds (`wire.statements`), what follows from it (`
 from __future__ import annotations
 
 from collections.abc import Iterable
+from hashlib import sha256
 from math import inf
 from zlib import crc32
 
@@ -129,11 +130,13 @@ class StatementRelay:
         return (one for one in self._routing.all() if one.filter in planes and now * 1000 < one.expires_ms)
 
     def _digests(self, now: float) -> list[int]:
-        """Of each bucket of rows. Signatures tell rows apart."""
-        found = [0] * BUCKETS
+        """Of each bucket of rows, 0 for an empty one. Signatures tell rows apart. They are hashed together: a sum of them, or
+        their XOR, is what authors of a few rows can choose."""
+        found = [list[bytes]() for _ in range(BUCKETS)]
         for one in self._rows(now):
-            found[_bucket(one)] ^= int.from_bytes(one.signature[:DIGEST_BYTES])
-        return found
+            found[_bucket(one)].append(one.signature)
+        digests = [sha256(b"".join(sorted(rows))).digest() if rows else b"" for rows in found]
+        return [int.from_bytes(digest[:DIGEST_BYTES]) for digest in digests]
 
 
 def _bucket(statement: Statement) -> int:

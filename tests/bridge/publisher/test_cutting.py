@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from bridge.contract import Acked, Committed, Effect, Forget, LinkUp, Numbered, Publication, Received, Tick, packed
+from bridge.contract import Acked, Committed, Effect, Forget, LinkDown, LinkUp, Numbered, Publication, Received, Tick, packed
 from bridge.contract.machine import NotTaken
 from bridge.contract.refusing import Reason
 from bridge.document.policy import Scope
@@ -157,6 +157,27 @@ def test_who_is_away_and_may_have_it_counts_for_qos_2(qos: int, cut: bool) -> No
     assert not may_be_cut(entry, made.overlay.views[1], ["r1a", "r1b", "r1c"])
     entry.too_large_for.add("r1c")
     assert may_be_cut(entry, made.overlay.views[1], ["r1a", "r1b"])
+
+
+@pytest.mark.parametrize("mode", [Mode.COPIES, Mode.PLAIN])
+def test_f_liars_cut_no_batch_while_the_links_of_all_others_are_down(mode: Mode) -> None:
+    """Attack: all replicas got a batch, the links of the honest ones are cut before their acknowledgements, and the one
+    that is left says that it is too large. In parts, under other numbers, its records would come a second time."""
+    region = Region(make_world({1: 3}, [], {"site": 1, "reader": 1}, [Scope("plant/#", mode)]), {})
+    sends = sent(region.site.handle(Committed(((101, 0, batch(101, 20)),)), NOW))
+    for send in sends:
+        for onward in sent(region.brokers[send.peer].handle(Received("site", send.wire), NOW), "reader"):
+            came = region.reader.handle(Received(send.peer, onward.wire), NOW)
+            region.got += [each.publication.payload for each in delivered(came)]
+    assert numbers(region.got) == list(range(101, 121))
+    for honest in ("r1a", "r1b"):
+        region.handle(LinkDown(honest), NOW)
+    effects = region.handle(NotTaken("r1c", sends[0].ticket, Reason.SIZE), NOW)
+    for honest in ("r1a", "r1b"):
+        effects += region.handle(LinkUp(honest), NOW + 0.5)
+    effects += region.run(NOW + 20)
+    assert numbers(region.got) == list(range(101, 121)), "each record once"
+    assert (counted(effects, "batches_cut"), region.forgotten) == (0, [101])
 
 
 def test_a_record_that_nobody_takes_is_not_lost_and_goes_when_they_take_it(world: World) -> None:

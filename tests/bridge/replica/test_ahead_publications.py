@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from sys import getsizeof
+
+import pytest
+
 from bridge.contract import Count, Effect, Received, Wire
 from bridge.replica.ahead_publications import AHEAD_BYTES, AHEAD_OVERHEAD_BYTES, AheadPublications
+from bridge.wire import PROPERTY_PART
 from keys.envelope import PROPERTY_HEADER
 
 ONE, TWO = b"1" * 16, b"2" * 16
@@ -37,3 +42,18 @@ def test_who_fills_it_loses_its_own() -> None:
     assert kept[0] == event("a", "quiet")
     assert len(kept) == 16
     assert gone == 25
+
+
+@pytest.mark.parametrize("text", ["x" * 60_000, "\U0001f40d" * 15_000])
+def test_what_a_neighbour_hangs_on_a_wire_that_waits_counts(text: str) -> None:
+    """Attack: a header that its publisher signed for a tree to come, without end, each time beside another list of pieces
+    and other long properties, which nobody signed. Their memory is bounded as that of content is."""
+    ahead = AheadPublications()
+    ahead.keep(event("a", "quiet"), TWO)
+    for number in range(800):
+        hung = (PROPERTY_HEADER, "1"), (PROPERTY_PART, f"{number}{text}"), ("x", text + str(number))
+        ahead.keep(Received("liar", Wire("t", b"", 1, False, hung)), ONE)
+    kept = ahead.take()
+    held = sum(getsizeof(value) for each in kept for _, value in each.wire.properties)
+    assert held <= AHEAD_BYTES
+    assert kept[0] == event("a", "quiet"), "its own goes"

@@ -9,7 +9,7 @@ from bridge.document import Scope
 from bridge.node import ReplicaNode
 from bridge.wire import PROPERTY_ROUTE
 from bridge.wire.pieces import PROPERTY_PART
-from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, Mode
+from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES, Mode
 from tests.bridge.helpers import NOW, counted, gateway, publish, replica, sent, subscribe_at, suspected, with_properties
 from tests.sim.world import World, make_world
 
@@ -87,6 +87,22 @@ def test_a_plane_is_served_once_however_often_somebody_names_it(world: World) ->
     first = other.handle(Received("r1a", over), NOW)
     again = other.handle(Received("r1a", over), NOW) + other.handle(Received("r1c", over), NOW)
     assert (len(sent(first, "r2a")), len(sent(again))) == (1, 0)
+
+
+@pytest.mark.parametrize("liar", ["r1c", "r2c"])
+def test_a_vector_beside_nothing_uses_up_no_detour(world: World, liar: str) -> None:
+    """Attack: a bad replica of the region before, or of ours, names all planes beside an announcement, or beside a piece
+    of its own, before the pieces come that are to be passed on."""
+    over, _ = detoured(world)
+    header = tuple(pair for pair in over.properties if pair[0] == PROPERTY_HEADER)
+    announced = Wire(over.topic, b"", 1, False, (*header, (PROPERTY_PART, "-"), (PROPERTY_ROUTE, "7")))
+    other = node(world, "r2b")
+    assert not sent(other.handle(Received(liar, announced), NOW), "r2a")
+    if liar == "r1c":
+        wires = publish(gateway(world, "site"), "plant/t", LONG, sequence=1)
+        (own,) = sent(node(world, "r1c").handle(Received("site", wires["r1c"]), NOW), "r2c")
+        other.handle(Received(liar, with_properties(own.wire, (PROPERTY_ROUTE, "1"))), NOW)
+    assert pieces_in(other.handle(Received("r1a", over), NOW), "r2a") == [("0", None)]
 
 
 def test_what_is_whole_here_already_goes_on_to_its_owner_all_the_same(world: World) -> None:

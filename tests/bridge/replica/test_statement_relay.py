@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
+
 import pytest
 
 from bridge.contract import Received, Send, Wire
@@ -133,6 +136,35 @@ def test_made_up_digests_are_answered_a_few_times_only() -> None:
     replica = Replica(at(2)).knows(said())
     told = [replica.hears(at(1), Wire(COMPARE_TOPIC, bytes([n]) * 512)) for n in range(ANSWERS_BURST + 3)]
     assert [len(rows) for rows in told] == [1] * ANSWERS_BURST + [0] * 3
+
+
+class Chosen(Replica):
+    """One that knows rows whose signatures begin as their authors chose."""
+
+    def says(self, rows: Iterable[Statement]) -> Chosen:
+        self.routing.all = lambda: tuple(rows)  # type: ignore[method-assign,assignment]
+        return self
+
+
+@pytest.mark.parametrize("combine", ["xor", "sum"])
+def test_statements_whose_signatures_cancel_an_honest_one_hide_it_not(combine: str) -> None:
+    """Attack: who signs chooses the first half of a signature. With four rows of one bucket it finds, by a generalised
+    birthday search over a few million nonces, such that their XOR (or sum) is that of an honest statement, and a host that
+    withholds the honest one tells these to those from whom it hides it: their digests would agree."""
+    honest, whole = said(), 1 << 64
+    mine = [replace(honest, signature=n.to_bytes(8) + honest.signature[8:]) for n in (5, 1 << 63, 7 << 40)]
+    heads = [int.from_bytes(row.signature[:8]) for row in mine]
+    first = int.from_bytes(honest.signature[:8])
+    left = first ^ heads[0] ^ heads[1] ^ heads[2] if combine == "xor" else (first - sum(heads)) % whole
+    mine.append(replace(honest, signature=left.to_bytes(8) + honest.signature[8:]))
+    knows, lacks = Chosen(at(2)).says([honest]), Chosen(at(2, HOST + 1)).says(mine)
+    assert knows.hears(at(2, HOST + 1), lacks.digest()) == [honest]
+
+
+def test_in_whatever_order_statements_came_digests_agree() -> None:
+    rows = [said(version=version) for version in (1, 2, 3)]
+    one, other = Chosen(at(2)).says(rows), Chosen(at(2, HOST + 1)).says(rows[::-1])
+    assert one.digest() == other.digest()
 
 
 @pytest.mark.parametrize("payload", [b"", b"x" * 511, b"x" * 513])
