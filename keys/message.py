@@ -82,7 +82,8 @@ class MessageHeader:
 
     @property
     def order(self) -> tuple[int, int, int, int]:
-        """Of two sealings of one publisher on one retained topic the greater one is the newer, whichever came first."""
+        """Of two sealings of one number, or on one retained topic, the greater one is the newer, whichever came first.
+        The time alone does not say: a clock may be set back between two lives."""
         return self.sequence, self.generation, self.counter, self.time_ms
 
     def prefix(self) -> bytes:

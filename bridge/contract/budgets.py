@@ -157,28 +157,32 @@ class Repeats:
     """What one publisher's sequences were seen before, at a replica.
 
     A gateway that was killed seals its outbox anew under the same sequences; the first sealing may have reached one
-    replica only. Hence a later sealing of a recent sequence is no repetition; of an older one it is.
+    replica only. Hence a later sealing of a recent sequence is no repetition; of an older one it is. Later is what was
+    sealed later, or in a later life or under a later key of it, since a clock may be set back between two lives. The
+    greatest of either is remembered, so that no two sealings make each other news.
     """
 
-    __slots__ = ("_sealed_ms", "_window")
+    __slots__ = ("_sealed", "_window")
 
     def __init__(self) -> None:
         self._window = SequenceWindow()
-        self._sealed_ms: OrderedDict[int, int] = OrderedDict()
+        self._sealed: OrderedDict[int, tuple[int, tuple[int, int]]] = OrderedDict()
 
-    def knows(self, sequence: int, sealed_ms: int) -> bool:
-        """Whether this sealing, or a later one, came before; marks nothing."""
-        return sequence in self._window and sealed_ms <= self._sealed_ms.get(sequence, sealed_ms)
+    def knows(self, sequence: int, sealed_ms: int, life: tuple[int, int] = (0, 0)) -> bool:
+        """Whether this sealing, or a later one, came before; marks nothing. `life`: generation, and key of it."""
+        before_ms, before = self._sealed.get(sequence, (sealed_ms, life))
+        return sequence in self._window and sealed_ms <= before_ms and life <= before
 
-    def seen(self, sequence: int, sealed_ms: int) -> bool:
+    def seen(self, sequence: int, sealed_ms: int, life: tuple[int, int] = (0, 0)) -> bool:
         """Mark; True if this sealing, or a later one, came before."""
         if self._window.seen(sequence):
-            before_ms = self._sealed_ms.get(sequence)
-            if before_ms is None or sealed_ms <= before_ms:
+            known = self._sealed.get(sequence)
+            if known is None or (sealed_ms <= known[0] and life <= known[1]):
                 return True
-        self._sealed_ms[sequence] = sealed_ms
-        if len(self._sealed_ms) > RESEALED_MAX:
-            self._sealed_ms.popitem(last=False)
+            sealed_ms, life = max(sealed_ms, known[0]), max(life, known[1])
+        self._sealed[sequence] = sealed_ms, life
+        if len(self._sealed) > RESEALED_MAX:
+            self._sealed.popitem(last=False)
         return False
 
 

@@ -18,12 +18,14 @@ _CHARS = -(-PREFIX_BYTES // 3) * 4
 
 
 class Claim(NamedTuple):
-    """Party id, number, UNIX time in ms; of a snapshot what `MessageHeader.order` says, empty of others."""
+    """Party id, number, UNIX time in ms; of a snapshot what `MessageHeader.order` says, empty of others; generation and
+    key of it under which it was sealed."""
 
     publisher: bytes
     sequence: int
     sealed_ms: int
     order: tuple[int, ...] = ()
+    life: tuple[int, int] = (0, 0)
 
 
 NOBODYS = Claim(b"", 0, 0)
@@ -38,10 +40,11 @@ def claim_of(told: str) -> Claim:
     if len(head) < PREFIX_BYTES:
         return NOBODYS
     sequence, sealed_ms = _number(head, SEQUENCE_AT, 8), _number(head, _TIME_AT, 8)
+    life = _number(head, _ORDER_AT, 8), _number(head, _ORDER_AT + 8, 4)
     order: tuple[int, ...] = ()
     if head[FLAGS_AT] & SNAPSHOT:
-        order = sequence, _number(head, _ORDER_AT, 8), _number(head, _ORDER_AT + 8, 4), sealed_ms
-    return Claim(head[PUBLISHER_AT : PUBLISHER_AT + 16], sequence, sealed_ms, order)
+        order = sequence, *life, sealed_ms
+    return Claim(head[PUBLISHER_AT : PUBLISHER_AT + 16], sequence, sealed_ms, order, life)
 
 
 def _number(head: bytes, at: int, size: int) -> int:

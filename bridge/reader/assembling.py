@@ -54,7 +54,7 @@ class Assembling:
         """
         name = (header.publisher, header.sequence)
         known = self._parts.get(name)
-        if known is None or known.header.time_ms < header.time_ms:  # sealed anew, which counts
+        if known is None or known.header.order < header.order:  # sealed anew, which counts
             if content.suffices(header, pieces):
                 self.forget(name)
                 return content.join(header, pieces)

@@ -267,7 +267,7 @@ class Collector:
             return [Count("duplicates_dropped")]
         before = stream.held.get(header.sequence)
         if before is not None:
-            if header.time_ms <= before.admitted.header.time_ms:
+            if header.order <= before.admitted.header.order:
                 return [Count("duplicates_dropped")]
             # Sealed anew by a gateway that was killed: the key of the first sealing may never come.
             self._drop(stream, header.sequence)

@@ -58,8 +58,8 @@ class Held:
 
     def gains(self, admitted: Admitted) -> bool:
         """Whether what came is a later sealing than what waits, or may bring pieces that it waits for."""
-        before_ms, came_ms = self.admitted.header.time_ms, admitted.header.time_ms
-        return came_ms >= before_ms if self.content is None else came_ms > before_ms
+        before, came = self.admitted.header.order, admitted.header.order
+        return came >= before if self.content is None else came > before
 
 
 @dataclass(slots=True)

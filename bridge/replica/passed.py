@@ -35,7 +35,7 @@ class Passed:
         if claim.order:
             if not self._retained.outranks(wire_topic, claim.order):
                 return False
-        elif repeats is None or not repeats.knows(claim.sequence, claim.sealed_ms):
+        elif repeats is None or not repeats.knows(claim.sequence, claim.sealed_ms, claim.life):
             return False
         return not self._content.recalls((claim.publisher, claim.sequence))
 
@@ -47,4 +47,4 @@ class Passed:
         repeats = self._repeats.get(header.publisher)
         if repeats is None:
             repeats = self._repeats[header.publisher] = Repeats()
-        return repeats.seen(header.sequence, header.time_ms)
+        return repeats.seen(header.sequence, header.time_ms, (header.generation, header.counter))

@@ -51,6 +51,9 @@ RIGHTS_MAX = 65_536  # (publisher, topic, epoch) whose right is remembered: no s
 # The largest signed number of 64 bits, as databases and Spark have them, is the last record's of the longest batch.
 SEQUENCE_MAX = (1 << 63) - RECORDS_MAX
 TIME_MS_MAX = 253_402_300_799_999  # end of year 9999, the last that calendars and Spark's timestamps can show
+BLOCKS_FREE = 32
+"""In so many blocks content may be cut wherever it comes from; in more only where a region has as many replicas: to put
+together and compare 255 blocks of 512 KiB takes half a second."""
 AHEAD_S = 300.0  # clocks of members may differ by so much about what cannot be yet
 AGE_S = 3_610.0  # how long replicas keep for who is away, and a repair: what was sealed before is refused
 BUMP_GRACE_S = 30.0  # a bump reaches all members within it, whatever the calendar's grace is
@@ -100,6 +103,7 @@ class Admission:
         self._keys: OrderedDict[str, KeyHeader] = OrderedDict()  # by property
         self._rights: dict[tuple[bytes, str, int], tuple[Scope, RecordRights] | None] = {}
         self._bumped: dict[str, float] = {}  # by scope: when its earlier bumps are outdated, if that is to come
+        self._blocks_max = _blocks_max(overlay)
         self._span = _NO_SPAN  # the epoch asked for last, and its milliseconds
         self._live = (-1, -1.0)  # the epoch that was found live last, and when
 
@@ -112,6 +116,7 @@ class Admission:
             if scope.bump > bumps.get(scope.filter, scope.bump):
                 self._bumped[scope.filter] = until
         self._overlay = overlay
+        self._blocks_max = _blocks_max(overlay)
         self._calendar = overlay.policy.calendar
         self._admitted.clear()
         self._span, self._live = _NO_SPAN, (-1, -1.0)
@@ -172,6 +177,8 @@ class Admission:
             raise NotAuthorised(f"{publisher.name} may not publish in this scope in epoch {epoch}")
         scope, rights = found
         check_mode(header, scope.mode)
+        if len(header.digests) > self._blocks_max:  # or a region grows, and we do not know yet
+            raise UnknownView(f"content in {len(header.digests)} blocks; no region here has so many replicas")
         tree = self._overlay.trees.number_of(header.tree)
         if self._replica:
             self._overlay.trees.named(tree)
@@ -356,6 +363,12 @@ def _check_label(label: Label, expected: Sequence[Place | Hop]) -> None:
                 raise BadShare(f"label says {place}, the link says {wanted}")
         elif (place.region, place.view) != (wanted.region, wanted.view) or not 1 <= place.place <= wanted.count:
             raise BadShare(f"label {place} is not of view {wanted.view} of region {wanted.region}")
+
+
+def _blocks_max(overlay: Overlay) -> int:
+    """Into how many blocks anybody has a reason to cut content: one a replica of its region, in an open view."""
+    views = [view for latest in overlay.latest.values() for view in (latest, latest.former) if view is not None]
+    return max(BLOCKS_FREE, *(len(view.members) for view in views))
 
 
 _NO_SPAN = (0, 0, 0)

@@ -150,7 +150,7 @@ def never_late(self: Stream, sequence: int, previous: int, generation: int) -> b
     return DELIVER(self, sequence, previous, generation) and False
 
 
-def seen_ever(self: Repeats, sequence: int, _: int) -> bool:
+def seen_ever(self: Repeats, sequence: int, *_: object) -> bool:
     return self._window.seen(sequence)
 
 

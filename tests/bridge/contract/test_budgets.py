@@ -62,6 +62,17 @@ def test_a_repetition_and_a_new_sealing():
     assert repeats.seen(5, 101)
 
 
+def test_what_a_later_life_sealed_is_new_whatever_its_clock_says():
+    repeats = Repeats()
+    sealings = [(200, (1, 1)), (100, (2, 1)), (100, (2, 2))]
+    for sealing in sealings:
+        assert not repeats.knows(5, *sealing)
+        assert not repeats.seen(5, *sealing)
+    for sealing in (*sealings, *sealings[::-1]):
+        assert repeats.knows(5, *sealing)
+        assert repeats.seen(5, *sealing), "nobody makes one news by the other"
+
+
 def test_only_recent_sequences_may_be_sealed_anew():
     repeats = Repeats()
     for sequence in range(1, RESEALED_MAX + 2):

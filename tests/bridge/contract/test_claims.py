@@ -16,9 +16,10 @@ from tests.sim.world import make_world
 
 def test_it_is_what_the_header_says() -> None:
     world = make_world({1: 3}, [], {"site": 1})
-    wire = craft(world, "site", "plant/t", sequence=(1 << 63) - 9, key_id=bytes([1]) * 16)
+    wire = craft(world, "site", "plant/t", sequence=(1 << 63) - 9, key_id=bytes([1]) * 16, order=(6, 4))
     told = dict(wire.properties)[PROPERTY_HEADER]
-    assert claim_of(told) == Claim(world.identities["site"].party_id, (1 << 63) - 9, int(NOW * 1000))
+    party = world.identities["site"].party_id
+    assert claim_of(told) == Claim(party, (1 << 63) - 9, int(NOW * 1000), (), (6, 4))
 
 
 def test_a_snapshot_says_which_sealing_of_its_number_it_is() -> None:
@@ -45,4 +46,4 @@ def test_it_says_its_tree() -> None:
 
 @given(st.text(max_size=100))
 def test_nothing_makes_it_raise(told: str) -> None:
-    assert len(claim_of(told)) == 4
+    assert len(claim_of(told)) == 5

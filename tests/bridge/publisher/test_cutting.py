@@ -7,7 +7,19 @@ from dataclasses import replace
 
 import pytest
 
-from bridge.contract import Acked, Committed, Effect, Forget, LinkDown, LinkUp, Numbered, Publication, Received, Tick, packed
+from bridge.contract import (
+    Acked,
+    Committed,
+    Effect,
+    Forget,
+    LinkDown,
+    LinkUp,
+    Numbered,
+    Publication,
+    Received,
+    Tick,
+    packed,
+)
 from bridge.contract.machine import NotTaken
 from bridge.contract.refusing import Reason
 from bridge.document.policy import Scope

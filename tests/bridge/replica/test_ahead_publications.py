@@ -46,8 +46,8 @@ def test_who_fills_it_loses_its_own() -> None:
 
 @pytest.mark.parametrize("text", ["x" * 60_000, "\U0001f40d" * 15_000])
 def test_what_a_neighbour_hangs_on_a_wire_that_waits_counts(text: str) -> None:
-    """Attack: a header that its publisher signed for a tree to come, without end, each time beside another list of pieces
-    and other long properties, which nobody signed. Their memory is bounded as that of content is."""
+    """Attack: a header that its publisher signed for a tree to come, without end, each time beside another list of
+    pieces and other long properties, which nobody signed. Their memory is bounded as that of content is."""
     ahead = AheadPublications()
     ahead.keep(event("a", "quiet"), TWO)
     for number in range(800):

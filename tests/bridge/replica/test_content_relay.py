@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -9,16 +10,29 @@ import pytest
 
 from bridge.contract.machine import Acked, Effect, LinkDown, LinkUp, Received, Tick, Wire
 from bridge.document.overlay import Overlay
-from bridge.document.policy import Scope
+from bridge.document.policy import Scope, ShownAttribute
 from bridge.membership.adopting import canonical
 from bridge.node import ReplicaNode
 from bridge.publisher import repairing
 from bridge.replica import content_relay as carrying
-from bridge.wire import pulling
+from bridge.replica import retained as keeping
+from bridge.wire import PROPERTY_SHOWN, pulling
 from bridge.wire.pieces import PROPERTY_PART
 from bridge.wire.pulling import PULL_TOPIC, PullRequest
 from keys import reedsolomon
-from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES, MessageHeader, Mode, from_property
+from keys.envelope import (
+    PROPERTY_HEADER,
+    PROPERTY_KEY,
+    PROPERTY_SHARES,
+    MessageHeader,
+    Mode,
+    SignedHeader,
+    from_property,
+    header_of,
+    sign_header,
+    to_property,
+)
+from keys.frames import Kind
 from tests.bridge.helpers import (
     NOW,
     counted,
@@ -510,3 +524,46 @@ def test_what_nobody_has_is_given_up(world: World) -> None:
     asked = [peer for peer, _ in requests(effects)]
     assert len(asked) < 30
     assert set(asked) == set(REGION_1)
+
+
+def shows(world: World, publisher: str, topic: str, sequence: int, length: int, retain: bool = False) -> Wire:
+    """A publication of two bytes, properly signed, with a list of attributes of so many."""
+    text = b"x" * 255
+    names = b"\1" + b"\1" + len(b"room").to_bytes(2) + b"room"
+    frame = bytes((1, Kind.SHOWN, 0)) + names + bytes([length // 258]) + (b"\2\0\xff" + text) * (length // 258)
+    wire = craft(world, publisher, topic, sequence=sequence, mode=Mode.PLAIN, content=b"xy", retain=retain)
+    header = SignedHeader.decode(from_property(dict(wire.properties)[PROPERTY_HEADER])).header
+    signed = sign_header(
+        world.identities[publisher], replace(header, attributes=hashlib.sha256(frame).digest()), wire.topic
+    )
+    told = (PROPERTY_HEADER, to_property(signed.encode())), (PROPERTY_SHOWN, to_property(frame))
+    return replace(wire, properties=told)
+
+
+@pytest.mark.parametrize("retain", [False, True])
+def test_long_lists_of_attributes_fill_no_more_memory_than_content_may(
+    monkeypatch: pytest.MonkeyPatch, retain: bool
+) -> None:
+    """Attack: publications of two bytes with as long a list of attributes as there may be. Of what passed, and of what
+    is retained, the list is kept as well, so it counts; who brings much of it loses its own."""
+    scope = Scope("shown/#", Mode.PLAIN, shown=(ShownAttribute(("room",)),))
+    made = make_world({1: 3, 2: 3}, [(1, 2)], {"site": 1, "evil": 1, "control": 2}, [scope])
+    monkeypatch.setattr(carrying, "RECENT_BYTES", 200_000)
+    monkeypatch.setattr(keeping, "RETAINED_BYTES", 200_000)
+    node = replica(made, "r1a", [*REGION_2, "site", "evil"])
+    if not retain:
+        subscribe_at(node, made, "control", "shown/#", via="r2a")
+    node.handle(Received("site", shows(made, "site", "shown/mine", 1, 300, retain)), NOW)
+    for sequence in range(1, 65):
+        wire = shows(made, "evil", f"shown/{sequence}", sequence, 8000, retain)
+        assert counted(node.handle(Received("evil", wire), NOW), "forwarded") == 1
+    if retain:
+        effects = subscribe_at(node, made, "control", "shown/#", via="r2a")
+        kept = [dict(send.wire.properties) for send in sent(effects, "r2a") if send.wire.retain]
+    else:
+        effects = [e for n in range(1, 65) for e in node.handle(Received("r2a", pull(made, n, publisher="evil")), NOW)]
+        effects += node.handle(Received("r2a", pull(made, 1)), NOW)
+        kept = [dict(send.wire.properties) for send in sent(effects, "r2a") if send.wire.payload]
+    assert 5 < len(kept) <= 200_000 // 8000
+    parties = {header_of(from_property(told[PROPERTY_HEADER])).publisher for told in kept}
+    assert made.identities["site"].party_id in parties

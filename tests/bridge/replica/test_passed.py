@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from bridge.contract.machine import Received, Wire
-from bridge.node import ReplicaNode
-from tests.bridge.helpers import NOW, counted, craft, replica, sent, subscribe_at
+import random
+
+import pytest
+
+from bridge.contract.machine import Committed, LinkUp, Publication, Received, Send, Tick, Wire
+from bridge.document import Scope
+from bridge.node import GatewayNode, ReplicaNode
+from keys.envelope import Mode
+from tests.bridge.helpers import NOW, counted, craft, delivered, replica, sent, subscribe_at, subscriber
 from tests.sim.world import make_world
 
 WORLD = make_world({1: 3}, [], {"a": 1, "b": 1})
@@ -57,3 +63,68 @@ def test_what_passed_long_ago_is_dropped_unverified():
         effects = one.handle(Received("a", spoilt), later)
         assert counted(effects, "duplicates_dropped") == 1
         assert counted(effects, "refused") == 0
+
+
+class Region:
+    """Three replicas, of which one says nothing, and a reader behind them."""
+
+    def __init__(self, mode: Mode, liar: str) -> None:
+        self.world = make_world({1: 3}, [], {"site": 1, "reader": 1}, [Scope("plant/#", mode)])
+        self.replicas = {name: replica(self.world, name, ["site", "reader"]) for name in ("r1a", "r1b", "r1c")}
+        for each in self.replicas.values():
+            subscribe_at(each, self.world, "reader", "plant/#")
+        self.reader, self.liar, self.got = subscriber(self.world, "reader"), liar, list[int]()
+
+    def life(self, generation: int, clock: float, links: tuple[str, ...]) -> None:
+        """A start of the gateway, which sends its outbox."""
+        draw = random.Random(generation).randbytes
+        world = self.world
+        site = GatewayNode(
+            world.overlay, world.identities["site"], "site", world.secrets, world.keys, draw, generation=generation
+        )
+        for link in links:
+            site.handle(LinkUp(link), clock)
+        outbox = Committed(((101, 0, Publication("plant/t", bytes(6000), 1, time_ms=int(NOW * 1000))),))
+        for send in sent(site.handle(outbox, clock)):
+            self.hears(send.peer, "site", send.wire, NOW)
+
+    def hears(self, peer: str, sender: str, wire: Wire, now: float) -> None:
+        if peer == self.liar:
+            return
+        for send in sent(self.replicas[peer].handle(Received(sender, wire), now)):
+            if send.peer == "reader":
+                self.takes(Received(peer, send.wire), now)
+
+    def takes(self, event: Received | Tick, now: float) -> None:
+        effects = self.reader.handle(event, now)
+        self.got += [len(each.publication.payload) for each in delivered(effects)]
+        for effect in effects:
+            if isinstance(effect, Send) and effect.peer in self.replicas:
+                self.hears(effect.peer, "reader", effect.wire, now)
+
+    def run(self, until: float) -> None:
+        while (at := self.reader.next_deadline) is not None and at <= until:
+            self.takes(Tick(), max(at, NOW) + 0.001)
+            for peer, each in self.replicas.items():
+                if peer != self.liar and (due := each.next_deadline) is not None and due <= at:
+                    self.takes_all(peer, each, max(at, NOW) + 0.001)
+
+    def takes_all(self, peer: str, each: ReplicaNode, now: float) -> None:
+        for send in sent(each.handle(Tick(), now)):
+            if send.peer == "reader":
+                self.takes(Received(peer, send.wire), now)
+
+
+@pytest.mark.parametrize("mode", [Mode.COPIES, Mode.BLOCKS])
+@pytest.mark.parametrize("liar", ["r1b", "r1c"])
+def test_what_is_sealed_anew_by_a_clock_that_was_set_back_replaces_what_one_replica_had(mode: Mode, liar: str) -> None:
+    """Attack: a gateway is told a time that is 200 s ahead, reaches one replica, is killed, and starts again by the
+    right time. To that replica the second sealing looks like the older one; where another one lies neither key has its k
+    shares."""
+    region = Region(mode, liar)
+    begun = int((NOW + 200) * 1000)
+    region.life(begun, NOW + 200, ("r1a",))
+    assert region.got == []
+    region.life(begun + 1, NOW, ("r1a", "r1b", "r1c"))
+    region.run(NOW + 30)
+    assert region.got == [6000]

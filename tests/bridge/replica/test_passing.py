@@ -91,8 +91,8 @@ def test_a_plane_is_served_once_however_often_somebody_names_it(world: World) ->
 
 @pytest.mark.parametrize("liar", ["r1c", "r2c"])
 def test_a_vector_beside_nothing_uses_up_no_detour(world: World, liar: str) -> None:
-    """Attack: a bad replica of the region before, or of ours, names all planes beside an announcement, or beside a piece
-    of its own, before the pieces come that are to be passed on."""
+    """Attack: a bad replica of the region before, or of ours, names all planes beside an announcement, or beside a
+    piece of its own, before the pieces come that are to be passed on."""
     over, _ = detoured(world)
     header = tuple(pair for pair in over.properties if pair[0] == PROPERTY_HEADER)
     announced = Wire(over.topic, b"", 1, False, (*header, (PROPERTY_PART, "-"), (PROPERTY_ROUTE, "7")))

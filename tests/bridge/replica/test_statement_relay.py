@@ -149,8 +149,8 @@ class Chosen(Replica):
 @pytest.mark.parametrize("combine", ["xor", "sum"])
 def test_statements_whose_signatures_cancel_an_honest_one_hide_it_not(combine: str) -> None:
     """Attack: who signs chooses the first half of a signature. With four rows of one bucket it finds, by a generalised
-    birthday search over a few million nonces, such that their XOR (or sum) is that of an honest statement, and a host that
-    withholds the honest one tells these to those from whom it hides it: their digests would agree."""
+    birthday search over a few million nonces, such that their XOR (or sum) is that of an honest statement, and a host
+    that withholds the honest one tells these to those from whom it hides it: their digests would agree."""
     honest, whole = said(), 1 << 64
     mine = [replace(honest, signature=n.to_bytes(8) + honest.signature[8:]) for n in (5, 1 << 63, 7 << 40)]
     heads = [int.from_bytes(row.signature[:8]) for row in mine]

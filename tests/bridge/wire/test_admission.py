@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 from dataclasses import replace
 from itertools import product
 
@@ -13,9 +14,18 @@ from bridge.document.overlay import Overlay
 from bridge.document.policy import REFRESH_MESSAGES_MAX, Refresh, Scope
 from bridge.document.wire_topics import batch_topic
 from bridge.wire import admission as arriving
-from bridge.wire.admission import BUMP_GRACE_S, Admission, Admitted, refused
+from bridge.wire.admission import BLOCKS_FREE, BUMP_GRACE_S, Admission, Admitted, refused
 from bridge.wire.pieces import read
-from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES, Mode, to_property
+from keys.envelope import (
+    PROPERTY_HEADER,
+    PROPERTY_KEY,
+    PROPERTY_SHARES,
+    Mode,
+    SignedHeader,
+    from_property,
+    sign_header,
+    to_property,
+)
 from keys.epochs import Calendar, KeyName, scope_key
 from keys.errors import BadFrame, BadShare, BadSignature, Expired, KeysError, NotAuthorised, UnknownView, WrongEpochKey
 from keys.keyheader import KEY_DOMAIN, NO_KCV, KeyHeader
@@ -586,3 +596,33 @@ def test_nobody_publishes_on_what_another_member_retains(world: World):
     assert refusal(world, craft(world, "site", topic, sequence=1, key_id=b"k" * 16, retain=True)) is BadFrame
     own = craft(world, "site", "plant/t", sequence=1, key_id=b"k" * 16, retain=True)
     assert admit(world, own).header.retain
+
+
+def blocks(world: World, count: int) -> Wire:
+    """Of `evil`, properly signed, in so many blocks."""
+    key = forge_key(world, "evil", "open/#")
+    wire = craft(world, "evil", "open/t", sequence=1, key=key)
+    header = SignedHeader.decode(from_property(dict(wire.properties)[PROPERTY_HEADER])).header
+    cut = replace(header, mode=Mode.BLOCKS, digests=tuple(hashlib.sha256(bytes([n])).digest() for n in range(count)))
+    signed = sign_header(world.identities["evil"], cut, wire.topic)
+    return replace(wire, properties=((PROPERTY_HEADER, to_property(signed.encode())),))
+
+
+@pytest.mark.parametrize("is_replica", [True, False])
+def test_content_is_in_no_more_blocks_than_a_region_may_have_replicas(world: World, is_replica: bool):
+    """Attack: 512 KiB in 255 blocks. Every reader would work on them for half a second, every replica that makes some
+    again for as long; a publisher's budget is of bytes."""
+    admission = Admission(world.overlay, replica=is_replica)
+    assert publication(admission, blocks(world, BLOCKS_FREE)).publisher.name == "evil"
+    for count in (BLOCKS_FREE + 1, 255):
+        with pytest.raises(UnknownView) as caught:
+            publication(admission, blocks(world, count))
+        assert caught.value.author == world.identities["evil"].party_id, "who brings it is no liar"
+
+
+def test_a_large_region_cuts_content_into_as_many_blocks_as_it_has_replicas():
+    large = make_world({1: BLOCKS_FREE + 2}, [], {"evil": 1}, [Scope("open/#")])
+    admission = Admission(large.overlay, replica=True)
+    assert publication(admission, blocks(large, BLOCKS_FREE + 2)).publisher.name == "evil"
+    with pytest.raises(UnknownView):
+        publication(admission, blocks(large, BLOCKS_FREE + 3))
