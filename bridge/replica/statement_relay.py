@@ -130,8 +130,8 @@ class StatementRelay:
         return (one for one in self._routing.all() if one.filter in planes and now * 1000 < one.expires_ms)
 
     def _digests(self, now: float) -> list[int]:
-        """Of each bucket of rows, 0 for an empty one. Signatures tell rows apart. They are hashed together: their sum or
-        XOR is what authors of a few rows can choose."""
+        """Of each bucket of rows, 0 for an empty one. Signatures tell rows apart; authors of a few rows could choose
+        their sum or XOR, so they are hashed."""
         found = [list[bytes]() for _ in range(BUCKETS)]
         for one in self._rows(now):
             found[_bucket(one)].append(one.signature)

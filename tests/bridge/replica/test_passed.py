@@ -119,7 +119,7 @@ class Region:
 @pytest.mark.parametrize("liar", ["r1b", "r1c"])
 def test_what_is_sealed_anew_by_a_clock_that_was_set_back_replaces_what_one_replica_had(mode: Mode, liar: str) -> None:
     """Attack: a gateway is told a time that is 200 s ahead, reaches one replica, is killed, and starts again by the
-    right time. To that replica the second sealing looks like the older one; where another one lies neither key has its k
+    right time. To that replica the second sealing looks like the older one; where another lies neither key has its k
     shares."""
     region = Region(mode, liar)
     begun = int((NOW + 200) * 1000)
