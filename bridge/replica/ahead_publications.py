@@ -10,7 +10,6 @@ here: keys, which wait elsewhere (`wire.early_keys`), who asks (`forwarder`).
 from __future__ import annotations
 
 import hashlib
-from sys import getsizeof
 
 from bridge.contract import Count, Effect, FairBytes, Received
 from bridge.wire import PROPERTY_PART
@@ -18,6 +17,7 @@ from keys.envelope import PROPERTY_HEADER
 
 AHEAD_BYTES = 16 << 20  # of content, properties and overhead
 AHEAD_OVERHEAD_BYTES = 2048  # what a header and the table cost: bounds the number too
+CHAR_BYTES = 4  # of a text's character at most
 
 
 class AheadPublications:
@@ -32,7 +32,7 @@ class AheadPublications:
     def keep(self, event: Received, publisher: bytes) -> list[Effect]:
         """`publisher`: party id, whose header was verified. Counts it, and others that had to go for it."""
         told = dict(event.wire.properties)  # nobody signed what stands beside the header
-        size = len(event.wire.payload) + sum(getsizeof(text) for pair in event.wire.properties for text in pair)
+        size = len(event.wire.payload) + CHAR_BYTES * sum(len(text) for pair in event.wire.properties for text in pair)
         parts = event.peer, told[PROPERTY_HEADER], told.get(PROPERTY_PART, "")
         name = hashlib.sha256("\0".join(parts).encode()).digest()
         counted: list[Effect] = [Count("publications_ahead")]
