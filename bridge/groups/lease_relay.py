@@ -16,6 +16,7 @@ from keys.identity import Role
 
 TOLD_BURST = 8  # statements of a gateway that are answered at once with all leases of the scope ...
 TOLD_EVERY_S = 60.0  # ... and then once a minute
+COMEBACKS_BURST, COMEBACKS_EVERY_S = 8, 10.0  # of one link, after which all leases are told; others come as renewed
 
 
 class LeaseRelay:
@@ -25,6 +26,7 @@ class LeaseRelay:
         self._overlay, self._routes, self._routing = overlay, routes, routing
         self._table = LeaseTable(overlay)
         self._told: dict[tuple[str, str], Allowance] = {}  # by (gateway, scope) of accepted statements
+        self._comebacks: dict[str, Allowance] = {}
 
     def received(self, event: Received, now: float) -> list[Effect]:
         """A lease from a gateway here or from a neighbouring region: the first copy goes on."""
@@ -45,7 +47,10 @@ class LeaseRelay:
         return [Count("leases"), *(Send(peer, Wire(GROUPS_TOPIC, lease.encode())) for peer in peers)]
 
     def link_up(self, peer: str, now: float) -> list[Effect]:
-        """A neighbour can hear us, maybe without memory. A gateway gets its own leases too: of its former process."""
+        """A neighbour can hear us, maybe without memory. A gateway gets its own leases too: of its former process.
+        Who comes back without end waits until its authors renew them."""
+        if not self._comebacks.setdefault(peer, Allowance(COMEBACKS_BURST, COMEBACKS_EVERY_S, now)).take(now):
+            return []
         if self._routes.is_replica(peer):
             theirs = self._routes.region_of(peer)
             leases = [lease for lease in self._table if not self._routes.leads_back(lease.member, theirs)]
@@ -73,6 +78,7 @@ class LeaseRelay:
         self._table.adopt(overlay)
         for told in [told for told in self._told if told[0] not in overlay.members]:
             del self._told[told]
+        self._comebacks = {peer: left for peer, left in self._comebacks.items() if peer in overlay.members}
 
     def _wanting(self, wire_filter: str, now: float) -> list[str]:
         """Gateways of our region that can hear us and want the scope."""

@@ -1,5 +1,5 @@
 """What replicas refused, and when each of it is offered to them again: after a second, then twice as long with each
-round of refusals in a row, a minute at most.
+round of refusals, a minute at most, until it took as much as it refused in the last one.
 
 A refusal is no acknowledgement (docs/protocol.md §5.8): the entry stays, and counts as lacking there. What the gateway
 can do about it, it does before the next offer: seal anew what is old. Not here: why it was refused
@@ -30,6 +30,7 @@ class Refusals:
     def __init__(self) -> None:
         self._rounds: dict[str, _Round] = {}
         self._pauses: dict[str, float] = {}
+        self._refused: dict[str, int] = {}  # by how much what each refused in its last round exceeds what it took since
         self.reasons: dict[str, str] = {}
         """Why each replica refused last, of those that took nothing since."""
 
@@ -38,13 +39,19 @@ class Refusals:
         if peer not in self._rounds:
             self._pauses[peer] = min(2 * self._pauses.get(peer, AGAIN_S / 2), AGAIN_MAX_S)
             self._rounds[peer] = _Round(now + self._pauses[peer])
+            self._refused[peer] = 0
+        self._refused[peer] += 1
         self._rounds[peer].waits[sequence] = None
 
     def acknowledged(self, peer: str) -> None:
-        """It took something: what it refused may go as well."""
-        if peer in self.reasons:
-            del self.reasons[peer]
-            self._pauses.pop(peer, None)
+        """It took something. Once it took as much as it refused last, the next round is the first: who takes one in a
+        thousand would else have all the others every second."""
+        self.reasons.pop(peer, None)
+        if peer in self._refused:
+            self._refused[peer] -= 1
+            if self._refused[peer] <= 0:
+                del self._refused[peer]
+                self._pauses.pop(peer, None)
 
     def due(self, now: float) -> Iterator[tuple[str, int]]:
         """Replicas and entries that are to be offered again now."""

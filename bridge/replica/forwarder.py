@@ -57,6 +57,7 @@ from keys.errors import BadFrame, KeysError, Superseded, UnknownView
 
 NEWCOMER_BURST = 8  # restarts of a subscriber that are served at once all that is retained ...
 NEWCOMER_EVERY_S = 60.0  # ... and then once a minute: stops statements without end from making us send without end
+RETELLS_BURST, RETELLS_EVERY_S = 8, 10.0  # of one link that comes up, after which all statements are told later
 
 
 class Forwarder:
@@ -86,6 +87,8 @@ class Forwarder:
         self._ahead = AheadPublications()
         self._sweep_at: float | None = None
         self._newcomers: dict[tuple[str, str], Allowance] = {}  # by (member, scope) of accepted statements
+        self._retells: dict[str, Allowance] = {}
+        self._untold: dict[str, float] = {}  # replicas whose links came up too often: when they hear all statements
 
     @property
     def routes(self) -> Routes:
@@ -108,13 +111,28 @@ class Forwarder:
         self._keys.forget_peer(peer)
         if not self._routes.is_replica(peer):
             return self._keys_for(peer, now)
+        return [*self._statements_for(peer, now), *self._keys_for(peer, now), *self._content.link_up(peer, now)]
+
+    def _statements_for(self, peer: str, now: float) -> list[Effect]:
+        """All statements for a replica whose link came up; later, if it comes up without end."""
+        if not self._retells.setdefault(peer, Allowance(RETELLS_BURST, RETELLS_EVERY_S, now)).take(now):
+            self._untold.setdefault(peer, now + RETELLS_EVERY_S)
+            return []
+        self._untold.pop(peer, None)
         theirs = self._routes.region_of(peer)
-        statements: list[Effect] = [
+        return [
             Send(peer, Wire(SUBSCRIBE_TOPIC, statement.encode()))
             for statement in self._routing.all()
             if not self._routes.leads_back(statement.member, theirs)
         ]
-        return [*statements, *self._keys_for(peer, now), *self._content.link_up(peer, now)]
+
+    def _tell_later(self, now: float) -> list[Effect]:
+        """Statements for those whose links came up too often before."""
+        due = [peer for peer, at in self._untold.items() if at <= now]
+        for peer in due:
+            del self._untold[peer]
+        up = [peer for peer in due if peer in self._routes.up]
+        return [effect for peer in up for effect in self._statements_for(peer, now)]
 
     def _keys_for(self, peer: str, now: float) -> list[Effect]:
         """Entries of the repository that a peer should have."""
@@ -145,6 +163,9 @@ class Forwarder:
         self._passed.keep(overlay.by_party)
         for wanted in [wanted for wanted in self._newcomers if wanted[0] not in overlay.members]:
             del self._newcomers[wanted]
+        for peer in [peer for peer in self._retells if peer not in overlay.members]:
+            del self._retells[peer]
+            self._untold.pop(peer, None)
         self._content.adopt(self._routes.added, now)
         self._destinations.adopt(overlay)
         self._relay.adopt(now)
@@ -162,7 +183,7 @@ class Forwarder:
 
     def tick(self, now: float) -> list[Effect]:
         """Pass on what waited for more, erase what ended, ask for content that does not come."""
-        return self._sweep(now) + self._content.tick(now) + self._relay.tick(now)
+        return self._sweep(now) + self._content.tick(now) + self._relay.tick(now) + self._tell_later(now)
 
     def _sweep(self, now: float) -> list[Effect]:
         """Pass on what waited for more. Erase keys, shares and retained publications whose epoch is dead, whose bump is
@@ -192,6 +213,7 @@ class Forwarder:
         sweep_at = self._sweep_at if busy and self._sweep_at is not None else inf
         asks_at = self._content.next_deadline
         at = min(sweep_at, self._keys.next_deadline, inf if asks_at is None else asks_at, self._relay.next_deadline)
+        at = min(at, *self._untold.values()) if self._untold else at
         return at if at < inf else None
 
     def loaded(self, event: Loads, now: float) -> list[Effect]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from bridge.contract.machine import Effect, LinkUp, Received, Wire
+from bridge.contract.machine import Effect, LinkDown, LinkUp, Received, Wire
 from bridge.document.overlay import Overlay
-from bridge.groups.lease_relay import TOLD_BURST, TOLD_EVERY_S
+from bridge.groups.lease_relay import COMEBACKS_BURST, COMEBACKS_EVERY_S, TOLD_BURST, TOLD_EVERY_S
 from bridge.groups.leases import GROUPS_TOPIC, Lease
 from keys.frames import Kind, opening
 from tests.bridge.groups.test_leases import NOW_MS, WORLD, lease_of
@@ -73,6 +73,24 @@ def test_who_stated_again_and_again_is_told_once_a_minute():
     for at, told in ((TOLD_EVERY_S - 1, 0), (TOLD_EVERY_S, 1), (TOLD_EVERY_S + 1, 0)):
         event = Received("site", statement(WORLD, "site", "plant/#", 100 + int(at)))
         assert leases_in(node.handle(event, NOW + at))["site"] == told
+
+
+def test_a_link_that_goes_up_and_down_is_not_told_all_leases_without_end():
+    """Attack: a gateway or a replica of a neighbouring region connects again and again, and is told tens of thousands
+    of leases each time."""
+    node = replica(WORLD, "r1a", ["a", "site", "r2a"])
+    subscribe_at(node, WORLD, "site", "plant/#")
+    node.handle(Received("a", wire(lease_of("a"))), NOW)
+    for peer in ("site", "r2a"):
+        told = 0
+        for _ in range(100):
+            node.handle(LinkDown(peer), NOW)
+            told += leases_in(node.handle(LinkUp(peer), NOW))[peer]
+        assert COMEBACKS_BURST - 1 <= told <= COMEBACKS_BURST
+        node.handle(LinkDown(peer), NOW)
+        assert leases_in(node.handle(LinkUp(peer), NOW + COMEBACKS_EVERY_S)) == {peer: 1}
+    renewed = wire(lease_of("a", version=NOW_MS + 1))
+    assert leases_in(node.handle(Received("a", renewed), NOW + 20)) == {"site": 1, "r2a": 1}, "what is new it hears"
 
 
 def test_of_a_gateways_statement_the_scope_alone_counts_and_nobody_elses():

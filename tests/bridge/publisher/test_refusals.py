@@ -127,7 +127,8 @@ def test_offers_of_what_was_refused_become_rarer_until_something_is_taken() -> N
         now = due_at
     assert pauses[:3] == [AGAIN_S, 2 * AGAIN_S, 4 * AGAIN_S]
     assert pauses[-1] == AGAIN_MAX_S
-    refusals.acknowledged("r1a")
+    for _ in range(2):
+        refusals.acknowledged("r1a")
     refusals.refused("r1a", 1, "time", now)
     assert refusals.next_deadline == now + AGAIN_S
     assert refusals.reasons == {"r1a": "time"}
@@ -193,3 +194,50 @@ def test_what_is_older_than_a_session_lives_is_refused_unless_it_is_retained(wor
     )
     assert Refuse(Reason.TIME) in node.handle(Received("site", live), NOW)
     assert counted(node.handle(Received("site", kept), NOW), "forwarded") == 1
+
+
+def test_a_liar_that_takes_one_in_many_is_not_offered_the_others_every_second(world: World) -> None:
+    """Attack: a replica refuses all, but for one publication a second, which made the next offer of all others the
+    first one: the whole of what a replica may lack went up the gateway's link each second."""
+    site = GatewayNode(
+        world.overlay, world.identities["site"], "site", world.secrets, world.keys, random.Random(1).randbytes
+    )
+    for name in ("r1a", "r1b", "r1c"):
+        site.handle(LinkUp(name), NOW)
+    offered = 0
+
+    def answer(effects: list[Effect], now: float) -> None:
+        nonlocal offered
+        for send in [send for send in sent(effects) if send.ticket > 0]:
+            offered += send.peer == "r1c"
+            lies = send.peer == "r1c" and send.ticket <= 200
+            told = NotTaken("r1c", send.ticket, Reason.BUDGET) if lies else Acked(send.peer, send.ticket)
+            answer(site.handle(told, now), now)
+
+    for sequence in range(1, 201):
+        publication = Publication("plant/t", b"x", 1, time_ms=int(NOW * 1000))
+        answer(site.handle(Committed(((sequence, 0, publication),)), NOW), NOW)
+    assert offered == 200
+    for second in range(1, 121):
+        now = NOW + second
+        answer(site.handle(Tick(), now), now)
+        publication = Publication("plant/t", b"x", 1, time_ms=int(now * 1000))
+        answer(site.handle(Committed(((200 + second, 0, publication),)), now), now)
+    assert offered <= 120 + 200 * 8, "each of those that it refused eight times in two minutes"
+
+
+def test_who_takes_as_much_as_it_refused_begins_anew() -> None:
+    refusals, now = Refusals(), NOW
+    for _ in range(5):
+        for sequence in range(10):
+            refusals.refused("r1c", sequence, Reason.TIME, now)
+        now = refusals.next_deadline or now
+        assert len(list(refusals.due(now))) == 10
+    for _ in range(9):
+        refusals.acknowledged("r1c")
+    refusals.refused("r1c", 1, Reason.TIME, now)
+    assert refusals.next_deadline == now + AGAIN_S * 32
+    refusals.acknowledged("r1c")
+    list(refusals.due(now + AGAIN_S * 32))
+    refusals.refused("r1c", 1, Reason.TIME, now)
+    assert refusals.next_deadline == now + AGAIN_S

@@ -7,14 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from bridge.contract.machine import Committed, LinkDown, LinkUp, Publication, Received, Wire
+from bridge.contract.machine import Committed, LinkDown, LinkUp, Publication, Received, Tick, Wire
 from bridge.document.overlay import Overlay
 from bridge.document.policy import Scope
 from bridge.membership.adopting import canonical
 from bridge.node import ReplicaNode
+from bridge.replica.forwarder import RETELLS_BURST, RETELLS_EVERY_S
 from bridge.replica.retained import RETAINED_OVERHEAD_BYTES
 from bridge.wire.admission import SEQUENCE_MAX
-from bridge.wire.statements import KEYS_TOPIC
+from bridge.wire.statements import KEYS_TOPIC, SUBSCRIBE_TOPIC
 from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES, KeyHeader, Mode, from_property
 from tests.bridge.helpers import (
     NOW,
@@ -338,3 +339,21 @@ def test_newcomers_are_served_after_a_publisher_has_left():
         KEYS_TOPIC,
         wire_topic(world, "site", "plant/b", retain=True),
     }
+
+
+def test_a_replica_that_comes_back_without_end_hears_all_statements_a_few_times_and_then_later(world: World):
+    """Attack: a bad replica connects again and again, and is told the whole table each time. An honest one whose link
+    flaps as often hears it in the end."""
+    node = replica(world, "r1a", [*REGION_2, "local"])
+    subscribe_at(node, world, "local", "plant/#")
+    told = 0
+    for _ in range(100):
+        node.handle(LinkDown("r2a"), NOW)
+        told += sum(send.wire.topic == SUBSCRIBE_TOPIC for send in sent(node.handle(LinkUp("r2a"), NOW), "r2a"))
+    assert RETELLS_BURST - 1 <= told <= RETELLS_BURST
+    at = node.next_deadline
+    assert at is not None
+    assert at <= NOW + RETELLS_EVERY_S
+    later = sent(node.handle(Tick(), NOW + RETELLS_EVERY_S), "r2a")
+    assert [send.wire.topic for send in later] == [SUBSCRIBE_TOPIC]
+    assert not sent(node.handle(Tick(), NOW + 3 * RETELLS_EVERY_S), "r2a")
