@@ -12,17 +12,20 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 
-from bridge.contract import FairTable
+from bridge.contract import FairBytes
 from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, KeyHeader, from_property
 
 AHEAD_MAX = 2048  # (neighbour, key, shares); of the publisher with most of them at one neighbour the oldest goes
+AHEAD_BYTES = 32 << 20  # of all: nobody signed the shares and the topic, which may be long
+_CHAR_BYTES = 4  # of a character at most
 
 
 class Ahead:
     """Key headers with shares, as they came: from whom, on which topic and in which properties."""
 
     def __init__(self) -> None:
-        self._kept: FairTable[bytes, tuple[str, str, dict[str, str]]] = FairTable(AHEAD_MAX)
+        self._part_bytes = AHEAD_BYTES // AHEAD_MAX
+        self._kept: FairBytes[bytes, tuple[str, str, dict[str, str]]] = FairBytes(AHEAD_BYTES, self._part_bytes)
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -33,9 +36,10 @@ class Ahead:
         name = hashlib.sha256("\0".join((sender, topic, *told.values())).encode()).digest()
         if self._kept.get(name) is None:
             publisher = KeyHeader.decode(from_property(told[PROPERTY_KEY])).publisher
-            self._kept.put(name, publisher + sender.encode(), (sender, topic, told))
+            size = _CHAR_BYTES * (len(topic) + sum(map(len, told.values())))
+            self._kept.put(name, publisher + sender.encode(), (sender, topic, told), max(0, size - self._part_bytes))
 
     def take(self) -> list[tuple[str, str, dict[str, str]]]:
         """All of it, in the order in which it came; nothing is kept."""
-        kept, self._kept = list(self._kept.values()), FairTable(AHEAD_MAX)
-        return kept
+        kept, self._kept = self._kept, FairBytes(AHEAD_BYTES, self._part_bytes)
+        return [value for _, value in kept.items()]

@@ -17,7 +17,6 @@ from bridge.reader.newest_retained import RETAINED_WAIT_S
 from bridge.replica.content_relay import RECENT_S
 from bridge.topology import peers_of
 from bridge.wire import AHEAD_S, PROPERTY_PART
-from bridge.wire.pulling import PATIENCE_MAX_S, PULL_TOPIC
 from keys.envelope import Mode
 from tests.bridge.helpers import (
     NOW,
@@ -142,29 +141,3 @@ def test_who_brings_a_key_of_its_own_with_anothers_header_spends_none_of_the_oth
     assert counted(effects, "forwarded") == 1
     assert not [each for each in effects if isinstance(each, Delay)]
     assert [each for each in paid if isinstance(each, Delay)], "who made the keys waits"
-
-
-def test_who_teaches_a_reader_that_content_is_late_delays_what_others_lack_by_half_a_second_at_most(world: World):
-    """Attack: a publisher and a bad replica bring content just before it would be asked for, so that it seems usual to
-    wait ever longer. Of an honest publication whose content another one withholds, the reader then asks late."""
-    node, now, key = subscriber(world, "control"), NOW, forge_key(world, "evil", "plant/#", messages=64)
-    keys = {peer: key.properties([key.shares[at]]) for at, peer in enumerate(REPLICAS)}
-    for sequence in range(1, 61):
-        wire = craft(world, "evil", "plant/t", sequence=sequence, previous=sequence - 1, key=key, now=now)
-        announced = replace(wire, payload=b"", properties=(*wire.properties, (PROPERTY_PART, "-")))
-        feed(node, {peer: with_properties(announced, *keys[peer]) for peer in REPLICAS[:2]}, now)
-        due = node.next_deadline
-        assert due is not None
-        now = max(now, min(due, now + 5) - 0.0005)
-        assert [d.publication.payload for d in delivered(feed(node, {"r1c": with_properties(wire, *keys["r1c"])}, now))]
-    wires = publish(gateway(world, "site"), "plant/t", bytes(2000), sequence=1, now=now)
-    lacking = {
-        peer: replace(w, payload=b"", properties=(*w.properties, (PROPERTY_PART, "-"))) for peer, w in wires.items()
-    }
-    feed(node, lacking, now)
-    asked: list[Effect] = []
-    while not asked:
-        at = node.next_deadline
-        assert at is not None
-        assert at <= now + PATIENCE_MAX_S
-        asked = [effect for effect in sent(node.handle(Tick(), at + 0.001)) if effect.wire.topic == PULL_TOPIC]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from sys import getsizeof
 
 import pytest
 
 from bridge.wire import early_keys
-from bridge.wire.early_keys import Ahead
+from bridge.wire.early_keys import AHEAD_BYTES, Ahead
 from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES, KeyHeader, to_property
 from keys.errors import BadFrame
 from tests.keys.helpers import made
@@ -74,3 +75,16 @@ def test_a_repetition_makes_nothing_younger(small: Ahead) -> None:
     for number in (1, 2, 3, 4, 1, 5):
         small.keep("r1", told(number), f"plant/{number}")
     assert [topic for _, topic, _ in small.take()] == ["plant/2", "plant/3", "plant/4", "plant/5"]
+
+
+@pytest.mark.parametrize("text", ["x" * 65_000, "\U0001f40d" + "x" * 65_000])
+def test_long_shares_and_topics_beside_a_key_that_waits_fill_no_memory(text: str) -> None:
+    """Attack: a key header that its publisher signed for a view to come, again and again with other shares and on other
+    topics, which nobody signed. It was half a gigabyte."""
+    ahead = Ahead()
+    ahead.keep("honest", told(), "plant/a")
+    for number in range(1000):
+        ahead.keep("liar", told(shares=f"{number}{text}"), f"$veil/key/{number}{text}")
+    kept = ahead.take()
+    assert sum(getsizeof(each) for _, topic, said in kept for each in (topic, *said.values())) <= AHEAD_BYTES
+    assert kept[0][0] == "honest"
