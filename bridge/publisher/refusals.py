@@ -1,5 +1,5 @@
 """What replicas refused, and when each of it is offered to them again: after a second, then twice as long with each
-round of refusals, a minute at most, until it took as much as it refused in the last one.
+round in which it took less than it refused, a minute at most.
 
 A refusal is no acknowledgement (docs/protocol.md §5.8): the entry stays, and counts as lacking there. What the gateway
 can do about it, it does before the next offer: seal anew what is old. Not here: why it was refused
@@ -30,28 +30,26 @@ class Refusals:
     def __init__(self) -> None:
         self._rounds: dict[str, _Round] = {}
         self._pauses: dict[str, float] = {}
-        self._refused: dict[str, int] = {}  # by how much what each refused in its last round exceeds what it took since
+        self._refused: dict[str, int] = {}  # how much more than it took each refused since its last round began
         self.reasons: dict[str, str] = {}
         """Why each replica refused last, of those that took nothing since."""
 
     def refused(self, peer: str, sequence: int, reason: str, now: float) -> None:
         self.reasons[peer] = reason
         if peer not in self._rounds:
+            if self._refused.pop(peer, 0) <= 0:
+                self._pauses.pop(peer, None)
             self._pauses[peer] = min(2 * self._pauses.get(peer, AGAIN_S / 2), AGAIN_MAX_S)
             self._rounds[peer] = _Round(now + self._pauses[peer])
-            self._refused[peer] = 0
-        self._refused[peer] += 1
+        self._refused[peer] = self._refused.get(peer, 0) + 1
         self._rounds[peer].waits[sequence] = None
 
     def acknowledged(self, peer: str) -> None:
-        """It took something. Once it took as much as it refused last, the next round is the first: who takes one in a
-        thousand would else have all the others every second."""
+        """It took something. If it takes as much as it refused since a round began, the next round is as the first: who
+        takes one in a thousand would else have all the others every second."""
         self.reasons.pop(peer, None)
         if peer in self._refused:
             self._refused[peer] -= 1
-            if self._refused[peer] <= 0:
-                del self._refused[peer]
-                self._pauses.pop(peer, None)
 
     def due(self, now: float) -> Iterator[tuple[str, int]]:
         """Replicas and entries that are to be offered again now."""

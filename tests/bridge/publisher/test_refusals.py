@@ -241,3 +241,19 @@ def test_who_takes_as_much_as_it_refused_begins_anew() -> None:
     list(refusals.due(now + AGAIN_S * 32))
     refusals.refused("r1c", 1, Reason.TIME, now)
     assert refusals.next_deadline == now + AGAIN_S
+
+
+def test_in_whatever_order_a_round_takes_and_refuses_offers_become_rarer() -> None:
+    for taken_at in (0, 1, 5, 9):
+        refusals, now, pauses = Refusals(), NOW, list[float]()
+        for _ in range(6):
+            for sequence in range(10):
+                if sequence == taken_at:
+                    refusals.acknowledged("r1c")
+                refusals.refused("r1c", sequence, Reason.TIME, now)
+            due_at = refusals.next_deadline
+            assert due_at is not None
+            assert len(list(refusals.due(due_at))) == 10
+            pauses.append(due_at - now)
+            now = due_at
+        assert pauses == [AGAIN_S * 2**n for n in range(6)]
