@@ -40,6 +40,7 @@ class _Want:
     renew_at: float = 0.0
     narrow_at: float = inf
     acked: set[str] = field(default_factory=set)
+    refused_by: set[str] = field(default_factory=set)
 
     def narrow_later(self, now: float) -> None:
         """A narrower cover may do."""
@@ -68,6 +69,7 @@ class ScopeInterest:
         self._last_ticket = 0
         self._version = 0
         self._ahead_of: set[str] = set()  # replicas to whose clocks our version is to come
+        self._again: dict[tuple[str, str], float] = {}  # who refused a statement of which filter, and hears it then
         self.kept: KeptReader | None = None
         """Where the version stated last goes, for a next process."""
 
@@ -197,6 +199,7 @@ class ScopeInterest:
         self._up.discard(peer)
         self._tickets = {told: ticket for told, ticket in self._tickets.items() if told[0] != peer}
         self._told = {ticket: told for told, ticket in self._tickets.items()}
+        self._again = {told: at for told, at in self._again.items() if told[0] != peer}
         return []
 
     def acked(self, event: Acked) -> list[Effect]:
@@ -214,7 +217,9 @@ class ScopeInterest:
         return [Count("subscriptions_accepted")] if self._has_quorum(want) and not before else []
 
     def refused(self, event: NotTaken, now: float) -> list[Effect]:
-        """A replica did not take the statement: it does not count there, and is said again."""
+        """A replica did not take the statement: it does not count there, and is said again there. A new one comes once
+        an honest one refused it: liars would else make everybody hear another one, and serve us anew, for ever."""
+        begins_anew = False
         told = self._told.pop(event.ticket, None)
         if event.reason == Reason.TIME:
             self._ahead_of.add(event.peer)
@@ -222,12 +227,17 @@ class ScopeInterest:
             if self._overlay.honest_among(self._home, self._ahead_of) or self._ahead_of.issuperset(heard_by):
                 # Our clock, or that of a former process, was wrong: versions begin anew. One who lies does not say so
                 # alone: below the version that the others have, nothing that we say would count.
-                self._version = 0
+                self._version, begins_anew = 0, True
                 self._ahead_of.clear()
         if told is not None:
             self._tickets.pop(told, None)
             want = self._wants[told[1]]
-            want.renew_at = min(want.renew_at, now + REPEAT_S)
+            want.refused_by.add(event.peer)
+            others = set(asked(self._overlay, self._home)) - want.refused_by
+            if begins_anew or not others or self._overlay.honest_among(self._home, want.refused_by):
+                want.renew_at = min(want.renew_at, now + REPEAT_S)
+            else:
+                self._again[told] = now + REPEAT_S
         return [Count("refused_by_replica", 1, event.reason)]
 
     def wanted(self) -> frozenset[str]:
@@ -254,13 +264,18 @@ class ScopeInterest:
                 effects += self._state(wire_filter, want, True, now, want.statement.cover)
             if want.narrow_at <= now:
                 effects += self._narrow(wire_filter, want, now)
+        for peer, wire_filter in [told for told, at in self._again.items() if at <= now]:
+            del self._again[peer, wire_filter]
+            want = self._wants[wire_filter]
+            if peer in self._up and peer not in want.acked and want.statement is not None:
+                effects += self._tell(peer, wire_filter, want)
         return effects
 
     @property
     def next_deadline(self) -> float | None:
         renewals = [min(want.renew_at, want.narrow_at) for want in self._wants.values() if want.filters]
         review = [self._review_at] if self._filters and self._review_at < float("inf") else []
-        return min(renewals + review, default=None)
+        return min([*renewals, *review, *self._again.values()], default=None)
 
     def _state(
         self, wire_filter: str, want: _Want, on: bool, now: float, cover: Predicate | None = None
@@ -277,6 +292,7 @@ class ScopeInterest:
         want.statement = statement.signed(self._identity)
         want.stated_at, want.renew_at, want.narrow_at = now, now + RENEW_AFTER_S, inf
         want.acked.clear()
+        want.refused_by.clear()
         return [effect for peer in sorted(self._up) for effect in self._tell(peer, wire_filter, want)]
 
     def _tell(self, peer: str, wire_filter: str, want: _Want) -> list[Effect]:

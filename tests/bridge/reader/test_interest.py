@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -181,6 +182,34 @@ def test_f_liars_that_say_that_our_version_is_to_come_mute_nobody(world: World):
         interest.refused(NotTaken(peer, acks(effects)[peer].ticket, Reason.TIME), later)
     again = statements(interest.subscribed("plant/#", later))
     assert table.accept(again[0], NOW)
+
+
+@pytest.mark.parametrize("reason", [Reason.TIME, Reason.RIGHT, Reason.FORM])
+def test_f_liars_that_refuse_a_statement_make_nobody_else_hear_another(world: World, reason: Reason):
+    """Attack: two of five replicas refuse whatever we state. A new statement every 30 s would go round the whole
+    overlay, bring us all that is retained each time, and count nowhere until it is acknowledged. Those two hear the
+    same again."""
+    interest = interest_of(world)
+    effects = interest.subscribed("plant/#", NOW)
+    (first,) = {statement.version for statement in statements(effects)}
+    told = acks(effects)
+    for peer in ("r1a", "r1b", "r1c"):
+        interest.acked(told[peer])
+    heard, now = Counter[str](), NOW
+    while now < NOW + 600:
+        for send in sent(effects):
+            if send.peer in ("r1d", "r1e"):
+                interest.refused(NotTaken(send.peer, send.ticket, reason), now)
+        assert interest.accepted("plant/#")
+        due = interest.next_deadline
+        assert due is not None
+        assert due > now
+        now = due
+        effects = interest.tick(now) if now < NOW + 600 else []
+        heard.update(send.peer for send in sent(effects))
+        assert {statement.version for statement in statements(effects)} <= {first}
+    assert set(heard) == {"r1d", "r1e"}
+    assert max(heard.values()) <= 20
 
 
 def test_who_took_it_since_does_not_say_that_our_version_is_to_come(world: World):
