@@ -192,9 +192,8 @@ def test_the_fleet_by_gateway_and_state(spark: Any, spool: Spool) -> None:
 def test_a_job_that_streams_prints_what_changed(
     spark: Any, spool: Spool, capsys: Any, tmp_path: Path, name: str
 ) -> None:
-    fill_fleet(spool)
     spool.publish("plant/a", b"5")
-    spool.write()
+    fill_fleet(spool)
     options = {**spool.options, "consumer": f"job-{name}"}
     query = _started(spark, JOBS[name], options, RunSettings(), True, str(tmp_path / "checkpoint"), Event())
     try:
