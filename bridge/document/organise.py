@@ -1,13 +1,14 @@
 """Whether replicas measure, and which other trees the owner allows (paper D; docs/protocol.md §5.6).
 
 Part of the signed policy. `links` are edges that regions may be joined by besides those that they are: nobody makes
-another, however much it would spare. Not here: what is measured (`bridge.measuring`), who changes the tree.
+another, however much it would spare. One that came and made it worse is barred for a while, twice as long each time.
+Not here: what is measured (`bridge.measuring`), who changes the tree.
 """
 
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bridge.document.trees import Edge, encode_edges, read_edges
 from keys.errors import BadFrame
@@ -17,18 +18,42 @@ INTERVAL_MOST_S = 3600
 HOPS_MOST = 16
 DWELL_MOST_S = 30 * 86_400
 PERCENT = 100
+TIMES_MOST = 16
+BAR_MOST_S = 30 * 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A potential edge that came, made it worse and was taken back, `times` so far: it does not come again before
+    `until_ms`, UNIX time."""
+
+    link: Edge
+    times: int
+    until_ms: int
+
+    def encode(self) -> bytes:
+        return number(self.link[0], 4) + number(self.link[1], 4) + number(self.times, 1) + number(self.until_ms, 8)
+
+    @classmethod
+    def read(cls, frame: Reader) -> Bar:
+        """Raises BadFrame."""
+        made = cls((frame.number(4), frame.number(4)), frame.number(1), frame.number(8))
+        if not 1 <= made.times <= TIMES_MOST:
+            raise BadFrame(f"a link was taken back {made.times} times")
+        return made
 
 
 @dataclass(frozen=True, slots=True)
 class Organising:
     """`links`: potential edges. `interval_s`: of one summary. `hops`: η, how far interests are told. A change has to
-    spare `min_gain_percent` of what the cycle costs, and the tree rests for `dwell_s` after each."""
+    spare `min_gain_percent` of what the cycle costs, and the tree rests for `dwell_s` after each. `bars`: of links."""
 
     links: tuple[Edge, ...] = ()
     interval_s: int = 60
     hops: int = 4
     min_gain_percent: int = 10
     dwell_s: int = 600
+    bars: tuple[Bar, ...] = ()
 
     @property
     def min_gain(self) -> float:
@@ -37,10 +62,35 @@ class Organising:
 
     def strange(self, regions: Container[int]) -> str:
         """A link that joins no two of these regions; empty if there is none."""
-        wrong = (f"{a}-{b}" for a, b in self.links if a == b or a not in regions or b not in regions)
+        named = (*self.links, *(bar.link for bar in self.bars))
+        wrong = (f"{a}-{b}" for a, b in named if a == b or a not in regions or b not in regions)
         return next(wrong, "")
 
+    def barred(self, now: float) -> tuple[Edge, ...]:
+        """Links that do not come now."""
+        return tuple(bar.link for bar in self.bars if now * 1000 < bar.until_ms)
+
+    def with_bar(self, link: Edge, now: float) -> Organising:
+        """After `link` made it worse: barred for twice as long as the last time, if that is not as long ago again."""
+        kept = {frozenset(bar.link): bar for bar in self.bars if now < bar.until_ms / 1000 + self._bar_s(bar.times)}
+        before = kept.pop(frozenset(link), None)
+        times = min(before.times + 1, TIMES_MOST) if before else 1
+        bar = Bar(link, times, int(1000 * (now + self._bar_s(times))))
+        return replace(self, bars=(*kept.values(), bar))
+
+    def _bar_s(self, times: int) -> int:
+        return min(self.dwell_s << times, BAR_MOST_S)
+
+    def encode_bars(self) -> bytes:
+        """count(2), and each link region(4) region(4), times(1), until in ms(8)."""
+        return number(len(self.bars), 2) + b"".join(bar.encode() for bar in self.bars)
+
+    def read_bars(self, frame: Reader) -> Organising:
+        """With those that follow. Raises BadFrame."""
+        return replace(self, bars=tuple([Bar.read(frame) for _ in range(frame.number(2))]))
+
     def encode(self) -> bytes:
+        """Without bars, which stand behind it if the policy says so."""
         numbers = number(self.interval_s, 2) + number(self.hops, 1) + number(self.min_gain_percent, 1)
         return encode_edges(self.links) + numbers + number(self.dwell_s, 4)
 

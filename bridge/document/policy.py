@@ -43,6 +43,7 @@ ENDLESS_EPOCH = Calendar()
 DOMAIN_POLICY = "veilmq/1 policy"
 FLAG_TREE = 0x01  # of a policy: it says which tree its edges are, and what they followed
 FLAG_ORGANISING = 0x02  # replicas measure
+FLAG_BARS = 0x04  # some links are barred
 
 
 class Issuer(IntEnum):
@@ -217,13 +218,14 @@ class Policy:
 
     def body(self) -> bytes:
         parts = [
-            opening(Kind.POLICY, FLAG_TREE * bool(self.tree.number) | FLAG_ORGANISING * bool(self.organising)),
+            opening(Kind.POLICY, self._flags),
             text(self.overlay),
             number(self.version, 8),
             self.contents,
             encode_edges(self.edges),
             self.tree.encode() if self.tree.number else b"",
             self.organising.encode() if self.organising else b"",
+            self.organising.encode_bars() if self.organising and self.organising.bars else b"",
         ]
         parts += [number(len(self.scopes), 2), *(sized(s.encode()) for s in self.scopes)]
         parts += [number(len(self.grants), 2), *(sized(g.encode()) for g in self.grants)]
@@ -235,17 +237,26 @@ class Policy:
         ]
         return b"".join([*parts, *map(text, self.key_servers)])
 
+    @property
+    def _flags(self) -> int:
+        bars = self.organising is not None and bool(self.organising.bars)
+        return FLAG_TREE * bool(self.tree.number) | FLAG_ORGANISING * bool(self.organising) | FLAG_BARS * bars
+
     def signed(self, owner: Identity) -> Policy:
         return replace(self, signature=owner.sign(DOMAIN_POLICY, self.body()))
 
     @classmethod
     def decode(cls, body: bytes, signature: bytes) -> Policy:
         frame = Reader(body)
-        flags = frame.opening(Kind.POLICY, FLAG_TREE | FLAG_ORGANISING)
+        flags = frame.opening(Kind.POLICY, FLAG_TREE | FLAG_ORGANISING | FLAG_BARS)
         overlay, version, contents = frame.text(), frame.number(8), frame.take(32)
         edges = read_edges(frame)
         tree = TreeChange.read(frame) if flags & FLAG_TREE else FIRST_TREE
         organising = Organising.read(frame) if flags & FLAG_ORGANISING else None
+        if flags & FLAG_BARS:
+            if organising is None:
+                raise BadFrame("links are barred where nobody measures")
+            organising = organising.read_bars(frame)
         scopes = tuple(Scope.decode(frame.sized()) for _ in range(frame.number(2)))
         grants = tuple(Grant.decode(frame.sized()) for _ in range(frame.number(2)))
         budgets = MemberBudgets.read(frame)

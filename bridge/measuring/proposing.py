@@ -1,8 +1,9 @@
 """Which swap of the tree would be made now, by what replicas measured (D4 to D6 of paper D; docs/protocol.md §5.6).
 
 Nothing that harms is proposed: the overlay with the other edges is checked whole, as if it were loaded. The tree rests
-between two changes; only one that made it worse is taken back sooner, for which the link that went is measured on. Not
-here: who signs (`gateway.owner.organising`), the arithmetic (`bridge.organising`).
+between two changes; only one that made it worse is taken back sooner, for which the link that went is measured on. The
+link that made it worse is barred then, twice as long each time, so that the tree does not go to and fro. Not here: who
+signs (`gateway.owner.organising`), the arithmetic (`bridge.organising`).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bridge.document import TREE_GRACE_S, TREE_SETTLE_S, Overlay, OverlayError, Policy
+from bridge.document import TREE_GRACE_S, TREE_SETTLE_S, Organising, Overlay, OverlayError, Policy
 from bridge.measuring.region_costs import RegionCosts
 from bridge.measuring.summaries import ReplicaSummary
 from bridge.organising import Swap, best_swap
@@ -58,17 +59,16 @@ def proposal(overlay: Overlay, summaries: Iterable[ReplicaSummary], now: float) 
     silent = tuple(
         view.name for region, view in sorted(overlay.views.items()) if costs.spoke(region) < 2 * view.faults + 1
     )
-    change = overlay.policy.tree
-    judged_at = change.closes_ms / 1000 + JUDGED_INTERVALS * organising.interval_s
-    rests_until = max(change.since_ms / 1000 + organising.dwell_s, judged_at)
-    rests = change.number > 0 and now < rests_until
+    judged_at, rests_until = _rest(overlay.policy, organising)
+    rests = now < rests_until
     if rests and now < judged_at:
         return SwapProposal(names, None, "the tree was changed, and rests", silent, rests_until)
     tree = overlay.trees.newest
     neighbours = {region: tree.neighbours(region) for region in tree.regions}
+    barred = organising.barred(now)
 
     def admissible(swap: Swap) -> bool:
-        if rests and not _is_back(overlay, swap):
+        if (rests and not _is_back(overlay, swap)) or any(set(swap.added) == set(link) for link in barred):
             return False
         try:
             Overlay(overlay.owner, swapped(overlay, swap, now), overlay.latest.values(), overlay.members.values())
@@ -80,14 +80,20 @@ def proposal(overlay: Overlay, summaries: Iterable[ReplicaSummary], now: float) 
     if swap is None and rests:
         why = "the tree was changed, is not worse than before, and rests"
         return SwapProposal(names, None, why, silent, rests_until)
-    why = "" if swap else f"no potential link spares {organising.min_gain_percent} % of what its cycle costs"
-    if swap is None and silent:
+    found = SwapProposal(names, swap, "", silent)
+    if swap is not None:
+        return found
+    why = f"no potential link spares {organising.min_gain_percent} % of what its cycle costs"
+    if barred:
+        why += f"; barred, since they made it worse: {', '.join(map(found.named, barred))}"
+    if silent:
         why = f"too few replicas of {', '.join(silent)} have told what they measured lately"
-    return SwapProposal(names, swap, why, silent)
+    return replace(found, why=why)
 
 
 def swapped(overlay: Overlay, swap: Swap, now: float, grace_s: int = TREE_GRACE_S) -> Policy:
-    """The policy with the other edge: another tree, which follows the present one; that stays open for `grace_s`."""
+    """The policy with the other edge: another tree, which follows the present one; that stays open for `grace_s`. A way
+    back before the tree has rested bars the link that goes."""
     policy = overlay.policy
     left = tuple(edge for edge in policy.edges if set(edge) != set(swap.removed))
     tree = policy.tree.followed_by(policy.edges, int(now * 1000), TREE_SETTLE_S, grace_s)
@@ -95,8 +101,19 @@ def swapped(overlay: Overlay, swap: Swap, now: float, grace_s: int = TREE_GRACE_
     if organising is not None:  # what goes may come back: so it is measured as the other potential links are
         links = {tuple(sorted(link)): link for link in (*organising.links, swap.removed)}
         links.pop(tuple(sorted(swap.added)), None)
+        is_worse = now < _rest(policy, organising)[1] and _is_back(overlay, swap)
+        organising = organising.with_bar(swap.removed, now) if is_worse else organising
         organising = replace(organising, links=tuple(links.values()))
     return replace(policy, edges=(*left, swap.added), tree=tree, organising=organising)
+
+
+def _rest(policy: Policy, organising: Organising) -> tuple[float, float]:
+    """UNIX times in seconds: when the last change of the tree can be judged, and until when the tree rests."""
+    change = policy.tree
+    if not change.number:
+        return 0.0, 0.0
+    judged_at = change.closes_ms / 1000 + JUDGED_INTERVALS * organising.interval_s
+    return judged_at, max(change.since_ms / 1000 + organising.dwell_s, judged_at)
 
 
 def _is_back(overlay: Overlay, swap: Swap) -> bool:

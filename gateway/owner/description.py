@@ -32,6 +32,7 @@ from bridge.document import (
     Issuer,
     MemberBudgets,
     Organising,
+    Overlay,
     ShownAttribute,
     are_borders,
 )
@@ -271,10 +272,12 @@ class OrganiseEntry(_Model):
     min_gain: int = Field(default=10, ge=0, le=99, description="percent of a cycle's cost that a change has to spare")
     dwell_s: int = Field(default=600, ge=0, le=DWELL_MOST_S, description="how long the tree rests after a change")
 
-    def organising(self, ids: dict[str, int]) -> Organising:
-        """Raises TrustError for a region that there is not."""
+    def organising(self, ids: dict[str, int], previous: Overlay | None = None) -> Organising:
+        """With the bars of regions that stay. Raises TrustError for a region that there is not."""
         links = tuple((region_id(ids, a, "organise.links"), region_id(ids, b, "organise.links")) for a, b in self.links)
-        return Organising(links, self.interval_s, self.hops, self.min_gain, self.dwell_s)
+        former = previous.policy.organising if previous else None
+        bars = tuple(bar for bar in (former.bars if former else ()) if {*bar.link} <= {*ids.values()})
+        return Organising(links, self.interval_s, self.hops, self.min_gain, self.dwell_s, bars)
 
 
 class Description(_Model):

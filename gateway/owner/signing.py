@@ -104,7 +104,7 @@ def _sign(
         issuer=wanted.issuer,
         key_servers=_server_names(members, previous, options.rekey),
         budgets=wanted.budgets.budgets(),
-        organising=wanted.organise.organising(ids) if wanted.organise else None,
+        organising=wanted.organise.organising(ids, previous) if wanted.organise else None,
     )
     views = described_views(description, wanted, ids, members, previous, now)
     if previous is not None:

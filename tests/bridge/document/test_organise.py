@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from bridge.document.organise import Organising
+from bridge.document.organise import BAR_MOST_S, TIMES_MOST, Bar, Organising
 from bridge.document.policy import Policy
 from keys.errors import BadFrame
 from keys.frames import Reader
@@ -43,8 +43,52 @@ def test_numbers_out_of_range_are_refused(wrong: Organising) -> None:
         Organising.read(Reader(wrong.encode()))
 
 
+BARRED = replace(SAID, bars=(Bar((2, 9), 1, 5_000), Bar((1, 2), 3, 7_000)))
+
+
+def test_bars_read_back_and_are_flagged_only_where_there_are_some() -> None:
+    policy = replace(make_world({1: 3}, [], {"g": 1}).overlay.policy, organising=BARRED).signed(
+        Identity.generate(bytes(32))
+    )
+    assert Policy.decode(policy.body(), policy.signature) == policy
+    assert policy.body()[2] & 0x04, "who does not know them would propose what is barred"
+    assert not replace(policy, organising=SAID).body()[2] & 0x04
+    nobody_measures = bytearray(policy.body())
+    nobody_measures[2] &= ~0x02
+    with pytest.raises(BadFrame):
+        Policy.decode(bytes(nobody_measures), b"")
+
+
+@pytest.mark.parametrize("times", [0, TIMES_MOST + 1, 255])
+def test_a_bar_that_was_never_made_is_refused(times: int) -> None:
+    with pytest.raises(BadFrame, match=f"{times} times"):
+        Bar.read(Reader(Bar((1, 2), times, 0).encode()))
+
+
+def test_each_bar_of_a_link_lasts_twice_as_long_as_the_one_before() -> None:
+    said, now = SAID, 1_000.0
+    for times in range(1, 5):
+        said = said.with_bar((1, 2), now)
+        (bar,) = said.bars
+        assert (bar.times, bar.until_ms) == (times, int(1000 * (now + SAID.dwell_s * 2**times)))
+        now = bar.until_ms / 1000
+        assert said.barred(now - 0.001) == ((1, 2),)
+        assert said.barred(now) == ()
+
+
+def test_a_bar_is_of_one_link_whichever_end_is_named_first_and_is_forgotten_after_as_long_again() -> None:
+    said = SAID.with_bar((1, 2), 0.0).with_bar((2, 9), 0.0).with_bar((2, 1), 0.0)
+    assert [(bar.link, bar.times) for bar in said.bars] == [((2, 9), 1), ((2, 1), 2)]
+    late = said.with_bar((9, 2), 4 * SAID.dwell_s)
+    assert [(bar.link, bar.times) for bar in late.bars] == [((2, 1), 2), ((9, 2), 1)]
+    for _ in range(2 * TIMES_MOST):
+        late = late.with_bar((1, 2), 0.0)
+    assert (late.bars[-1].times, late.bars[-1].until_ms) == (TIMES_MOST, 1000 * BAR_MOST_S)
+
+
 def test_gain_and_strange_links() -> None:
     assert SAID.min_gain == 0.25
     assert SAID.strange({1, 2, 9}) == ""
     assert SAID.strange({1, 2}) == "2-9"
+    assert replace(SAID, bars=(Bar((3, 9), 1, 0),)).strange({1, 2, 9}) == "3-9"
     assert Organising(((4, 4),)).strange({4}) == "4-4"

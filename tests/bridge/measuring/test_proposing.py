@@ -132,12 +132,14 @@ def test_a_change_that_made_it_worse_is_taken_back_before_the_tree_has_rested() 
     slow = dict(RTT_US)
     slow[1, 4], slow[2, 3] = 90_000, 2_000  # what was thought of both was wrong
 
+    ends = [2, 3]
+
     def words(interval: int) -> list[ReplicaSummary]:
         def links(region: int) -> tuple[tuple[int, int], ...]:
             return tuple(sorted((b if a == region else a, us) for (a, b), us in slow.items() if region in (a, b)))
 
         return [
-            said(made, name, interval=interval, links=links(view.region), common=alike(view.region, 2, 3))
+            said(made, name, interval=interval, links=links(view.region), common=alike(view.region, *ends))
             for view in made.overlay.views.values()
             for name in view.members
         ]
@@ -147,8 +149,36 @@ def test_a_change_that_made_it_worse_is_taken_back_before_the_tree_has_rested() 
     found = of(made, words(INTERVAL + 3), now=judged_at)
     assert found.swap is not None
     assert (set(found.swap.added), set(found.swap.removed)) == ({2, 3}, {1, 4})
-    slow[1, 4] = 2_000
-    found = of(made, words(INTERVAL + 3), now=judged_at)
+    back = swapped(made.overlay, found.swap, judged_at)
+    assert back.organising is not None
+    assert [(bar.link, bar.times) for bar in back.organising.bars] == [((1, 4), 1)]
+    only = replace(back.organising, links=((1, 4),))
+    made.overlay = made.with_policy(edges=back.edges, tree=back.tree, organising=only)
+    slow[1, 4], slow[2, 3] = 2_000, 90_000  # it looks good again, as it did before it came
+    ends[:] = 1, 4
+    for after_s in (62 + JUDGED_INTERVALS * INTERVAL_S, 3600, 2 * 3600 - 1):
+        found = of(made, words(int(judged_at + after_s) // INTERVAL_S - 1), now=judged_at + after_s)
+        assert found.swap is None, "barred, also as the way back of the way back"
+    assert "barred, since they made it worse: " in found.why
+    assert found.why.endswith(found.named((1, 4)))
+    found = of(made, words(int(judged_at + 7200) // INTERVAL_S - 1), now=judged_at + 7200)
+    assert found.swap is not None
+    again = swapped(made.overlay, found.swap, judged_at + 7200)
+    assert again.organising is not None
+    assert [bar.times for bar in again.organising.bars] == [1], "a swap that is no way back bars nothing"
+
+
+def test_a_change_that_made_nothing_worse_is_not_taken_back_before_the_tree_has_rested() -> None:
+    made = world(links=((1, 3), (3, 2)), dwell_s=3600)
+    policy = made.overlay.policy
+    tree = policy.tree.followed_by(policy.edges, int(NOW * 1000), 2, 60)
+    made.overlay = made.with_policy(edges=((1, 2), (3, 4), (1, 4)), tree=tree)
+    words = [
+        said(made, name, interval=INTERVAL + 3, common=alike(view.region, 2, 3))
+        for view in made.overlay.views.values()
+        for name in view.members
+    ]
+    found = of(made, words, now=NOW + 62 + JUDGED_INTERVALS * INTERVAL_S)
     assert found.swap is None
     assert "not worse than before" in found.why
 

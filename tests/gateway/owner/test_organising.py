@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from bridge.measuring import ReplicaSummary, proposal, swapped
+from gateway.owner.description import OrganiseEntry
 from gateway.owner.organising import edges_lines, gathered, proposed
 from gateway.trust import TrustError
 from tests.bridge.measuring.test_proposing import INTERVAL, INTERVAL_S, said, told, world
@@ -45,3 +46,15 @@ def test_without_the_owners_word_there_is_nothing_to_organise() -> None:
     made = make_world({1: 3, 2: 3}, [(1, 2)], {"g1": 1})
     with pytest.raises(TrustError, match="has no `organise`"):
         proposed(made.overlay, [], NOW)
+
+
+def test_the_next_signing_keeps_the_bars_of_regions_that_stay() -> None:
+    made = world()
+    organising = made.overlay.policy.organising
+    assert organising is not None
+    barred = organising.with_bar((1, 4), NOW).with_bar((2, 4), NOW)
+    made.overlay = made.with_policy(organising=barred)
+    entry, ids = OrganiseEntry(links=[("a", "c")]), {"a": 1, "b": 2, "c": 3, "d": 4}
+    assert entry.organising(ids, made.overlay).bars == barred.bars
+    assert entry.organising({"a": 1, "c": 3, "d": 4}, made.overlay).bars == barred.bars[:1]
+    assert entry.organising(ids).bars == ()
