@@ -58,7 +58,9 @@ def organise(
     swap = found.swap
     print(f"join {found.named(swap.added)}, part {found.named(swap.removed)}")
     print(
-        f"the cycle of {len(swap.ring)} regions costs {swap.before:.0f} us of each second's interest before, "
+        f"{found.why}; what went before is measured still"
+        if found.why
+        else f"the cycle of {len(swap.ring)} regions costs {swap.before:.0f} us of each second's interest before, "
         f"{swap.after:.0f} after: {100 * swap.gain:.0f} % less"
     )
     if signed is None:

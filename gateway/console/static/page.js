@@ -145,8 +145,9 @@ const show = {
     fill("links", rows);
     $("outbox").textContent = `Outbox: ${now.outbox.depth} publications, ${now.outbox.bytes} bytes.`;
     const told = (now.standing || {}).proposal || {}, swap = told.swap;
-    $("proposal").textContent = swap ? `Measured: joining ${swap.add} and parting ${swap.remove} would spare `
-      + `${swap.gain_percent} %; the owner signs it with "veilmq overlay organise --apply".`
+    $("proposal").textContent = swap ? `Measured: joining ${swap.add} and parting ${swap.remove} `
+      + (swap.gain_percent === null ? `mends what broke: ${told.why}` : `would spare ${swap.gain_percent} %`)
+      + `; the owner signs it with "veilmq overlay organise --apply".`
       : told.why ? `Measured: ${told.why}.` : "";
   },
   async clients() {

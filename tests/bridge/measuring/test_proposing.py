@@ -183,6 +183,49 @@ def test_a_change_that_made_nothing_worse_is_not_taken_back_before_the_tree_has_
     assert "not worse than before" in found.why
 
 
+def broken(liars: int = 0, deny: int = 0, told_s: float = 12.0, went: int | None = 90_000) -> SwapProposal:
+    """1-4 came for 2-3, and no replica reaches over it but `liars` of each end who say so; with `deny` all reach but
+    these. `told_s` after the change, when 2-3 takes `went`, and none of its ends knows more if that is None."""
+    made = world(links=((2, 3),), dwell_s=3600, interval_s=1)
+    policy = made.overlay.policy
+    tree = policy.tree.followed_by(policy.edges, int(NOW * 1000), 2, 60)
+    made.overlay = made.with_policy(edges=((1, 2), (3, 4), (1, 4)), tree=tree)
+    words = []
+    for view in made.overlay.views.values():
+        for place, name in enumerate(view.members):
+            reaches = place >= deny if deny else place < liars
+            known = {(1, 2): 2_000, (3, 4): 2_000} | ({(2, 3): went} if went else {}) | ({(1, 4): 1} if reaches else {})
+            links = ((b if a == view.region else a, us) for (a, b), us in known.items() if view.region in (a, b))
+            words.append(said(made, name, tree=1, interval=int(NOW + told_s), interval_s=1, links=tuple(sorted(links))))  # type: ignore[arg-type]
+    return of(made, words, now=NOW + told_s + 0.5)
+
+
+def test_an_edge_that_came_and_carries_nothing_is_taken_back_before_the_tree_has_rested() -> None:
+    found = broken()
+    assert found.swap is not None
+    assert (set(found.swap.added), set(found.swap.removed)) == ({2, 3}, {1, 4})
+    shown = found.to_json()
+    assert shown["why"] == "the edge that came carries nothing"
+    assert shown["swap"]["gain_percent"] is shown["swap"]["cost_after_us"] is None
+    made = world(links=((2, 3),))
+    change = made.overlay.policy.tree.followed_by(ROW, int(NOW * 1000), 2, 60)
+    made.overlay = made.with_policy(edges=((1, 2), (3, 4), (1, 4)), tree=change)
+    back = swapped(made.overlay, found.swap, NOW + 12)
+    assert back.organising is not None
+    assert [set(link) for link in back.organising.barred(NOW + 13)] == [{1, 4}]
+
+
+def test_an_edge_is_not_said_to_be_broken_too_soon_nor_where_nothing_better_is_known() -> None:
+    assert broken(told_s=11.0).swap is None, "its links have 10 s to come up"
+    assert broken(went=None).swap is None, "what went is away as well"
+
+
+def test_one_liar_an_end_neither_breaks_an_edge_nor_hides_that_it_is_broken() -> None:
+    assert broken(deny=1).swap is None
+    assert broken(liars=1).swap is not None
+    assert broken(liars=2).swap is None, "k of them reach it"
+
+
 def test_what_goes_may_come_back_and_what_came_is_no_potential_link() -> None:
     made = world()
     swap = of(made).swap

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from bridge.measuring import ReplicaSummary
+from bridge.measuring import ReplicaSummary, SwapProposal
+from bridge.organising import Swap
 from gateway import cli
 from gateway.commands import organising
 from gateway.trust import load_key, load_overlay
@@ -99,3 +100,19 @@ def test_who_does_not_measure_or_answer_is_named_in_one_line(
     status, _, err = veilmq("overlay", "organise", path, "--ask", "127.0.0.1:1")
     assert status == 2
     assert "has no `organise`" in err
+
+
+def test_a_way_back_from_an_edge_that_carries_nothing_says_so_instead_of_a_cost(
+    made: OverlayProcesses, monkeypatch: pytest.MonkeyPatch, veilmq: Any
+) -> None:
+    described(made)
+    answers(made, monkeypatch)
+    swap = Swap((1, 2), (1, 3), (1, 3, 2), 0.0, 0.0)
+    found = SwapProposal(dict(enumerate(ROW, 1)), swap, "the edge that came carries nothing")
+    monkeypatch.setattr("gateway.owner.organising.proposed", lambda *_: found)
+    status, out, _ = veilmq("overlay", "organise", made.directory / "overlay.json", "--ask", "127.0.0.1:1")
+    assert status == 0
+    assert out.splitlines()[:2] == [
+        "join north - middle, part north - south",
+        "the edge that came carries nothing; what went before is measured still",
+    ]
