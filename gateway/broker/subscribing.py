@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
+from typing import TypeAlias
 
 from amqtt.events import BrokerEvents
 
@@ -43,6 +44,9 @@ from gateway.sockets.flushing import Later
 
 RETAINED_TURN_BYTES = 1 << 20
 """Retained messages of a new subscription are handed over in parts of so many bytes."""
+
+_Began: TypeAlias = tuple[int, int]
+"""How many messages had been retained, of clients and of the system, when a subscription began."""
 
 
 class Subscribing:
@@ -128,10 +132,11 @@ class Subscribing:
                     self._exchange.audit.may_not("subscribe", client, asked.filter)
         granted = client.session.subscribed(packet, codes)
         self.enter(client, granted)
+        began = self._exchange.retained.kept_so_far, self._exchange.system.kept_so_far
         counted = None if quiet or client.peer is not None else self._until_counted(granted)
         if counted is not None:
-            return self._answer_later(counted, client, granted, client.connection)
-        return self._answer(client, granted, client.connection, quiet)
+            return self._answer_later(counted, client, granted, client.connection, began)
+        return self._answer(client, granted, client.connection, began, quiet)
 
     def _have_room(self, client: Client, asked: Subscription, predicates: list[Predicate]) -> bool:
         """Whether this one fits too, beside those of the same packet."""
@@ -157,15 +162,25 @@ class Subscribing:
         return counted if when_accepted(filters, done) else None
 
     async def _answer_later(
-        self, counted: asyncio.Future[None], client: Client, granted: Granted, connection: ClientConnection | None
+        self,
+        counted: asyncio.Future[None],
+        client: Client,
+        granted: Granted,
+        connection: ClientConnection | None,
+        began: _Began,
     ) -> None:
         await counted
-        later = self._answer(client, granted, connection) if client.alive else None
+        later = self._answer(client, granted, connection, began) if client.alive else None
         if later is not None:
             await later
 
     def _answer(
-        self, client: Client, granted: Granted, connection: ClientConnection | None, quiet: bool = False
+        self,
+        client: Client,
+        granted: Granted,
+        connection: ClientConnection | None,
+        began: _Began,
+        quiet: bool = False,
     ) -> Later | None:
         if connection is not None and client.connection is connection and not quiet:
             connection.write(granted.suback)
@@ -178,7 +193,7 @@ class Subscribing:
             )
         if quiet or client.peer is not None:
             return None
-        return self._send_retained(client, granted.retained)
+        return self._send_retained(client, granted.retained, began)
 
     def enter(self, client: Client, granted: Granted) -> None:
         """Put granted subscriptions into the router; a member's go to the overlay instead."""
@@ -205,10 +220,12 @@ class Subscribing:
                 if group is not None:
                     self._tell("group_joined", group, plain_filter)
 
-    def _send_retained(self, client: Client, subscriptions: Sequence[SessionSubscription]) -> Later | None:
-        """All of them at once if they are few and no plugin has to be asked."""
+    def _send_retained(
+        self, client: Client, subscriptions: Sequence[SessionSubscription], began: _Began
+    ) -> Later | None:
+        """All of them at once if they are few and no plugin has to be asked; what came since they began was live."""
         now = self._exchange.now()
-        pending = self._retained_for(subscriptions, now)
+        pending = self._retained_for(subscriptions, now, began)
         given_bytes = 0
         for subscription, message in pending:
             verdict = self._host.verdict(client.view, message.topic, Action.RECEIVE)
@@ -220,15 +237,15 @@ class Subscribing:
         return None
 
     def _retained_for(
-        self, subscriptions: Sequence[SessionSubscription], now: float
+        self, subscriptions: Sequence[SessionSubscription], now: float, began: _Began
     ) -> Iterator[tuple[SessionSubscription, Message]]:
         for subscription in subscriptions:
             topic_filter = subscription.options.base
             stores = [self._exchange.retained]
             if topic_filter.startswith("$"):  # wildcards match no such name (MQTT-4.7.2-1)
                 stores.append(self._exchange.system)
-            for store in stores:
-                for message in store.matching(topic_filter, now):
+            for store, until in zip(stores, began, strict=False):
+                for message in store.matching(topic_filter, now, until):
                     if wants(subscription.options, message):
                         yield subscription, message
 

@@ -20,13 +20,16 @@ ENTRY_BYTES = 256
 
 
 class EdgeRetained(RetainedApplicationMessage):  # type: ignore[misc]
-    """A retained message as amqtt's plugins know it, with the message that subscribers get."""
+    """A retained message as amqtt's plugins know it, with the message that subscribers get.
 
-    __slots__ = ("message",)
+    `place`: how many were kept in its store before it since the start; 0 for what is from before.
+    """
 
-    def __init__(self, session: Any, message: Message) -> None:
+    __slots__ = ("message", "place")
+
+    def __init__(self, session: Any, message: Message, place: int = 0) -> None:
         super().__init__(session, message.topic, message.payload, message.qos)
-        self.message = message
+        self.message, self.place = message, place
 
 
 class RetainedStore(UserDict[str, Any]):
@@ -40,6 +43,7 @@ class RetainedStore(UserDict[str, Any]):
         self._names = NameTree()
         self._maximum, self._maximum_bytes = maximum, maximum_bytes
         self.held_bytes = 0
+        self.kept_so_far = 0
         # Told of every change: topic, and message or None.
         self.changed: Callable[[str, Message | None], None] | None = None
         super().__init__()
@@ -78,17 +82,21 @@ class RetainedStore(UserDict[str, Any]):
             del self[topic]
             old.data = b""  # how amqtt tells its plugins that a topic was cleared
             return old
-        retained = EdgeRetained(session, message)
+        retained = EdgeRetained(session, message, self.kept_so_far)
         freed = 0 if old is None else _cost(topic, old)
         if old is None and len(self.data) >= self._maximum:
             raise StoreFullError("retained_messages")
         if self.held_bytes - freed + _cost(topic, retained) > self._maximum_bytes:
             raise StoreFullError("retained_bytes")
         self[topic] = retained
+        self.kept_so_far += 1
         return retained
 
-    def matching(self, topic_filter: str, now: float) -> Iterator[Message]:
-        """What a subscription to the filter gets; what has expired by `now` is dropped."""
+    def matching(self, topic_filter: str, now: float, until: int | None = None) -> Iterator[Message]:
+        """What a subscription to the filter gets; what has expired by `now` is dropped.
+
+        `until`: `kept_so_far` when the subscription began; it got what was kept later as it was published.
+        """
         if has_wildcard(topic_filter):
             topics = list(self._names.matching(topic_filter))
         else:
@@ -100,7 +108,7 @@ class RetainedStore(UserDict[str, Any]):
             message = _message(retained)
             if message.expired(now):
                 del self[topic]
-            else:
+            elif until is None or not isinstance(retained, EdgeRetained) or retained.place < until:
                 yield message
 
     def drop_expired(self, now: float) -> None:

@@ -347,6 +347,36 @@ def test_a_suback_waits_until_members_know_of_the_subscription() -> None:
     asyncio.run(check())
 
 
+def test_what_was_retained_while_a_suback_waited_came_live_and_comes_no_second_time() -> None:
+    """What was retained before comes once, too, after the SUBACK; asked for again, all of it is retained."""
+
+    class Slow(FakeOverlay):
+        done: Callable[[], None] | None = None
+
+        def when_accepted(self, topic_filters: list[str], done: Callable[[], None]) -> bool:
+            self.done = done
+            return True
+
+    async def check() -> None:
+        overlay = Slow()
+        async with serving(overlay=overlay) as broker:
+            for topic in ("far/1", "far/2"):
+                broker.deliver_local(Publication(topic, b"before", 1, retain=True))
+            wire = await Wire.connect(broker, "reader")
+            for number in (b"now", b"later"):
+                overlay.done = None
+                asking = asyncio.create_task(wire.subscribe("far/#", 1))
+                await until(lambda: overlay.done is not None)
+                broker.deliver_local(Publication("far/2", number, 1, retain=True))
+                assert overlay.done is not None
+                overlay.done()
+                await asking
+                got = [(p.topic, p.payload, p.retain) for p in await wire.barrier() if isinstance(p, Publish)]
+                assert sorted(got) == [("far/1", b"before", True), ("far/2", number, False)]
+
+    asyncio.run(check())
+
+
 def test_groups_are_reported_from_their_first_member_to_their_last() -> None:
     """After the filter is, and before it is gone; the same name with another filter is another group."""
 

@@ -37,6 +37,18 @@ def test_a_subscriber_gets_the_last_of_every_topic_that_its_filter_matches() -> 
     assert got(kept, "nothing") == {}
 
 
+def test_what_was_kept_since_a_subscription_began_is_not_for_it() -> None:
+    kept = store()
+    kept.keep(None, message("a", b"1"))
+    kept.keep(None, message("b", b"1"))
+    began = kept.kept_so_far
+    kept.keep(None, message("b", b"2"))
+    kept.keep(None, message("c", b"2"))
+    kept["d"] = RetainedApplicationMessage(None, "d", b"of a plugin", 0)
+    assert {one.topic: one.payload for one in kept.matching("#", NOW, began)} == {"a": b"1", "d": b"of a plugin"}
+    assert got(kept, "#") == {"a": b"1", "b": b"2", "c": b"2", "d": b"of a plugin"}
+
+
 def test_an_empty_payload_clears_and_plugins_are_told_what_was_there() -> None:
     kept = store()
     kept.keep(None, message("a"))
