@@ -22,12 +22,12 @@ ENTRY_BYTES = 256
 class EdgeRetained(RetainedApplicationMessage):  # type: ignore[misc]
     """A retained message as amqtt's plugins know it, with the message that subscribers get.
 
-    `place`: how many were kept in its store before it since the start; 0 for what is from before.
+    `place`: how many were kept in its store before it since the start; -1 for what is from before.
     """
 
     __slots__ = ("message", "place")
 
-    def __init__(self, session: Any, message: Message, place: int = 0) -> None:
+    def __init__(self, session: Any, message: Message, place: int = -1) -> None:
         super().__init__(session, message.topic, message.payload, message.qos)
         self.message, self.place = message, place
 
