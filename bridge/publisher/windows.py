@@ -160,8 +160,14 @@ class Lane:
         return outdated > 0
 
     def requeue(self, entries: Iterable[tuple[int, str]]) -> None:
-        """Entries that were taken wait again. All that waits is late now, in order of sequence."""
-        self._replace(deque(sorted({*entries, *self.late, *self.new})), deque())
+        """Entries that were taken wait again, in order of sequence. What is in no scope with something late stays new:
+        else a new publication would wait for the whole backlog when an epoch ends. More than a window of it is late."""
+        back = set(entries)
+        new = {*self.new, *(entry for entry in back if entry[1] not in self._late_chains)}
+        if len(new) > WINDOW_MAX:
+            new = set()
+            back.update(self.new)
+        self._replace(deque(sorted({*back, *self.late} - new)), deque(sorted(new)))
 
     def keep(self, sequences: Callable[[int], bool]) -> None:
         """Forget what waits and is gone."""

@@ -120,6 +120,29 @@ def test_what_is_new_does_not_run_so_far_ahead_that_replicas_would_drop_what_is_
     assert lane.take(0.0, always) == [news[-1], news[0] + 1]
 
 
+def test_what_is_sealed_anew_waits_for_no_backlog_of_another_scope() -> None:
+    """As an epoch ends: a scope that reads from disk keeps nothing of another one waiting, in either order."""
+    lane = Lane(deque((number, "plant") for number in range(1_000)))
+    for number in range(1_000, 1_004):
+        lane.append(number, "live", late=False)
+    flying = lane.take(0.0, always)
+    assert {1_000, 1_001, 1_002, 1_003} <= set(flying)
+    for number in flying:
+        lane.put_back(number)
+    lane.requeue([(number, "live" if number >= 1_000 else "plant") for number in flying])
+    lane.append(1_004, "live", late=False)
+    again = lane.take(0.0, always)
+    assert [number for number in again if number >= 1_000] == [1_000, 1_001, 1_002, 1_003, 1_004]
+    assert [number for number in again if number < 1_000] == list(range(len(again) - 5)), "the backlog goes on beside"
+
+
+def test_what_comes_back_by_the_thousand_is_late_and_keeps_nothing_new_waiting() -> None:
+    lane = Lane(deque())
+    lane.requeue([(number, "plant") for number in range(WINDOW_MAX + 1)])
+    lane.append(1_000, "live", late=False)
+    assert lane.take(0.0, always).index(1_000) <= 1
+
+
 steps = st.lists(
     st.one_of(
         st.tuples(st.just("append"), st.integers(0, 4), st.booleans()),
