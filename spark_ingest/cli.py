@@ -62,12 +62,12 @@ def run(
     overlay: Annotated[str | None, typer.Option(metavar="FILE", help="The owner-signed overlay file.")] = None,
     hosted: Annotated[str | None, typer.Option(metavar="FILE", help="Logins at hosted brokers.")] = None,
     grants: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Scope keys for executors [default: IDENTITY/scope_keys.json].")
+        str | None, typer.Option(metavar="FILE", help="Scope keys for executors (default: IDENTITY/scope_keys.json).")
     ] = None,
     grants_identity: Annotated[
         str | None, typer.Option(metavar="DIR", help="Identity to which the file of scope keys is sealed.")
     ] = None,
-    topics: Annotated[str | None, typer.Option(metavar="FILTERS", help="By commas [default: #].")] = None,
+    topics: Annotated[str | None, typer.Option(metavar="FILTERS", help="By commas (default: #).")] = None,
     shard: Annotated[str | None, typer.Option(metavar="I/N", help="This receiver's part of what is published.")] = None,
     shard_before: Annotated[
         str | None, typer.Option(metavar="I/N@TIME", help="Its part of what was sealed before TIME, while N changes.")
@@ -75,9 +75,9 @@ def run(
     availability: Annotated[
         str | None, typer.Option(metavar="FILTERS", help="Topics about who is alive, if they are wanted too.")
     ] = None,
-    receiver: Annotated[str | None, typer.Option(metavar="NAME", help="Its part of the spool [default: main].")] = None,
-    cap_bytes: Annotated[str | None, typer.Option(metavar="N", help="No acknowledgements beyond [8 GiB].")] = None,
-    incomplete_s: Annotated[str | None, typer.Option(metavar="S", help="Patience with missing pieces [10].")] = None,
+    receiver: Annotated[str | None, typer.Option(metavar="NAME", help="Its part of the spool (default: main).")] = None,
+    cap_bytes: Annotated[str | None, typer.Option(metavar="N", help="Acknowledge up to (default: 8 GiB).")] = None,
+    incomplete_s: Annotated[str | None, typer.Option(metavar="S", help="Wait for pieces (default: 10).")] = None,
     pack: Annotated[
         bool, typer.Option("--pack", help="Pack finished segments, as veilmq ingest pack does; this opens them.")
     ] = False,
@@ -187,7 +187,7 @@ def pack(
     grants_identity: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Identity to which the file of scope keys is sealed.")
     ] = None,
-    receiver: Annotated[str | None, typer.Option(metavar="NAME", help="One part of the spool [default: all].")] = None,
+    receiver: Annotated[str | None, typer.Option(metavar="NAME", help="One part of the spool (default: all).")] = None,
     cap_bytes: Annotated[
         int | None, typer.Option(metavar="N", help="The receiver's cap: a quarter of it is left free.")
     ] = None,
@@ -228,7 +228,7 @@ def redrive(
     grants_identity: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Identity to which the file of scope keys is sealed.")
     ] = None,
-    consumer: Annotated[str | None, typer.Option(metavar="NAME", help="One query [default: all].")] = None,
+    consumer: Annotated[str | None, typer.Option(metavar="NAME", help="One query (default: all).")] = None,
     drop: Annotated[bool, typer.Option("--drop", help="Wait no longer: forget what was passed over.")] = False,
 ) -> int:
     """Have queries read again what they passed over for want of keys that are there now."""

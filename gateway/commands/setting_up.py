@@ -35,7 +35,8 @@ def init(
     regions: Annotated[int, typer.Option(help="Joined in a row.")] = 1,
     key_servers: Annotated[int, typer.Option(help="None: the owner issues keys. Of 4, one may lie.")] = 0,
     protect: Annotated[
-        list[str] | None, typer.Option(metavar="FILTER", help="Topics that are sealed; may be repeated. [plant/#]")
+        list[str] | None,
+        typer.Option(metavar="FILTER", help="Topics that are sealed, may be repeated (default: plant/#)"),
     ] = None,
     address: Annotated[
         list[str] | None,

@@ -22,7 +22,7 @@ from keys.keyopening import KeyOpener
 from spark_ingest.errors import GrantsError
 from spark_ingest.opening.batching import joined
 from spark_ingest.opening.data_keys import GRANT
-from spark_ingest.opening.decode import Opened, Opener, material_of
+from spark_ingest.opening.decode import Opened, Opener, material_of, values_of
 from spark_ingest.opening.packed import PACKED, encode_run, seal_run
 from spark_ingest.secrets import local_tags, seal_pack_key, tag_of
 from spark_ingest.spool import PackRun, PackTable, SegmentFile, sealed_end
@@ -65,8 +65,11 @@ class PackMaker:
         return table, seal_pack_key(grants, sorted(names), local, key, table.encode(), nonce), sealed
 
     def _note(self, batch: Any, names: set[KeyName], tags: set[bytes]) -> None:
-        """The keys that it takes to open these rows."""
-        for header, shares in material_of(batch).values():
+        """The keys that it takes to open these rows; those that the receiver gave up stay in the quarantine."""
+        used = set(values_of(batch.column("key_id").filter(batch.column("reason").is_null())))
+        for key_id, (header, shares) in material_of(batch).items():
+            if key_id not in used:
+                continue
             with contextlib.suppress(KeysError):  # nobody opens it
                 names.add(self._outlines.outline(header).name)
             if (tag := tag_of(shares)) is not None:

@@ -19,6 +19,7 @@ import logging
 import socket
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -44,7 +45,7 @@ from spark_ingest.receiver.channel import (
 from spark_ingest.receiver.family import grants_of, kin, part_of
 from spark_ingest.receiver.looping import LoopThread
 from spark_ingest.receiver.progress import Progress, summed, tell_links, too_few
-from spark_ingest.receiver.receiver import ReceiverSettings, ReplicaClient
+from spark_ingest.receiver.receiver import SETTLED_S, ReceiverSettings, ReplicaClient
 from spark_ingest.receiver.worker import STOP_S
 from spark_ingest.receiving import Dealer
 from spark_ingest.spool import SpoolWriter
@@ -101,6 +102,7 @@ class WorkingReceiver:
         self._known: WorkKnowledge | None = None
         self._thread = LoopThread(self._main, self._failed)
         self._stop: asyncio.Event | None = None
+        self._began = 0.0
         self.progress = Progress()
         self.figures: Counter[tuple[str, str]] = Counter()
         self.trouble: str | None = None
@@ -138,6 +140,7 @@ class WorkingReceiver:
             client = self._client = self._connect()
             self._known = WorkKnowledge(client.overlay, client.home_region, client.held())
             self._hands = [_Hand(part) for part in self._parts]
+            self._began = time.monotonic()
             links = asyncio.ensure_future(client.run(self._arrived, self._know))
             stopping = asyncio.ensure_future(stop.wait())
             try:
@@ -272,5 +275,7 @@ class WorkingReceiver:
             figures["held_overflow", ""] += self._dealer.overflowed
         self.figures = figures
         if self.failure is None:
-            few = too_few(now.links, client.overlay, client.home_region)
+            few = None
+            if time.monotonic() - self._began > SETTLED_S:  # links take a moment
+                few = too_few(now.links, client.overlay, client.home_region)
             self.trouble = next((hand.told.trouble for hand in self._hands if hand.told.trouble), few)

@@ -51,6 +51,15 @@ def test_a_defect_of_ours_is_shown_as_one() -> None:
     assert one_line(lambda: 7)() == 7
 
 
+@pytest.mark.parametrize(
+    ("command", "default"), [("run", "10"), ("run", "8 GiB"), ("run", "main"), ("pack", "all"), ("redrive", "all")]
+)
+def test_the_help_tells_defaults(command: str, default: str) -> None:
+    """What stands in brackets is markup to who prints it, and vanishes."""
+    shown = CliRunner().invoke(ingest_app, [command, "--help"]).stdout
+    assert f"(default: {default})" in " ".join(shown.replace("│", " ").split())
+
+
 def test_a_receiver_gets_what_was_said_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
     daemon = "spark_ingest.receiver.daemon"

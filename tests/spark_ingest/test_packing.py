@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from keys.envelope import KeyName
 from spark_ingest.errors import GrantsError, SpoolBusy, SpoolError
+from spark_ingest.opening.rows import RowReader
+from spark_ingest.options import parse_options
 from spark_ingest.packing import PACKED_PART, pack
+from spark_ingest.sample.spool import write_sample
 from spark_ingest.spool.consumers import alone_packing
+from spark_ingest.spool.packs import pack_path
 from spark_ingest.spool.segments import directory_bytes, segment_path
+from spark_ingest.spool.view import SpoolView
 from tests.spark_ingest.packs import PackJob, filled
 from tests.spark_ingest.region import write_grants
 from tests.spark_ingest.test_cli import run
@@ -105,3 +111,23 @@ def test_who_may_not_open_may_not_pack(job: PackJob, tmp_path: Path) -> None:
         list(pack(job.root, other, None, None))
     with pytest.raises(SpoolError, match="known: main"):
         list(pack(job.root, job.grants, None, "nobody"))
+
+
+def test_a_row_that_was_given_up_for_want_of_its_key_keeps_no_segment_from_being_packed(tmp_path: Path) -> None:
+    """It is in the quarantine, and comes anew with its key: the segment would be read unpacked for ever."""
+    made = write_sample(tmp_path / "sample", rows=40, devices=2)
+    told = {"spool": str(made.spool), "grants": str(made.grants)}
+
+    def rows(stream: str) -> list[dict[str, Any]]:
+        options = parse_options(told | {"stream": stream})
+        view, reader = SpoolView(options.spool), RowReader(options)
+        batches = [batch for extent in view.ranges({}, view.advance({}), 1) for batch in reader.read(extent)]
+        return [row for batch in batches for row in batch.to_pylist()]
+
+    before = {stream: rows(stream) for stream in ("telemetry", "availability", "quarantine")}
+    assert any(row["reason"].startswith("grant") for row in before["quarantine"])
+    assert len(before["telemetry"]) == 40
+    (found,) = pack(made.spool, made.grants, None, None)
+    assert not found.refused, found.told
+    assert pack_path(made.spool / "main", 1).exists()
+    assert {stream: rows(stream) for stream in before} == before

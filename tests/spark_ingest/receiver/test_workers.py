@@ -11,6 +11,7 @@ from spark_ingest.errors import BadOption
 from spark_ingest.opening.rows import RowReader
 from spark_ingest.options import parse_options
 from spark_ingest.receiver.daemon import _receiver
+from spark_ingest.receiver.progress import ReplicaLink
 from spark_ingest.receiver.receiver import Receiver, ReceiverSettings
 from spark_ingest.receiver.workers import WORKERS_MAX, WorkerFailed, WorkingReceiver, parts_of
 from spark_ingest.spool import BLOCK_BITS, SpoolView, SpoolWriter
@@ -81,6 +82,25 @@ def test_every_publication_is_one_row_over_kills_and_other_numbers_of_workers(tm
     finally:
         single.stop()
     assert sorted(rows(tmp_path)) == sorted(sent)
+
+
+def test_links_that_are_still_being_made_are_no_trouble_and_those_that_do_not_come_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a receiver alone: a start does not look like an outage to whoever watches `receiving`."""
+    replicas = Replicas(Overlay())
+    monkeypatch.setattr(replicas, "links", lambda: [ReplicaLink(name, False, 0, 0) for name in ("r1", "r2", "r3")])
+    monkeypatch.setattr("spark_ingest.receiver.workers.SETTLED_S", 3600.0)
+    receiver = WorkingReceiver(settings(tmp_path), 2, lambda: replicas)
+    receiver.start()
+    try:
+        assert wait_until(lambda: bool(receiver.progress.links)), receiver.failure
+        assert receiver.trouble is None
+        monkeypatch.setattr("spark_ingest.receiver.workers.SETTLED_S", 0.0)
+        assert wait_until(lambda: receiver.trouble is not None)
+        assert "0 of 3 replicas" in (receiver.trouble or "")
+    finally:
+        receiver.stop(30)
 
 
 def test_what_waiting_does_not_cure_ends_it_with_one_line(tmp_path: Path) -> None:
