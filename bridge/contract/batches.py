@@ -44,31 +44,25 @@ class Numbered(NamedTuple):
 
 
 def is_bare(p: Publication) -> bool:
-    """Whether it is no more than topic and payload, as most are: asked three times for each."""
+    """Whether it is no more than topic and payload, as most are: asked twice for each."""
     return p.expiry_s is None and not p.properties and _sealed_of(p) == NOTHING
 
 
 def size_of(publication: Publication) -> int:
-    """How many bytes it takes in a batch, at most: of what `fits`."""
+    """How many bytes it takes in a batch, at most; 0: it fits none."""
     p = publication
-    size = RECORD_BYTES + len(p.payload) + len(p.topic if p.topic.isascii() else p.topic.encode())
-    return size if is_bare(p) else size + len(_extras(p, None))
+    if not p.topic or p.time_ms < 0:
+        return 0
+    try:
+        size = RECORD_BYTES + len(p.payload) + len(p.topic if p.topic.isascii() else p.topic.encode())
+        return size if is_bare(p) else size + len(_extras(p, None))
+    except (KeysError, UnicodeEncodeError):
+        return 0
 
 
 def count_of(publication: Publication) -> int:
     """How many publications of devices it is."""
     return publication.records or 1
-
-
-def fits(publication: Publication) -> bool:
-    """Whether it can be part of a batch."""
-    try:
-        publication.topic.encode()
-        if not is_bare(publication):
-            _extras(publication, None)
-    except (KeysError, UnicodeEncodeError):
-        return False
-    return bool(publication.topic) and publication.time_ms >= 0
 
 
 def packed(topic: str, records: Sequence[Numbered]) -> Publication:

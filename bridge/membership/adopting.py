@@ -88,6 +88,7 @@ class OverlayKeeper:
         self._latest = OfferedVersion.of(overlay)
         self._document = canonical(overlay)
         self._place = _place_of(overlay, name)  # while we run
+        self._served: tuple[Overlay, bool] | None = None  # whether an overlay lists us: asked with each event
         self._moved = False
         self._peers: dict[str, _Peer] = {}  # whose link is up ...
         self._away: dict[str, _Peer] = {}  # ... or was: to reconnect refills no allowance and restores no trust
@@ -97,7 +98,10 @@ class OverlayKeeper:
     @property
     def removed(self) -> bool:
         """Whether the overlay in force does not list us any more, or elsewhere: nothing is sealed or passed on."""
-        return self._moved or not _serves(self.overlay, self._name)
+        served = self._served
+        if served is None or served[0] is not self.overlay:
+            served = self._served = self.overlay, _serves(self.overlay, self._name)
+        return self._moved or not served[1]
 
     @property
     def versions(self) -> dict[str, int]:

@@ -397,13 +397,14 @@ class Publisher:
         effects: list[Effect] = []
         if self.sealer.review_due(now) or now >= self._give_up_at:
             effects += self._review(now)
-        paced = self._pacing.released(self._entries, now)
-        self._lanes.requeue(paced, lambda peer, s: peer not in self._entries[s].acked)
+        if paced := self._pacing.released(self._entries, now):
+            self._lanes.requeue(paced, lambda peer, s: peer not in self._entries[s].acked)
         sendable: list[tuple[str, int]] = []
-        lanes = deque(named for named in self._lanes if len(named[1]))  # none, after most acknowledgements
+        lanes = deque(self._lanes.waiting)  # none, after most acknowledgements
+        stands = bool(lanes) and not self._pacing.is_open(now)
         while lanes:
             peer, lane = lanes.popleft()
-            may = partial(self._may_go, self._residents.leads(peer) or not self._pacing.is_open(now))
+            may = partial(self._may_go, stands or self._residents.leads(peer))
             taken = lane.take(now, may, self._residents.lacked_by(peer))
             if not taken:
                 continue

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from enum import Enum
+from enum import IntEnum
 from typing import Protocol
 
 RESIDENT_MAX = 8_192  # fresh and sealed entries; the shell leaves more on disk
@@ -25,8 +25,9 @@ WAITING_MAX = 16_384  # more of them hold up what is left on disk behind them, a
 WAITING_BYTES_MAX = 32 << 20
 
 
-class Standing(Enum):
-    """Where an outbox entry stands: still to be sealed, waiting, sealed, or kept for stragglers only."""
+class Standing(IntEnum):
+    """Where an outbox entry stands: still to be sealed, waiting, sealed, or kept for stragglers only. Its values are
+    places in lists: each entry is moved some five times, and an enumeration's hash is a call."""
 
     FRESH = 0
     WAITING = 1
@@ -51,8 +52,7 @@ class Residents:
     """Numbers and bytes of entries by standing."""
 
     def __init__(self) -> None:
-        self._count = dict.fromkeys(Standing, 0)
-        self._bytes = dict.fromkeys(Standing, 0)
+        self._count, self._bytes = [0] * len(Standing), [0] * len(Standing)
         self._settled: dict[int, None] = {}  # the longest settled first
         self._lead: Counter[str] = Counter()  # by replica: what it acknowledged and too few others did
 

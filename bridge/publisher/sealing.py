@@ -23,8 +23,8 @@ from bridge.contract import (
     Publication,
     UserProperties,
     Wire,
-    fits,
     packed,
+    size_of,
     unpacked,
 )
 from bridge.document import Overlay, RecordRights, Scope, ScopeSecret, batch_topic, retained_topic
@@ -438,6 +438,6 @@ def clear_of(publication: Publication, number: int) -> bytes:
     """What is sealed: a batch, or a single publication as a batch of one. Raises `OurFault` for what fits no record."""
     if publication.records:
         return publication.payload
-    if not fits(publication):
+    if not size_of(publication):
         raise OurFault("a publication that fits no record")
     return packed(publication.topic, [Numbered(number, publication)]).payload

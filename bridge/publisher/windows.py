@@ -193,6 +193,11 @@ class Lanes:
     def __len__(self) -> int:
         return len(self._lanes)
 
+    @property
+    def waiting(self) -> list[tuple[str, Lane]]:
+        """Those in which something waits."""
+        return [(peer, lane) for peer, lane in self._lanes.items() if lane.new or lane.late]
+
     def up(self, peer: str, lacking: Iterable[tuple[int, str]]) -> None:
         """`lacking`: sequence and chain of what the peer has not acknowledged, in any order."""
         self._lanes[peer] = Lane(deque(sorted(lacking)))

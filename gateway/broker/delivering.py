@@ -78,14 +78,13 @@ class Delivering:
             for group in plan.groups:
                 self.deliver_to_group(group, message, None, self.now())
 
-    def forward(self, sender: Client, publish: Publish) -> Message | None:
-        """The hot path of QoS 1 and 2 without retain flag and properties; the same as `route`. None: nothing was done,
-        ask that."""
-        plan = self.router.plan(publish.topic)
+    def forward(self, sender: Client | None, message: Message) -> bool:
+        """The hot path of QoS 1 and 2 without retain flag and properties; the same as `route`. False: nothing was done,
+        ask that. No sender: the overlay."""
+        plan = self.router.plan(message.topic)
         if plan.is_odd or plan.groups:
-            return None
-        own_qos = publish.qos
-        message = Message(publish.topic, publish.payload, own_qos, publisher=sender.client_id)
+            return False
+        own_qos = message.qos
         for target in plan.targets:
             client, qos = target.client, target.qos
             qos = min(qos, own_qos)
@@ -95,7 +94,7 @@ class Delivering:
                     connection.write(data)
                     continue
             self._deliver_to(target, message, sender, self.now())
-        return message
+        return True
 
     # ---------------------------------------------------------------------------------------------- routing
 

@@ -146,14 +146,14 @@ class Exchange(Delivering):
 
     def _passed_plainly(self, client: Client, publish: Publish) -> bool:
         """The short way of QoS 1 and 2, with an acknowledgement that waits for the disk where it must."""
-        store = self.store
+        store, message = self.store, Message(publish.topic, publish.payload, publish.qos, publisher=client.client_id)
         if store is None:
-            if self.forward(client, publish) is None:
+            if not self.forward(client, message):
                 return False
             self._acknowledge(client, publish)
             return True
         before = store.changes
-        if store.is_full or (message := self.forward(client, publish)) is None:
+        if store.is_full or not self.forward(client, message):
             return False
         self._answer(client, OwedAck(publish), message, before)
         return True
@@ -302,7 +302,10 @@ class Exchange(Delivering):
 
     def inject(self, message: Message, view: Any = None, groups_lost: Collection[SharedName] = ()) -> None:
         """Retain and route a message that no connection waits for."""
-        if self.overlay is not None and message.properties.user:
+        if message.properties is NO_PROPERTIES and message.qos and not (message.retain or groups_lost):
+            if self.host.is_absent and not self.holding.behind and self.forward(None, message):
+                return
+        elif self.overlay is not None and message.properties.user:
             message.properties = without_reserved(message.properties)
         if message.retain:
             self.retain(view, message)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bridge.contract import Numbered, packed, size_of
+from bridge.contract import Numbered, packed
 from gateway.outbox.database import StoredRow, encode_publication
 
 
@@ -24,12 +24,11 @@ def bundled(rows: Sequence[StoredRow]) -> list[StoredRow]:
             done.append(row)
             continue
         members, held = open_.get(row.chain.name, ([], 0))
-        size = size_of(row.publication)
-        if members and (len(members) >= row.chain.records or held + size > row.chain.bytes):
+        if members and (len(members) >= row.chain.records or held + row.size > row.chain.bytes):
             done.append(_together(members))
             members, held = [], 0
         members.append(row)
-        open_[row.chain.name] = members, held + size
+        open_[row.chain.name] = members, held + row.size
     done += [_together(members) for members, _ in open_.values()]
     return sorted(done, key=lambda row: row.sequence)
 

@@ -80,7 +80,8 @@ class StoredRow:
     """A publication on its way to the disk: `frame` is `encode_publication`, `commit` sets `previous`.
 
     `chain`: names what it is part of, in order: its scope. One without a frame goes into a row with others of its chain
-    (`bundling`). `sequences`: what went into this row, `topics`: of them, if they are several.
+    (`bundling`), and `size` says how many bytes it takes there. `sequences`: what went into this row, `topics`: of
+    them, if they are several.
     """
 
     sequence: int
@@ -88,6 +89,7 @@ class StoredRow:
     qos: int
     frame: bytes
     publication: Publication
+    size: int = 0
     sequences: tuple[int, ...] = ()
     topics: Collection[str] = ()
     previous: int = 0

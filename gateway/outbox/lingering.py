@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 
-from bridge.contract import size_of
 from gateway.outbox.database import StoredRow
 
 
@@ -32,7 +31,7 @@ class Lingering:
         if chain.linger_ms:
             waiting = self._waiting.setdefault(chain.name, [0, 0])
             waiting[0] += 1
-            waiting[1] += size_of(row.publication)
+            waiting[1] += row.size
             if waiting[0] < chain.records and waiting[1] < chain.bytes and not row.frame:
                 due_s = self._left_at.get(chain.name, float("-inf")) + chain.linger_ms / 1000
         self._arm(loop, due_s)

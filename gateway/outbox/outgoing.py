@@ -21,7 +21,6 @@ from bridge.contract import (
     OutboxPage,
     Publication,
     Unstored,
-    fits,
     packed,
     size_of,
 )
@@ -62,7 +61,8 @@ class Outgoing:
     def take(self, publication: Publication, done: Callable[[int], None]) -> None:
         """`done(code)` once it is durable, or at once for QoS 0; a code >= 0x80 refuses it. What fits no record is
         never sealed, and refused while its client listens."""
-        if not fits(publication):
+        size = size_of(publication)
+        if not size:
             self._figures.count(Count("publish_refused"))
             done(FITS_NO_RECORD)
             return
@@ -72,7 +72,7 @@ class Outgoing:
                 self._leave_gathered(chain.name)  # what came before it does not come behind it
             if publication.qos:
                 sequence: int = self._store.append(
-                    publication, lambda result: self._stored(sequence, result, done), chain
+                    publication, lambda result: self._stored(sequence, result, done), chain, size
                 )
                 self._appending.append(sequence)
                 return
@@ -81,15 +81,14 @@ class Outgoing:
             if publication.retain:
                 self._tell(Unstored(number, publication))
             else:
-                self._gather(chain, Numbered(number, publication))
+                self._gather(chain, Numbered(number, publication), size)
         except StoreError as error:
             self._refuse(error, done)
 
-    def _gather(self, chain: Chain, record: Numbered) -> None:
+    def _gather(self, chain: Chain, record: Numbered, size: int) -> None:
         """What is not stored waits for what else this turn of the loop brings: as a rule, of one read of a socket."""
         if not self._gathered:
             asyncio.get_running_loop().call_soon(self._leave_all_gathered)
-        size = size_of(record.publication)
         if self._gathered_bytes + size > chain.bytes:
             self._leave_all_gathered()
         together = self._gathered.setdefault(chain.name, [])

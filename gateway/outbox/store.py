@@ -181,11 +181,13 @@ class Store:
 
     # ------------------------------------------------------------------------------------- outbox
 
-    def append(self, publication: Publication, done: Done | None = None, chain: Chain | None = None) -> int:
+    def append(
+        self, publication: Publication, done: Done | None = None, chain: Chain | None = None, size: int = 0
+    ) -> int:
         """Hand a publication to the group commit; its sequence number.
 
         `chain`: names the scope; what follows each other in it and in one commit is one entry, with the first's number,
-        but for what is retained. None: it is alone, in a chain of its topic.
+        but for what is retained. None: it is alone, in a chain of its topic. `size`: what `size_of` says, if known.
 
         `done` gets the Entry once it is on disk, or the StoreError if it is not (the number is then burned).
         Must be called on the event loop; the order of calls is the order of numbers and of reports.
@@ -195,17 +197,18 @@ class Store:
             raise StoreError("the store is closed")
         self._loop = self._loop or asyncio.get_running_loop()
         frame = encode_publication(publication) if chain is None or publication.retain else b""
-        size = (len(frame) or ALONE_BYTES + size_of(publication)) + TAG_BYTES
-        if self._bytes + size > self.max_bytes:
+        size = 0 if frame else size or size_of(publication)
+        held = (len(frame) or ALONE_BYTES + size) + TAG_BYTES
+        if self._bytes + held > self.max_bytes:
             raise OutboxFullError(
                 f"outbox in {self.directory} holds {self._bytes} of {self.max_bytes} bytes; "
                 "restore the uplink or raise overlay.outbox_bytes"
             )
         sequence = self.next_sequence()
-        self._in_hand[sequence] = size
+        self._in_hand[sequence] = held
         self._count += 1
-        self._bytes += size
-        row = StoredRow(sequence, chain or Chain(publication.topic), publication.qos, frame, publication)
+        self._bytes += held
+        row = StoredRow(sequence, chain or Chain(publication.topic), publication.qos, frame, publication, size)
         self._appends.append(_Append(row, publication, done))
         self._lingering.came(self._loop, row)  # once a turn: each wakes the writer, which takes the interpreter
         if len(self._appends) >= GROUP_MAX:

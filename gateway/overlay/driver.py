@@ -75,6 +75,9 @@ class Hands(Protocol):
     def peers_to_dial(self) -> list[str]: ...
 
 
+LOOK_WITHIN_S = 0.005  # a deadline that an event brings is noticed so much later at most, where events come often
+
+
 class NoHands:
     """Of a party that neither publishes, nor delivers, nor keeps keys for others: such effects are mistakes of ours."""
 
@@ -100,7 +103,8 @@ class Driver:
         self.node, self.figures = node, figures
         self._live, self._dials, self._hands, self._clock = live, dials, hands, clock
         self._timers: dict[str, tuple[asyncio.TimerHandle, float]] = {}
-        self._timer_due: asyncio.Handle | None = None  # sets the node's at the end of this turn of the loop
+        self._timer_due: asyncio.Handle | None = None  # sets the node's timer
+        self._timer_set_at = -LOOK_WITHIN_S  # in the loop's seconds
         self._watching: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -122,11 +126,15 @@ class Driver:
         for effect in self.node.handle(event, self._clock()):
             self._perform(effect)
         if self._timer_due is None and self._watching is not None:
-            # Once for all events of a turn of the loop: to ask the node costs as much as to forward a repetition.
-            self._timer_due = asyncio.get_running_loop().call_soon(self._set_timer)
+            # At the end of this turn of the loop or soon: to ask the node costs as much as to forward a repetition.
+            loop = asyncio.get_running_loop()
+            at = self._timer_set_at + LOOK_WITHIN_S
+            is_due = at <= loop.time()
+            self._timer_due = loop.call_soon(self._set_timer) if is_due else loop.call_at(at, self._set_timer)
 
     def _set_timer(self) -> None:
         self._timer_due = None
+        self._timer_set_at = asyncio.get_running_loop().time()
         self.schedule("node", self.node.next_deadline, partial(self.handle, Tick()))
 
     def schedule(self, what: str, deadline: float | None, call: Callable[[], None]) -> None:

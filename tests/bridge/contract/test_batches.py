@@ -13,7 +13,6 @@ from bridge.contract import (
     BATCH_FORM_BYTES,
     Numbered,
     Publication,
-    fits,
     is_bare,
     numbers_of,
     packed,
@@ -49,7 +48,7 @@ def test_what_is_packed_is_unpacked(publications: list[Publication], steps: list
     assert [*unpacked(batch.payload, numbers[0])] == records
     assert numbers_of(batch, numbers[0]) == tuple(numbers)
     assert len(batch.payload) <= sum(map(size_of, publications)) + BATCH_FORM_BYTES
-    assert all(fits(p) for p in publications)
+    assert all(size_of(p) for p in publications)
 
 
 def test_a_batch_expires_with_the_last_of_its_records_and_never_if_one_does_not() -> None:
@@ -77,9 +76,9 @@ def test_a_bad_record_keeps_none_of_its_neighbours_back() -> None:
 
 
 def test_what_fits_no_record_goes_alone() -> None:
-    assert not fits(Publication("a", b"", properties=(("\ud800", "x"),)))
-    assert not fits(Publication("\ud800", b""))
-    assert not fits(Publication("a", b"", properties=(("n", "v"),) * 2000))
+    assert not size_of(Publication("a", b"", properties=(("\ud800", "x"),)))
+    assert not size_of(Publication("\ud800", b""))
+    assert not size_of(Publication("a", b"", properties=(("n", "v"),) * 2000))
 
 
 def test_sizes_are_what_records_take_at_most_each_with_a_topic_and_a_number_of_its_own() -> None:

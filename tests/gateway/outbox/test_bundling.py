@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from bridge.contract import BATCH_BYTES, RECORDS_MAX, Chain, Publication, numbers_of, unpacked
+from bridge.contract import BATCH_BYTES, RECORDS_MAX, Chain, Publication, numbers_of, size_of, unpacked
 from gateway.outbox.bundling import bundled
 from gateway.outbox.database import StoredRow
 from gateway.outbox.store import Store, StoredEntry, StoreError
@@ -13,7 +13,8 @@ from tests.waits import until
 
 
 def row(number: int, chain: str = "plant/#", size: int = 10, frame: bytes = b"") -> StoredRow:
-    return StoredRow(number, Chain(chain), 1, frame, Publication("plant/a", bytes(size), 1, time_ms=1))
+    publication = Publication("plant/a", bytes(size), 1, time_ms=1)
+    return StoredRow(number, Chain(chain), 1, frame, publication, size_of(publication))
 
 
 def test_rows_of_one_scope_become_one_and_what_has_a_frame_stays_in_its_place() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bridge.contract import Chain, Publication, count_of
+from bridge.contract import Chain, Publication, count_of, size_of
 from gateway.outbox.database import StoredRow
 from gateway.outbox.lingering import Lingering
 from gateway.outbox.store import Store, StoredEntry
@@ -58,7 +58,8 @@ class World:
     def append(self, chain: Chain = CHAIN, size: int = 10, frame: bytes = b"") -> None:
         self.number += 1
         self.waits.append(self.number)
-        row = StoredRow(self.number, chain, 1, frame, Publication("plant/a", bytes(size), 1, time_ms=1))
+        publication = Publication("plant/a", bytes(size), 1, time_ms=1)
+        row = StoredRow(self.number, chain, 1, frame, publication, size_of(publication))
         self.lingering.came(self.loop, row)
 
     def wrote(self, number: int) -> None:

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 import yaml
 
-from bridge.contract import BATCH_BYTES
+from bridge.contract import BATCH_BYTES, size_of
 from bridge.contract.machine import Committed, LinkUp, Publication
 from bridge.document.overlay import Overlay, OverlayError
 from bridge.publisher.sealing import PACKET_OVERHEAD_BYTES, Scope
@@ -196,7 +196,7 @@ def test_a_batch_fits_into_the_packets_that_its_brokers_take(limit: int) -> None
     chain = node.chain_of("plant/0", limit)
     assert chain.bytes < limit
     made = [Publication(f"plant/{n}", b"x" * (n % 99), 1, time_ms=int(NOW * 1000)) for n in range(1, 999)]
-    rows = bundled([StoredRow(2 * n, chain, 1, b"", publication) for n, publication in enumerate(made, 1)])
+    rows = bundled([StoredRow(2 * n, chain, 1, b"", each, size_of(each)) for n, each in enumerate(made, 1)])
     assert len(rows) > 1
     effects = node.handle(Committed(tuple((row.sequence, 0, row.publication) for row in rows)), NOW)
     packets = [
