@@ -54,8 +54,10 @@ MAX_OUTBOX_BYTES = 1 << 30
 """Stops days without uplink from filling the disk."""
 GROUP_MAX = 4096
 """Publications in one transaction: bounds the time for which a PUBACK waits behind others."""
-FORGET_WITHIN_S = 0.05
-"""Deletions wait so long for an append to go with: in transactions of their own, appends would wait behind them."""
+FORGET_WITHIN_S = 1.0
+"""Deletions wait so long for an append to go with: in transactions of their own, appends would wait behind them, and a
+device that speaks now and then would cost two for each message. After `kill -9` that much is sent again, and dropped by
+whoever has it."""
 SWITCH_S = 0.0005
 """How long a busy event loop may keep the interpreter from the writer thread, which wants it several times a commit.
 
