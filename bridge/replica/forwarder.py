@@ -353,7 +353,7 @@ class Forwarder:
             return []
         signed = ((PROPERTY_HEADER, properties[PROPERTY_HEADER]),)
         peers = self._wanting(admitted.publisher, admitted.scope, admitted.tree, now)
-        return self._content.over(event.peer, event.wire.topic, signed, admitted, peers, now)
+        return [*self._content.over(event.peer, event.wire.topic, signed, admitted, peers, now), Count("forwarded")]
 
     def _check_life(self, admitted: Admitted, wire_topic: str, held: HeldKey | None, now: float) -> None:
         """Raise Superseded for what a life of its publisher sealed when a later one had begun; BadFrame for what says
