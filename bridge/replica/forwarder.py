@@ -364,7 +364,7 @@ class Forwarder:
                 raise BadFrame("a publication of another generation, or of another key of it, than it names")
             if header.mode is Mode.PLAIN:
                 generations.learn_plain(name, admitted, wire_topic, now)
-            generations.check(name, header.generation, header.time_ms)
+            generations.check(name, header.publisher, header.generation, header.time_ms)
         except KeysError as error:
             error.author = header.publisher
             raise
