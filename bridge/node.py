@@ -259,7 +259,7 @@ class GatewayNode(ReaderNode):
                 except KeysError as error:
                     return refused(peer, error)
             case Received(_, wire) if wire.topic == GENERATION_TOPIC:
-                return self.life.heard(event, self.overlay, self.name, now)
+                return self.life.heard(event, self.overlay, self.name, self._identity.party_id, now)
             case Received():
                 return self._collected(self.collector.received(event, now), now)
             case Acked(_, ticket) if ticket > 0:

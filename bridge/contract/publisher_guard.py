@@ -95,6 +95,8 @@ class PublisherGuard:
     def _delay_s(self, wire: Wire, effects: Sequence[Effect], now: float) -> float:
         """For how long the publisher's acknowledgement is to wait."""
         costs = _costs(wire, effects)
+        if Count("expired") in effects:  # verified, whether it went on or not; nobody but its publisher brings it here
+            costs = (1, *costs[1:])
         if not any(costs):
             return 0.0
         # Only of what was passed on the header was verified. Any other may stand beside a key, for somebody to pay it.

@@ -344,11 +344,12 @@ class Collector:
                 self._drop(stream, sequence)
                 effects += [Count("unopened"), *self._set_aside(held)]
                 continue
-            bridged = self._is_bridged(stream, held)
-            if not bridged and self._misses_predecessor(stream, held):
+            before = self._stream_before(stream, held)
+            bridged = self._is_bridged(before, held)
+            if not bridged and before is not None and held.admitted.header.previous > before.highest:
                 if now < wake_at:
                     names = self._lineages.before(held)
-                    is_news = [self._assembling.miss(name, stream.highest, now) for name in names]
+                    is_news = [self._assembling.miss(name, before.highest, now) for name in names]
                     effects += [Count("reorder_waits")] if any(is_news) else []
                     break
                 effects.append(Count("holes"))
@@ -363,6 +364,8 @@ class Collector:
         elif wake_at is not None and self._deadlines.get(stream_id) != wake_at:
             self._deadlines[stream_id] = wake_at
             heapq.heappush(self._wakeups, (wake_at, stream_id))
+        for after in self._lineages.streams_after(stream_id) if effects else ():
+            effects += self._advance(after, now)
         return effects
 
     def _lacks_key(self, held: Held) -> bool:
@@ -372,20 +375,16 @@ class Collector:
     def _set_aside(self, held: Held) -> list[Effect]:
         return [] if self._keyless.put(held) else [Count("keyless_overflow")]
 
-    def _misses_predecessor(self, stream: Stream, held: Held) -> bool:
-        """Whether something before it in its scope is still to come. Not asked of the first one that a subscription
-        brings: what was published before is not missing."""
+    def _stream_before(self, stream: Stream, held: Held) -> Stream | None:
+        """Where what precedes it is missing, unless it was delivered. None for the first that a subscription brings."""
         generation = self._generations.get(held.admitted.scope.filter, 0)
-        if held.replayed or stream.first is None or stream.generation != generation:
-            return False
-        return held.admitted.header.previous > stream.highest
+        return None if held.replayed else self._lineages.stream_before(held, stream, self._streams.get, generation)
 
-    def _is_bridged(self, stream: Stream, held: Held) -> bool:
+    def _is_bridged(self, before: Stream | None, held: Held) -> bool:
         """Whether enough replicas say that what lacks before it was left out, since nobody here wants it."""
-        header = held.admitted.header
-        if not self._skipped or held.replayed or stream.first is None or header.previous <= stream.highest:
+        if not self._skipped or before is None or held.admitted.header.previous <= before.highest:
             return False
-        if not self._skipped.bridges(held.name, stream.highest, held.admitted.scope):
+        if not self._skipped.bridges(held.name, before.highest, held.admitted.scope):
             return False
         for name in self._lineages.before(held):
             self._assembling.forget(name)
@@ -397,6 +396,7 @@ class Collector:
         if not held.replayed:
             previous = 0 if bridged else header.previous
             late = stream.deliver(header.sequence, previous, self._generations.get(held.admitted.scope.filter, 0))
+            late = late or self._lineages.is_overtaken(held.stream_id, self._streams.get)
             self.kept.stream(held.stream_id, stream)
             return self._open(held, late)
         if not stream.held:

@@ -12,9 +12,11 @@ no lineage. Not here: what was seen.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from bridge.document import Overlay
 from bridge.reader.kept import LINEAGE, KeptReader, Name, Rows, of_kind
-from bridge.reader.streams import Held, StreamId, streams_of
+from bridge.reader.streams import Held, Stream, StreamId, streams_of
 from keys.frames import number
 
 NUMBERS_PER_MS = 1024  # those of a start begin at so many times its milliseconds
@@ -28,6 +30,7 @@ class Lineages:
     def __init__(self, overlay: Overlay, kept: KeptReader | None = None) -> None:
         self._kept = kept
         self._former: dict[bytes, tuple[bytes, int]] = {}  # party -> the one before it, and the end of its numbers
+        self._next: dict[bytes, list[bytes]] = {}  # the same backwards
         self.adopt(overlay)
 
     def adopt(self, overlay: Overlay) -> None:
@@ -61,12 +64,49 @@ class Lineages:
         header = held.admitted.header
         return [(party, header.previous) for party in self.parties(header.publisher, header.previous)]
 
+    def stream_before(
+        self, held: Held, own: Stream, streams: Callable[[StreamId], Stream | None], generation: int
+    ) -> Stream | None:
+        """Where what precedes it in its chain was delivered or lacks, as far as something of the chain was delivered
+        under this subscription; None if nothing was. `own`: the stream in which it waits. A next key's own numbers go
+        on where those of the former one end."""
+        if held.author not in self._former:
+            return own if own.is_known(generation) else None
+        topic, author = held.scope_stream[1], self.author(held.author, held.admitted.header.previous)
+        found = own if author == held.author else streams((author, topic))
+        if found is not None and found.is_known(generation):
+            return found
+        former = [streams((party, topic)) for party in self._before(held.author)[1:]]
+        goes_on = any(stream is not None and stream.is_known(generation) for stream in former)
+        return own if author == held.author and goes_on else None
+
+    def streams_after(self, stream_id: StreamId) -> list[StreamId]:
+        """Of those who succeeded to its author, in the same scope: what waits there may have waited for it."""
+        return [(party, stream_id[1]) for party in self._next.get(stream_id[0], ())]
+
+    def is_overtaken(self, stream_id: StreamId, streams: Callable[[StreamId], Stream | None]) -> bool:
+        """Whether something of theirs was delivered."""
+        after = map(streams, self.streams_after(stream_id))
+        return any(stream is not None and stream.first is not None for stream in after)
+
     def _learn(self, party: bytes, former: bytes, end: int) -> None:
         if party in self._former or party in self._before(former):  # what was decided once stays
             return
-        self._former[party] = former, end
+        self._succeeds(party, former, end)
         if self._kept is not None:
             self._kept.put(*_row(party, former, end))
+
+    def _succeeds(self, party: bytes, former: bytes, end: int) -> None:
+        if party in self._former:
+            self._unlink(party)
+        self._former[party] = former, end
+        self._next.setdefault(former, []).append(party)
+
+    def _unlink(self, party: bytes) -> None:
+        former, _ = self._former.pop(party)
+        self._next[former].remove(party)
+        if not self._next[former]:
+            del self._next[former]
 
     def _before(self, party: bytes) -> list[bytes]:
         found = [party]
@@ -79,7 +119,7 @@ class Lineages:
         return {party for present in self._overlay.by_party for party in self._before(present)[:FORMER_MAX]}
 
     def _forget(self, party: bytes) -> None:
-        del self._former[party]
+        self._unlink(party)
         if self._kept is not None:
             self._kept.drop(LINEAGE + party)
 
@@ -93,7 +133,7 @@ class Lineages:
         """What a former process knew, among other rows. One that is damaged is left out."""
         for party, row in of_kind(rows, LINEAGE):
             if len(party) == 16 and len(row) == 24 and party not in self._before(row[:16]):
-                self._former[party] = row[:16], int.from_bytes(row[16:])
+                self._succeeds(party, row[:16], int.from_bytes(row[16:]))
         for party in self._former.keys() - self._in_use():
             self._forget(party)
 

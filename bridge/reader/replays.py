@@ -39,14 +39,20 @@ def is_dated(header: MessageHeader, now: float, away: Away = NEVER_AWAY) -> bool
 
 
 def is_replayed(
-    told: str, wire_topic: str, streams: Callable[[StreamId], Stream | None], now: float, away: Away
+    told: str,
+    wire_topic: str,
+    streams: Callable[[StreamId], Stream | None],
+    author: Callable[[bytes, int], bytes],
+    now: float,
+    away: Away,
 ) -> bool:
     """Whether a header that nobody verified claims to be of what was seen long ago, or is dated. `told`: property `vmq`
-    as it came. Raises BadFrame for what is no wire topic."""
+    as it came; `author`: under which of its publisher's keys a number was given. Raises BadFrame for what is no wire
+    topic."""
     claim = claim_of(told)
     if not claim.publisher or claim.order or now - claim.sealed_ms / 1000 < RECALLED_S:
         return False
-    stream = streams((claim.publisher, batch_topic(read_wire_topic(wire_topic).scope)))
+    stream = streams((author(claim.publisher, claim.sequence), batch_topic(read_wire_topic(wire_topic).scope)))
     if stream is not None:
         return stream.delivered(claim.sequence)
     return not is_retained_topic(wire_topic) and not away.is_fresh(claim.sealed_ms, now)

@@ -77,6 +77,10 @@ class Stream:
         """The highest number that was delivered."""
         return self.head.number
 
+    def is_known(self, generation: int) -> bool:
+        """Whether something was delivered under this subscription."""
+        return self.first is not None and self.generation == generation
+
     def knows(self, sequence: int, generation: int) -> bool:
         """Whether there is state about this sequence: something at or before it was delivered under this
         subscription."""

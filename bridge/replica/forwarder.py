@@ -353,7 +353,7 @@ class Forwarder:
             return []
         signed = ((PROPERTY_HEADER, properties[PROPERTY_HEADER]),)
         peers = self._wanting(admitted.publisher, admitted.scope, admitted.tree, now)
-        return self._content.over(event.peer, event.wire.topic, signed, admitted, peers, now)
+        return [*self._content.over(event.peer, event.wire.topic, signed, admitted, peers, now), Count("forwarded")]
 
     def _check_life(self, admitted: Admitted, wire_topic: str, held: HeldKey | None, now: float) -> None:
         """Raise Superseded for what a life of its publisher sealed when a later one had begun; BadFrame for what says
@@ -364,7 +364,7 @@ class Forwarder:
                 raise BadFrame("a publication of another generation, or of another key of it, than it names")
             if header.mode is Mode.PLAIN:
                 generations.learn_plain(name, admitted, wire_topic, now)
-            generations.check(name, header.generation, header.time_ms)
+            generations.check(name, header.publisher, header.generation, header.time_ms)
         except KeysError as error:
             error.author = header.publisher
             raise

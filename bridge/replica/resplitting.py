@@ -83,7 +83,7 @@ class Resplitter:
         self._new_keys: dict[tuple[bytes, str], Allowance] = {}  # by publisher and who brought them
         self._gathering: dict[DataKeyName, float] = {}  # when to pass on what came; oldest first, of those in `_held`
         self._ahead = Ahead()
-        self.generations = Generations()
+        self.generations = Generations(routes.overlay)
         """The lives of publishers, as their keys show them."""
 
     def __iter__(self) -> Iterator[HeldKey]:
@@ -105,7 +105,7 @@ class Resplitter:
 
     def adopt(self, overlay: Overlay, now: float) -> list[Effect]:
         """Another version of the overlay, or other views. `Routes` and `Admission` followed by others."""
-        self.generations.keep(overlay.by_party)
+        self.generations.adopt(overlay)
         of_members = (pair for pair in self._new_keys if pair[0] in overlay.by_party and pair[1] in overlay.members)
         self._new_keys = {pair: self._new_keys[pair] for pair in of_members}
         for held in self._held.values():

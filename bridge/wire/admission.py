@@ -56,6 +56,8 @@ BLOCKS_FREE = 32
 together and compare 255 blocks of 512 KiB takes half a second."""
 AHEAD_S = 300.0  # clocks of members may differ by so much about what cannot be yet
 AGE_S = 3_610.0  # how long replicas keep for who is away, and a repair: what was sealed before is refused
+KEPT_S = AGE_S + 3_600.0 + 2 * AHEAD_S
+"""What is older no honest replica brings a reader: taken at the last moment, and kept for a session's life."""
 BUMP_GRACE_S = 30.0  # a bump reaches all members within it, whatever the calendar's grace is
 
 
@@ -306,13 +308,13 @@ class Admission:
         raise Expired(f"epoch {epoch} is over")
 
     def _check_time(self, header: MessageHeader, epoch: int, now: float) -> bool:
-        """Whether its epoch can be now. At a replica, raises as `_check_epoch` does, and NotFresh for what was sealed
-        too long ago, or is to be. What is retained may be old, and not of a time to come: it would outrank for ever
-        what others publish on its topic."""
+        """Whether it can be now: its epoch, and its age. At a replica, raises as `_check_epoch` does, and NotFresh for
+        what was sealed too long ago, or is to be. What is retained may be old, and not of a time to come: it would
+        outrank for ever what others publish on its topic."""
         live, age_s = self._check_epoch(epoch, now), now - header.time_ms / 1000
         if self._replica and (age_s < -AHEAD_S or (age_s > AGE_S and not header.retain)):
             raise NotFresh(f"sealed {age_s:.0f} s before our time")
-        return live
+        return live and (header.retain or age_s <= KEPT_S)
 
     @staticmethod
     def shares(properties: Mapping[str, str], expected: Sequence[Place | Hop]) -> list[Share]:

@@ -5,13 +5,15 @@ the start. It stands in every signed key header. So a clone, a restored backup a
 lost have generations of their own, the later start the greater one. It stands in every signed header, too, for
 what is plain has no key. A replica that knows a later generation refuses what an earlier one sealed after the later
 one's start, and sends the signed header, of a key or of something plain, that proves the later one. The
-gateway stops sealing if, and only if, a key of its own signed that proof: nobody can mute it by saying so.
-Not here: the disk that keeps the number (`gateway.outbox`), what is refused otherwise (`admission`).
+gateway stops sealing if, and only if, the key that it signs with, or the present one of its name, signed that proof:
+nobody can mute it by saying so. A former key says nothing against the present one: who stole it could mute its member
+with starts that never were. Not here: the disk that keeps the number (`gateway.outbox`), what is refused otherwise
+(`admission`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -28,7 +30,7 @@ from keys.envelope import (
     to_property,
     verify_header,
 )
-from keys.errors import KeysError, NotAuthorised, NotFresh, Replayed, Superseded
+from keys.errors import Expired, KeysError, NotAuthorised, NotFresh, Replayed, Superseded
 from keys.identity import Certificate
 
 GENERATION_TOPIC = f"{CONTROL_ROOT}/generation"
@@ -38,58 +40,67 @@ PROOF_EVERY_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class _Life:
-    """The latest of a member, the party whose key says so, and what shows it."""
+    """The latest of a member under one of its keys, and what shows it."""
 
     generation: int
-    party: bytes
     proof: Wire
 
 
 class Generations:
-    """What a replica knows: of each publisher the signed header with the greatest generation."""
+    """What a replica knows: of each publisher the signed header with the greatest generation, by its present key and
+    by its former one."""
 
-    def __init__(self) -> None:
-        self._latest: dict[str, _Life] = {}
+    def __init__(self, overlay: Overlay) -> None:
+        self._overlay = overlay
+        self._latest: dict[str, dict[bytes, _Life]] = {}  # by member, by party
+        self._outlives: dict[str, _Life] = {}  # by member, which was in the way of what it sealed last
         self._proved: dict[str, float] = {}
 
     def learn(self, member: str, key: KeyHeader, now: float) -> None:
         """A verified key header of the member's. Raises NotFresh for a start that is still to come: who could name
         one would shut out all lives that really begin before it."""
         _check_start(member, key.order.generation, now)
-        if self._is_later(member, key.order.generation):
+        if self._is_later(member, key.publisher, key.order.generation):
             wire = Wire(GENERATION_TOPIC, key.encode())
-            self._latest[member] = _Life(key.order.generation, key.publisher, wire)
+            self._latest[member][key.publisher] = _Life(key.order.generation, wire)
 
     def learn_plain(self, member: str, admitted: Admitted, wire_topic: str, now: float) -> None:
         """The same of a verified header of something plain, which names no key."""
         header = admitted.header
         _check_start(member, header.generation, now)
-        if self._is_later(member, header.generation):
+        if self._is_later(member, header.publisher, header.generation):
             told = (PROPERTY_HEADER, to_property(admitted.frame))
             wire = Wire(GENERATION_TOPIC, wire_topic.encode(), properties=(told,))
-            self._latest[member] = _Life(header.generation, header.publisher, wire)
+            self._latest[member][header.publisher] = _Life(header.generation, wire)
 
-    def _is_later(self, member: str, generation: int) -> bool:
-        known = self._latest.get(member)
+    def _is_later(self, member: str, party: bytes, generation: int) -> bool:
+        known = self._latest.setdefault(member, {}).get(party)
         return known is None or known.generation < generation
 
-    def check(self, member: str, generation: int, sealed_ms: int) -> None:
-        """Raise Superseded for what an earlier life sealed when a later one had begun."""
-        latest = self._latest.get(member)
-        if latest is not None and generation < latest.generation <= sealed_ms:
-            raise Superseded(f"a later start of {member} is known")
+    def check(self, member: str, party: bytes, generation: int, sealed_ms: int) -> None:
+        """Raise Superseded for what an earlier life sealed when a later one had begun: one under the same key of the
+        member's, or under its present one."""
+        lives = self._latest.get(member, {})
+        for signer in (party, self._overlay.certificate(member).party_id):
+            life = lives.get(signer)
+            if life is not None and generation < life.generation <= sealed_ms:
+                self._outlives[member] = life
+                raise Superseded(f"a later start of {member} is known")
 
     def proof(self, member: str, now: float) -> Wire | None:
-        """What shows a gateway that it was started again elsewhere; None if it was told just now."""
+        """What shows a gateway that was refused that it was started again elsewhere; None if it was told just now."""
         if now - self._proved.get(member, -PROOF_EVERY_S) < PROOF_EVERY_S:
             return None
         self._proved[member] = now
-        return self._latest[member].proof
+        return self._outlives[member].proof
 
-    def keep(self, parties: Container[bytes]) -> None:
-        """Forget whose key is no member's any more."""
-        self._latest = {name: life for name, life in self._latest.items() if life.party in parties}
+    def adopt(self, overlay: Overlay) -> None:
+        """Another version: forget whose key is no member's any more."""
+        self._overlay, known = overlay, overlay.by_party
+        kept = {name: {p: life for p, life in lives.items() if p in known} for name, lives in self._latest.items()}
+        self._latest = {name: lives for name, lives in kept.items() if lives}
         self._proved = {name: at for name, at in self._proved.items() if name in self._latest}
+        self._outlives = {name: life for name, life in self._outlives.items() if name in self._latest}
 
 
 class OwnLife:
@@ -108,12 +119,14 @@ class OwnLife:
         self.keys_made += 1
         return Order(self.generation, self.keys_made)
 
-    def heard(self, event: Received, overlay: Overlay, name: str, now: float) -> list[Effect]:
+    def heard(self, event: Received, overlay: Overlay, name: str, party: bytes, now: float) -> list[Effect]:
         """Somebody says that a later life of ours runs. A start that is still to come proves none: we may have had a
         clock that was wrong, and whoever kept a key of that time could mute us until then. Nor does it when that time
-        has come: then we go on above it, for replicas may believe it."""
+        has come: then we go on above it, for replicas may believe it. `party`: the key that we sign with."""
         try:
-            generation = _proven(event.wire, overlay, name)
+            generation, signer = _proven(event.wire, overlay, name)
+            if signer not in (party, overlay.certificate(name).party_id):
+                raise Expired("a generation under a former key of ours")
             _check_start(name, generation, now)
             if generation <= self.generation:
                 raise Replayed("an earlier generation of ours, or the present one")
@@ -129,18 +142,18 @@ class OwnLife:
         return [Count("outlived"), Outlived(self.outlived_by)]
 
 
-def _proven(wire: Wire, overlay: Overlay, name: str) -> int:
-    """The generation that a proof shows, signed by a key of ours. Raises keys errors."""
+def _proven(wire: Wire, overlay: Overlay, name: str) -> tuple[int, bytes]:
+    """The generation that a proof shows, and which key of ours signed it. Raises keys errors."""
     told = dict(wire.properties).get(PROPERTY_HEADER)
     if told is None:
         key = KeyHeader.decode(wire.payload)
         key.verify(_ours(key.publisher, overlay, name).public_key)
-        return key.order.generation
+        return key.order.generation, key.publisher
     frame = from_property(told)
     header = header_of(frame)
     topic = wire.payload.decode(errors="replace")
     verify_header(header, frame, topic, _ours(header.publisher, overlay, name).public_key)
-    return header.generation
+    return header.generation, header.publisher
 
 
 def _ours(party: bytes, overlay: Overlay, name: str) -> Certificate:

@@ -47,6 +47,8 @@ PASSED_OVER = 8
 STATEMENT_ROWS = 128
 """Rows that one statement writes, five values each: below SQLite's old bound of 999."""
 LAYOUT = 1
+FACT_MAX = 1 << 62
+"""No number that this counts up comes near it."""
 
 _HEAD = struct.Struct(">BI")
 _OPTIONAL = (*SEALED_PROPERTIES, "expiry_s")
@@ -140,7 +142,8 @@ class Outbox:
             db.execute("BEGIN IMMEDIATE")
             stored = _fact(db, "generation", 0)
             self._life = _fact(db, "life", stored) + 1
-            passed_over = {int(n[5:]): end for n, end in db.execute("SELECT * FROM facts WHERE name LIKE 'over %'")}
+            over = [n for (n,) in db.execute("SELECT name FROM facts WHERE name LIKE 'over %'") if n[5:].isdigit()]
+            passed_over = {int(n[5:]): _fact(db, n, 0) for n in over}
             self.generation, self.passed_over = following(stored, passed_over, now_ms)
             self._first = now_ms * MS_NUMBERS
             facts = [("layout", LAYOUT), ("life", self._life), ("generation", self.generation)]
@@ -197,8 +200,9 @@ class Outbox:
         cipher = self._ciphers[self._life]
         for row in rows:
             name = self._name_of(row.chain.name)
-            own = [self._previous(db, each) for each in self._own_chains(row)]
-            row.previous = max([self._previous(db, name), *[each for each in own if each < row.sequence]])
+            chains = [self._previous(db, each) for each in (name, *self._own_chains(row))]
+            # None behind it: not of its own topic's chain, nor of a damaged row, which nobody would believe.
+            row.previous = max([each for each in chains if each < row.sequence], default=0)
             if row.qos:
                 self._recent[name] = touched[name] = row.sequence
                 self._recent.move_to_end(name)
@@ -245,8 +249,13 @@ class Outbox:
     # ------------------------------------------------------------------------------------- reader
 
     def totals(self) -> tuple[int, int]:
-        """Number and bytes of all rows. Reads the whole table's pages, not its rows: 0.1 s a million."""
-        count, size = self._reader.execute("SELECT count(*), coalesce(sum(length(sealed)), 0) FROM outbox").fetchone()
+        """Number and bytes of all rows. Reads the whole table's pages, not its rows: 0.1 s a million. Raises
+        StoreError."""
+        query = "SELECT count(*), coalesce(sum(length(sealed)), 0) FROM outbox"
+        try:
+            count, size = self._reader.execute(query).fetchone()
+        except sqlite3.Error as error:
+            raise store_error(error, self.path.parent) from None
         return int(count), int(size)
 
     def page(self, start: int, skip: Callable[[int], bool]) -> Page:
@@ -386,8 +395,12 @@ def _write(db: sqlite3.Connection, statement: str, place: str, rows: Sequence[tu
 
 
 def _fact(db: sqlite3.Connection, name: str, default: int) -> int:
+    """Raises sqlite3.Error for what is none: SQLite finds no damage inside a value."""
     row = db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
-    return int(row[0]) if row else default
+    value = row[0] if row else default
+    if not isinstance(value, int) or not 0 <= value <= FACT_MAX:
+        raise sqlite3.DatabaseError(f"the stored {name} is damaged")
+    return value
 
 
 def _reserve(db: sqlite3.Connection, at_least: int) -> tuple[int, int]:

@@ -323,6 +323,25 @@ def test_new_keys_without_end_are_acknowledged_later_too():
     assert [e.delay_s for e in home.handle(Received("site", wire), NOW) if isinstance(e, Delay)] == [1.0]
 
 
+@pytest.mark.parametrize("qos", [0, 1])
+def test_what_has_expired_before_it_came_is_paid_for_as_all_else(qos: int):
+    """Attack: publications whose deadline is long past. Each is verified, and of QoS 1 the header goes everywhere."""
+
+    def over(n: int) -> Wire:
+        sealed = {"key_id": KEYS["site"].header.key_id, "content": b"sealed", "qos": qos, "deadline_ms": 1}
+        return craft(WORLD, "site", "plant/t", sequence=n, **sealed)
+
+    home = ReplicaNode(WORLD.with_policy(budgets=MemberBudgets(batches=10)), WORLD.identities["r1a"], "r1a", seed_of)
+    effects = [e for n in range(1, 101) for e in home.handle(Received("site", over(n)), NOW)]
+    assert [e.delay_s for e in effects if isinstance(e, Delay)] == pytest.approx([n / 10 for n in range(1, 61)])
+    node = victim(MemberBudgets(batches=10))
+    effects = [e for n in range(1, 101) for e in node.handle(Received("r1b", over(n)), NOW)]
+    went = [effect for effect in sent(effects) if effect.peer == "control"]
+    assert (len(went), counted(effects, "publisher_throttled")) == ((40, 60) if qos else (0, 0))
+    again = [e for _ in range(9) for e in node.handle(Received("r1c", over(1)), NOW + 1000)]
+    assert not counted(again, "forwarded"), "who repeats it spends nothing"
+
+
 def test_nobody_can_spend_anothers_budget():
     """Attack: forgeries in the publisher's name."""
     node = victim(MemberBudgets(batches=10))

@@ -15,6 +15,7 @@ from bridge.document.policy import Refresh, Scope
 from bridge.node import GatewayNode
 from bridge.sim.adversary import Behaviour
 from bridge.sim.checkers import check_blame, check_liveness, check_safety
+from bridge.wire.admission import KEPT_S
 from keys.envelope import Mode
 from tests.bridge.helpers import gateway, publish, subscriber
 from tests.sim.lives import Lives
@@ -133,3 +134,25 @@ def test_what_a_liar_replays_after_a_restart_is_not_delivered_again(away_s: floa
             handle(Received("r1c", wire), now)
         handle(Tick(), now + 30)
         assert len(got) == len(sent_wires)
+
+
+@pytest.mark.parametrize("brought_by", [["r1c"], ["r1b", "r1c"]], ids=["a liar", "f + 1"])
+def test_an_old_copy_of_a_readers_disk_lets_no_liar_replay_what_came_since(brought_by: list[str]):
+    """Attack: the disk of a reader came back from a copy, or rows of it are lost, and a replica sends all that it
+    carried since. What is older than what replicas keep takes f + 1 of them, as where an epoch is over."""
+    world = make_world({1: 3}, [], {"site": 1, "control": 1}, [Scope("plant/#"), Scope("open/#", Mode.PLAIN)])
+    sent_wires = wires_of(world, gateway(world, "site"))
+    node, rows = gateway(world, "control"), dict[bytes, bytes]()
+    copied = [(now, Received(peer, wire)) for now, wires in sent_wires[:10] for peer, wire in wires.items()]
+    for now, event in [(NOW, Subscribed("#")), *copied]:
+        for effect in node.handle(event, now):
+            rows |= {key: row for key, row in effect.rows if row is not None} if isinstance(effect, Keep) else {}
+    later = sent_wires[-1][0] + KEPT_S + 1
+    again = gateway(world, "control")
+    again.handle(Restored(tuple(rows.items())), later)
+    again.handle(Subscribed("#"), later)
+    live = [wires for _, wires in sent_wires[10:] if not wires["r1c"].retain]
+    effects = [e for wires in live for peer in brought_by for e in again.handle(Received(peer, wires[peer]), later)]
+    effects += again.handle(Tick(), later + 30)
+    found = [effect for effect in effects if isinstance(effect, Deliver)]
+    assert len(found) == (0 if len(brought_by) == 1 else len(live))

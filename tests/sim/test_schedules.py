@@ -186,7 +186,7 @@ MUTANTS: dict[str, tuple[type, str, Any, str, dict[str, Any]]] = {
     ),
     "what expired leaves no header": (Forwarder, "_is_over", lambda *_: [], "expires on its way to one", NEAR),
     "nothing waits for its predecessor": (
-        Collector, "_misses_predecessor", lambda *_: False, "left out by one, comes late", NEAR),
+        Collector, "_stream_before", lambda *_: None, "left out by one, comes late", NEAR),
     "what is late is not marked": (Stream, "deliver", never_late, "left out by one, comes late", NEAR),
     "what was given up is forgotten": (
         Head, "has_seen", lambda self, number: number <= self.number, "left out by one, comes late", NEAR),

@@ -6,7 +6,9 @@ from dataclasses import replace
 
 from bridge.contract.machine import Deliver, Effect, Keep, Received, Restored, Tick, Wire
 from bridge.document.overlay import Overlay
+from bridge.document.policy import Refresh, Scope
 from bridge.node import GatewayNode
+from bridge.reader.collector import REPAIR_S
 from bridge.reader.lineages import NUMBERS_PER_MS, Lineages
 from tests.bridge.helpers import delivered, gateway, publish, subscriber
 from tests.bridge.reader.test_newest_retained import rotated
@@ -138,3 +140,81 @@ def test_who_is_a_member_no_longer_is_forgotten():
     )
     lineages.adopt(Overlay.sign(AFTER.owner, policy, AFTER.overlay.latest.values(), members))
     assert lineages.rows() == []
+
+
+ENDS_MS = int((NOW + 60) * 1000)
+OWN = ENDS_MS * NUMBERS_PER_MS  # from here on numbers are the next key's own
+
+
+LONG = make_world({1: 3}, [], {"a": 1, "b": 1}, [Scope("plant/#", refresh=Refresh(messages=1024))])
+
+
+def ended() -> World:
+    """The former key lasted for a minute longer."""
+    after = rotated(LONG, "a")
+    assert after.owner is not None
+    member = after.overlay.members["a"]
+    assert member.before is not None
+    fields = {f: getattr(member.before, f) for f in member.before.__slots__ if f != "signature"}
+    before = member.before.issue(after.owner, **{**fields, "not_after_ms": ENDS_MS})
+    members = {**after.overlay.members, "a": replace(member, before=before)}
+    return replace(
+        after,
+        overlay=Overlay.sign(after.owner, after.overlay.policy, after.overlay.latest.values(), members.values()),
+    )
+
+
+def chain_over_the_end(world: World, at: float) -> list[dict[str, Wire]]:
+    """What a start with the next key sends: the last that the outbox had of before, and what came after it; its other
+    scopes have numbers between."""
+    again = gateway(world, "a")
+    listed = [OWN - 55, OWN - 50, *range(OWN + 50, OWN + 50 + 2 * 70, 2)]
+    return [
+        publish(again, "plant/t", sequence=number, previous=before, now=at)
+        for before, number in zip([OWN - 60, *listed], listed, strict=False)
+    ]
+
+
+def test_a_liar_that_brings_the_next_keys_numbers_first_puts_nothing_out_of_order_and_takes_nothing():
+    """Attack: the reader was away for a minute. The liar brings what is numbered from the former key's end on; others
+    bring the rest, which the numbers behind it would make a replay."""
+    world, reader = ended(), subscriber(LONG, "b")
+    to(reader, publish(gateway(LONG, "a"), "plant/t", sequence=OWN - 60))
+    adopt(reader, world)
+    at = NOW + 100
+    with_key, first, *others = chain_over_the_end(world, at)
+    assert numbers(to(reader, with_key, at)) == [OWN - 55]
+    early = [wires for wires in others if not to(reader, {"r1c": wires["r1c"]}, at + 60)]
+    assert len(early) == len(others), "they wait for what precedes them"
+    asked = reader.collector._assembling._pulls
+    assert [asked.get((key.party_id, OWN - 50)) is not None for key in world.overlay.members["a"].certificates] == [
+        True,
+        True,
+    ]
+    found = to(reader, {"r1a": first["r1a"], "r1b": first["r1b"]}, at + 61)
+    assert numbers(found) == [OWN - 50, *range(OWN + 50, OWN + 190, 2)]
+    assert not any(each.late for each in found)
+
+
+def test_what_was_given_up_of_the_former_keys_numbers_comes_late_and_is_no_replay():
+    world, reader = ended(), subscriber(LONG, "b")
+    to(reader, publish(gateway(LONG, "a"), "plant/t", sequence=OWN - 60))
+    adopt(reader, world)
+    at = NOW + 100
+    with_key, first, *others = chain_over_the_end(world, at)
+    assert numbers(to(reader, with_key, at)) == [OWN - 55]
+    for wires in others:
+        to(reader, wires, at + 60)
+    assert len(delivered(reader.handle(Tick(), at + 60 + REPAIR_S))) == len(others)
+    found = to(reader, first, at + 80)
+    assert [(each.sequence, each.late) for each in found] == [(OWN - 50, True)]
+    assert to(reader, first, at + 81) == []
+
+
+def test_who_subscribed_after_the_rotation_waits_for_nothing_of_before():
+    world = ended()
+    reader = subscriber(world, "b")
+    again = gateway(world, "a")
+    for before, number in ((OWN - 50, OWN + 50), (OWN + 50, OWN + 52)):
+        wires = publish(again, "plant/t", sequence=number, previous=before, now=NOW + 100)
+        assert numbers(to(reader, wires, NOW + 100)) == [number]

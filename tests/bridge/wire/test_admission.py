@@ -14,7 +14,7 @@ from bridge.document.overlay import Overlay
 from bridge.document.policy import REFRESH_MESSAGES_MAX, Refresh, Scope
 from bridge.document.wire_topics import batch_topic
 from bridge.wire import admission as arriving
-from bridge.wire.admission import BLOCKS_FREE, BUMP_GRACE_S, Admission, Admitted, refused
+from bridge.wire.admission import BLOCKS_FREE, BUMP_GRACE_S, KEPT_S, Admission, Admitted, refused
 from bridge.wire.pieces import read
 from keys.envelope import (
     PROPERTY_HEADER,
@@ -124,12 +124,21 @@ def test_a_verified_header_is_asked_about_the_time_and_forgotten_with_the_overla
         publication(admission, wire)
 
 
+@pytest.mark.parametrize("retain", [False, True])
+def test_a_reader_asks_vouchers_for_what_is_older_than_replicas_keep(world: World, retain: bool):
+    reader = Admission(world.overlay, replica=False)
+    wire = publish(gateway(world, "site"), "plant/t", sequence=1, retain=retain)["r1a"]
+    for _ in range(2):  # remembered, too
+        assert publication(reader, wire, NOW + KEPT_S).live
+        assert publication(reader, wire, NOW + KEPT_S + 0.1).live is retain
+
+
 def test_a_reader_asks_vouchers_for_what_is_of_a_certificate_that_has_ended(world: World):
     """It may have been away, or its clock be ahead; a replica in whose time it ended refuses."""
     reader = Admission(world.overlay, replica=False)
     key = forge_key(world, "site", "plant/#")
     for wire in (
-        publish(gateway(world, "site"), "plant/t", sequence=1)["r1a"],
+        publish(gateway(world, "site"), "plant/t", sequence=1, now=NOT_AFTER_MS / 1000)["r1a"],
         craft(world, "site", "clear/t", sequence=2, mode=Mode.PLAIN, now=AFTER),
     ):
         for _ in range(2):

@@ -10,9 +10,11 @@ import pytest
 
 from bridge.contract import Count, Effect, LinkUp, Outlived, Publication, Received, Unstored, Wire
 from bridge.document import Scope
+from bridge.membership.adopting import canonical
 from bridge.node import GatewayNode, ReplicaNode
 from bridge.wire import AHEAD_S, GENERATION_TOPIC, Generations
 from bridge.wire.generations import PROOF_EVERY_S, OwnLife
+from bridge.wire.statements import KEYS_TOPIC
 from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, KeyHeader, Mode, Order, from_property, to_property
 from keys.errors import NotFresh, Superseded
 from keys.keyheader import KEY_DOMAIN
@@ -28,6 +30,7 @@ from tests.bridge.helpers import (
     suspected,
     with_properties,
 )
+from tests.bridge.reader.test_newest_retained import rotated
 from tests.sim.world import World, make_world
 
 LATER = NOW + 60
@@ -218,7 +221,7 @@ def test_a_liar_that_claims_a_generation_shuts_nobody_out(world: World) -> None:
 
 def test_a_start_that_is_still_to_come_is_refused(world: World) -> None:
     key = forge_key(world, "site", "plant/#").header
-    known = Generations()
+    known = Generations(world.overlay)
     known.learn("site", replace(key, order=Order(int((NOW + AHEAD_S) * 1000), 1)), NOW)
     with pytest.raises(NotFresh):
         known.learn("site", replace(key, order=Order(int((NOW + AHEAD_S) * 1000) + 1, 1)), NOW)
@@ -240,14 +243,14 @@ def test_one_proof_is_enough_for_a_while(world: World) -> None:
 
 def test_what_is_known_of_a_key_that_left_the_overlay_is_forgotten(world: World) -> None:
     key = forge_key(world, "site", "plant/#").header
-    known = Generations()
+    known = Generations(world.overlay)
     known.learn("site", replace(key, order=Order(int(LATER * 1000), 1)), LATER)
     with pytest.raises(Superseded):
-        known.check("site", 1, int(LATER * 1000))
-    known.keep({key.publisher})
+        known.check("site", key.publisher, 1, int(LATER * 1000))
+    known.adopt(world.with_policy())
     assert known.proof("site", LATER) is not None
-    known.keep(set())
-    known.check("site", 1, int(LATER * 1000))
+    known.adopt(rotated(rotated(world, "site"), "site", seed=9).overlay)
+    known.check("site", key.publisher, 1, int(LATER * 1000))
 
 
 def test_an_outlived_gateway_keeps_what_its_devices_publish(world: World) -> None:
@@ -268,28 +271,34 @@ def key_with(world: World, generation: int) -> KeyHeader:
 
 
 def test_only_what_an_earlier_life_sealed_after_a_later_ones_start_is_refused(world: World) -> None:
-    known, began = Generations(), int(NOW * 1000)
-    known.check("site", 0, 2 * began)
+    known, began = Generations(world.overlay), int(NOW * 1000)
+    site, other = (world.identities[name].party_id for name in ("site", "reader"))
+    known.check("site", site, 0, 2 * began)
     known.learn("site", key_with(world, began), NOW)
-    known.check("site", began - 1, began - 1)
-    known.check("site", began, began + 5)
-    known.check("other", 0, 2 * began)
+    known.check("site", site, began - 1, began - 1)
+    known.check("site", site, began, began + 5)
+    known.check("reader", other, 0, 2 * began)
     for sealed_ms in (began, began + 1):
         with pytest.raises(Superseded):
-            known.check("site", began - 1, sealed_ms)
+            known.check("site", site, began - 1, sealed_ms)
 
 
 def test_the_greatest_generation_stays_and_is_proven_once_a_second(world: World) -> None:
-    known, later = Generations(), key_with(world, 9)
+    known, later, site = Generations(world.overlay), key_with(world, 9), world.identities["site"].party_id
     for key in (key_with(world, 5), later, replace(later, first_sequence=77), key_with(world, 7)):
         known.learn("site", key, NOW)
+    with pytest.raises(Superseded):
+        known.check("site", site, 8, 9)
     assert known.proof("site", NOW) == Wire(GENERATION_TOPIC, later.encode())
     assert known.proof("site", NOW + PROOF_EVERY_S - 0.001) is None
     assert known.proof("site", NOW + PROOF_EVERY_S) is not None
-    known.keep({later.publisher})
+    known.adopt(world.with_policy())
     assert known.proof("site", NOW + PROOF_EVERY_S + 0.5) is None
-    known.keep(set())
+    known.adopt(rotated(rotated(world, "site"), "site", seed=9).overlay)
+    known.adopt(world.overlay)
     known.learn("site", later, NOW)
+    with pytest.raises(Superseded):
+        known.check("site", site, 8, 9)
     assert known.proof("site", NOW + PROOF_EVERY_S + 0.6) is not None
 
 
@@ -298,7 +307,8 @@ def test_a_life_counts_its_keys_and_hears_of_each_later_one_once(world: World) -
     assert (life.next_key(), life.next_key(), life.outlived_by) == (Order(5, 1), Order(5, 2), 0)
 
     def heard(key: KeyHeader, name: str = "site") -> list[Effect]:
-        return life.heard(Received("r1a", Wire(GENERATION_TOPIC, key.encode())), world.overlay, name, NOW)
+        event = Received("r1a", Wire(GENERATION_TOPIC, key.encode()))
+        return life.heard(event, world.overlay, name, world.identities["site"].party_id, NOW)
 
     assert counted(heard(key_with(world, 5)), "refused") == 1
     assert counted(heard(key_with(world, 6), "reader"), "refused") == 1
@@ -308,3 +318,32 @@ def test_a_life_counts_its_keys_and_hears_of_each_later_one_once(world: World) -
     for generation in (6, 7):
         assert heard(key_with(world, generation)) == []
     assert heard(key_with(world, 8)) == [Count("outlived"), Outlived(8)]
+
+
+def test_who_has_the_former_key_mutes_nobody_by_starts_that_never_were(world: World) -> None:
+    """Attack: it was stolen, hence the rotation. While its certificate lasts replicas believe it, and an hour later
+    one bad replica shows what it signed."""
+    after = rotated(world, "site")
+    node, present = r1a(after), life(after, NOW)
+    key = key_with(world, int((NOW + AHEAD_S) * 1000))
+    told_by_thief = Wire(KEYS_TOPIC, b"", properties=((PROPERTY_KEY, to_property(key.encode())),))
+    assert counted(node.handle(Received("site", told_by_thief), NOW), "refused") == 0
+    assert key.publisher != after.identities["site"].party_id
+    effects = told(node, present, 1, NOW + AHEAD_S + 1)
+    assert (counted(effects, "forwarded"), proofs(effects)) == (1, [])
+    for at in (NOW + AHEAD_S + 1, NOW + 3600):
+        shown = key_with(world, int(at * 1000))
+        heard = present.handle(Received("r1b", Wire(GENERATION_TOPIC, shown.encode())), at)
+        assert (counted(heard, "outlived"), suspected(heard)) == (0, set())
+    assert not present.life.outlived_by
+
+
+def test_a_clone_under_the_former_key_is_refused_and_stops(world: World) -> None:
+    after = rotated(world, "site")
+    node, clone, present = r1a(after), life(world, NOW), life(after, LATER)
+    assert counted(told(node, clone, 1, NOW + 1), "forwarded") == 1
+    assert counted(told(node, present, 2, LATER + 1), "forwarded") == 1
+    refused = told(node, clone, 3, LATER + 2)
+    (proof,) = proofs(refused)
+    clone.offered(canonical(after.overlay), LATER + 2)
+    assert counted(clone.handle(Received("r1a", proof), LATER + 2), "outlived") == 1

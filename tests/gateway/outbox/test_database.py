@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import random
 import shutil
 import sqlite3
 from collections.abc import Iterator
@@ -241,3 +243,73 @@ def test_a_full_disk_and_a_damaged_one_are_told_apart(tmp_path: Path) -> None:
     assert (full.code, StoreError.code) == (0x97, 0x80)
     assert "damaged" in str(said(sqlite3.SQLITE_NOTADB))
     assert "words of SQLite" in str(said(sqlite3.SQLITE_IOERR))
+
+
+def damaged(tmp_path: Path, statement: str) -> Path:
+    """A data directory with one row, of whose database something is changed behind SQLite's back."""
+    path = tmp_path / "outbox.sqlite3"
+    box = Outbox(path, KEY, NOW_MS)
+    first, _ = box.commit((), (), True, NOW_MS) or (0, 0)
+    box.commit([row_of(first, "plant/#")], (), False, NOW_MS)
+    box.close()
+    db = sqlite3.connect(path)
+    with db:
+        db.execute(statement)
+    db.close()
+    return path
+
+
+NOW_MS = 1_800_000_000_000
+
+
+def row_of(sequence: int, chain: str) -> StoredRow:
+    publication = Publication("plant/t", b"x", 1)
+    return StoredRow(sequence, Chain(chain), 1, encode_publication(publication), publication)
+
+
+@pytest.mark.parametrize("name", ["layout", "generation", "life", "next_sequence"])
+@pytest.mark.parametrize("value", [(1 << 63) - 1, -1, "'x'", "x'00'"])
+def test_a_number_that_a_disk_has_damaged_is_told_in_one_line(tmp_path: Path, name: str, value: object) -> None:
+    path = damaged(tmp_path, f"UPDATE facts SET value = {value} WHERE name = '{name}'")
+    with pytest.raises(StoreError, match=r"damaged|layout"):
+        Outbox(path, KEY, NOW_MS + 1).commit((), (), True, NOW_MS + 1)
+
+
+def test_a_damaged_predecessor_is_none(tmp_path: Path) -> None:
+    """Who seals what follows a greater number is believed by nobody, and its outbox would offer it for ever."""
+    path = damaged(tmp_path, f"UPDATE topics SET sequence = {1 << 62}")
+    box = Outbox(path, KEY, NOW_MS + 1)
+    first, _ = box.commit((), (), True, NOW_MS + 1) or (0, 0)
+    rows = [row_of(first, "plant/#"), row_of(first + 1, "plant/#")]
+    box.commit(rows, (), False, NOW_MS + 1)
+    assert [row.previous for row in rows] == [0, first]
+    box.close()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_wherever_a_database_is_damaged_or_cut_it_is_told_in_one_line_or_opens(tmp_path: Path, seed: int) -> None:
+    path, draw = tmp_path / "outbox.sqlite3", random.Random(seed)
+    box = Outbox(path, KEY, NOW_MS)
+    first, _ = box.commit((), (), True, NOW_MS) or (0, 0)
+    box.commit([row_of(first + number, f"{number % 20}/#") for number in range(400)], (), False, NOW_MS)
+    box.close()
+    whole = path.read_bytes()
+    for _ in range(12):
+        told = bytearray(whole)
+        if draw.random() < 0.5:
+            del told[draw.randrange(100, len(told)) :]
+        else:
+            at = draw.randrange(100, len(told) - 64)
+            told[at : at + 64] = draw.randbytes(64)
+        path.write_bytes(told)
+        for beside in ("-wal", "-shm"):
+            path.with_name(path.name + beside).unlink(missing_ok=True)
+        try:
+            box = Outbox(path, KEY, NOW_MS + 1)
+        except StoreError:
+            continue
+        with contextlib.suppress(StoreError):
+            box.totals()
+            box.page(0, lambda _: False)
+            box.commit((), (), True, NOW_MS + 1)
+        box.close()
