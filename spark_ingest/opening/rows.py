@@ -141,7 +141,6 @@ class RowReader:
     def __init__(self, options: Options) -> None:
         self._stream = options.stream
         self._schema = schema_of(options.stream, options.columns)
-        self._only = None if options.only is None else frozenset(options.only)
         self._since_us, self._until_us = options.since_us, options.until_us
         self._grants = options.grants
         self._on_missing_key, self._key_patience_s = options.on_missing_key, options.key_patience_s
@@ -301,8 +300,6 @@ class RowReader:
             if statement is not None and self._stream is IngestStream.AVAILABILITY:
                 kept[index] = True
                 statements.append(statement)
-        if self._only is not None and telemetry:
-            kept &= which(topics, self._only.__contains__)
         opened.keep(kept)
         opened.closed.sort()
         return statements
