@@ -210,6 +210,8 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._consumer.hold(before, after, held, redriven_of(end))
         for each in self._consumer.ledger.between(redriven_of(start), redriven_of(end)):
             planned += _planned(view, as_offset(each.begin), as_offset(each.end), parts, each.keys, only=True)
+        if not self._options.fails_on_loss:
+            view.look_for_damage(extent for each in planned for extent in each.extents)
         if self._placed is None:
             self._placed = _placing(self._options)
         if self._placed is not None:
