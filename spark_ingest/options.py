@@ -86,8 +86,6 @@ class Options:
     max_delay_s: float
     columns: tuple[str, ...]
     """Of a row, in this order; empty: those of the stream."""
-    only: tuple[str, ...] | None
-    """Clear topics that a batch read was narrowed to by Spark; None: all."""
     retain_s: float
     receiver: str
     identity: Path | None
@@ -223,7 +221,6 @@ def parse_options(given: Mapping[str, str], *, batch: bool | None = False) -> Op
         min_rows=_limit(told, "minrowspertrigger", 1 << 40),
         max_delay_s=_number(told, "maxtriggerdelay", float, 900.0, 0.0, 86_400.0),
         columns=tuple(part.strip() for part in told.get("columns", "").split(",") if part.strip()),
-        only=None,
         retain_s=_number(told, "retain_s", float, 0.0, 0.0, RETAIN_S_MAX),
         receiver=_name("receiver", told.get("receiver", "main" + of_shard)),
         identity=Path(identity).absolute() if identity else None,

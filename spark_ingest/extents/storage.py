@@ -53,13 +53,18 @@ class Storage:
         """An object, whole or not at all where the storage is an object store; in place of one of that name."""
         path = str(self._root / name)
         try:
-            if self._files.type_name in ("local", "hdfs"):
+            try:
+                self._write(path, parts)
+            except FileNotFoundError:  # no object store, and the directory is not there yet
                 self._files.create_dir(str(PurePosixPath(path).parent), recursive=True)
-            with self._files.open_output_stream(path) as out:
-                for part in parts:
-                    out.write(part)
+                self._write(path, parts)
         except (pa.ArrowException, OSError) as error:
             raise self._trouble(error) from None
+
+    def _write(self, path: str, parts: list[Any]) -> None:
+        with self._files.open_output_stream(path) as out:
+            for part in parts:
+                out.write(part)
 
     def get(self, name: str) -> memoryview | None:
         """The content of an object; None if there is none."""

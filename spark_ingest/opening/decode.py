@@ -29,10 +29,15 @@ from keys.envelope import NO_KEY, NONCE_BYTES, DataKey
 from keys.errors import KeysError
 from keys.message import FLAGS_AT, KEY_ID_AT, PREFIX_BYTES, PUBLISHER_AT, QOS_FLAGS, RETAIN, SEQUENCE_AT
 from keys.topictokens import matches, retained_id, tokenise_topic
+from spark_ingest.errors import SpoolDamaged
 from spark_ingest.opening.contents import Contents
-from spark_ingest.opening.data_keys import TOPICS_REMEMBERED, KeyUse, OpenedKeys
+from spark_ingest.opening.data_keys import GRANT, TOPICS_REMEMBERED, KeyUse, OpenedKeys
 from spark_ingest.opening.unpacking import unpack
 from spark_ingest.secrets import Grants, GrantsFile
+from spark_ingest.spool import WAY_OUT, changed_row
+
+NOT_OF_ITS_HEADER = "frame: the row is not that of its header"
+"""A receiver writes no such row."""
 
 
 @dataclass(slots=True)
@@ -92,7 +97,7 @@ class Opener:
         prefixes = _prefixes(rows.batch)
         differ = ~_repeats(prefixes, rows.batch)
         if differ.any():
-            rows.close(lambda _: "frame: the row is not that of its header", differ)
+            rows.close(lambda _: NOT_OF_ITS_HEADER, differ)
             prefixes = prefixes[~differ]
         keys, codes = self._keys_of(rows.batch, material_of(batch))
         shut = np.array([isinstance(key, str) for key in keys], bool)
@@ -211,6 +216,24 @@ class _Origins:
     def __getitem__(self, code: int) -> tuple[str, str]:
         rights, topic = divmod(code, max(1, len(self._topics)))
         return self._rights[rights], self._topics[topic]
+
+
+def check_written(batch: Any, opened: Opened) -> None:
+    """Raises SpoolDamaged if a row that the receiver had whole stays closed and is not what it wrote.
+
+    What a publisher made so is no damage, nor what waits for a key.
+    """
+    told = batch.column("reason")
+    closed = {
+        row: reason for row, reason in opened.closed if told[row].as_py() is None and not reason.startswith(GRANT)
+    }
+    if not closed:
+        return
+    altered = next((row for row, reason in closed.items() if reason == NOT_OF_ITS_HEADER), None)
+    row = changed_row(batch) if altered is None else altered
+    if row is not None:
+        publisher, sequence = (batch.column(name)[row].as_py() for name in ("publisher", "sequence"))
+        raise SpoolDamaged(f"publication {sequence} of {publisher.hex()} was changed on disk; {WAY_OUT}")
 
 
 class TopicSet:

@@ -22,7 +22,7 @@ from keys.keyopening import KeyOpener
 from spark_ingest.errors import GrantsError
 from spark_ingest.opening.batching import joined
 from spark_ingest.opening.data_keys import GRANT
-from spark_ingest.opening.decode import Opened, Opener, material_of, values_of
+from spark_ingest.opening.decode import Opened, Opener, check_written, material_of, values_of
 from spark_ingest.opening.packed import PACKED, encode_run, seal_run
 from spark_ingest.secrets import local_tags, seal_pack_key, tag_of
 from spark_ingest.spool import PackRun, PackTable, SegmentFile, sealed_end
@@ -41,7 +41,7 @@ class PackMaker:
     def make(self, segment: SegmentFile, end: int) -> tuple[PackTable, bytes, list[bytes]]:
         """Table, key slot and sealed runs for a sealed segment whose last group ends at byte `end`.
 
-        Raises GrantsError for want of a key, SpoolDamaged.
+        Raises GrantsError for want of a key, SpoolDamaged, also for a row that was changed on disk.
         """
         key = self._random(KEY_BYTES)
         aead = AESGCM(key)
@@ -76,8 +76,9 @@ class PackMaker:
                 tags.add(tag)
 
     def _content(self, batch: Any, offsets: Any) -> bytes:
-        """Of a run. Raises GrantsError."""
+        """Of a run. Raises GrantsError, SpoolDamaged."""
         opened = self._opener.open(batch)
+        check_written(batch, opened)
         told = batch.column("reason")
         for row, reason in opened.closed:
             if reason.startswith(GRANT) and told[row].as_py() is None:

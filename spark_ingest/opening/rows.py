@@ -26,7 +26,7 @@ from spark_ingest.errors import BadOption, GrantsError
 from spark_ingest.opening.batching import in_batches, plain, together
 from spark_ingest.opening.contents import PROPERTIES, SEALED_TYPES, Contents
 from spark_ingest.opening.data_keys import GRANT, is_absent
-from spark_ingest.opening.decode import Opened, Opener, TopicSet, which
+from spark_ingest.opening.decode import Opened, Opener, TopicSet, check_written, which
 from spark_ingest.opening.held import KeyNames
 from spark_ingest.opening.packed import PackedRows, packed_stretches
 from spark_ingest.opening.statements import AvailabilityStatement, Unreadable, statement_of
@@ -141,11 +141,11 @@ class RowReader:
     def __init__(self, options: Options) -> None:
         self._stream = options.stream
         self._schema = schema_of(options.stream, options.columns)
-        self._only = None if options.only is None else frozenset(options.only)
         self._since_us, self._until_us = options.since_us, options.until_us
         self._grants = options.grants
         self._on_missing_key, self._key_patience_s = options.on_missing_key, options.key_patience_s
         self._read_groups = placed_groups if options.fails_on_loss else salvaged_groups
+        self._fails_on_change = options.fails_on_loss and options.stream is not IngestStream.QUARANTINE
         self._placed = not set(PLACE.names).isdisjoint(self._schema.names)
         self._rows_per_batch = options.rows_per_batch
         self._opener = Opener(options.grants, options.grants_identity, options.more_grants)
@@ -222,13 +222,15 @@ class RowReader:
         return _batch(self._schema, **_telemetry(group, opened, self._schema.names))
 
     def _opened(self, group: Any) -> Opened:
-        """What opens; as `onMissingKey` says when the file of scope keys lacks a key. Raises GrantsError."""
+        """What opens; as `onMissingKey` says if the keys lack one. Raises GrantsError, SpoolDamaged."""
         wanted = self._wanted(group)
         if self._held:
             needing = self._names.rows(group, self._held)
             needing = needing if self._redrives else ~needing
             wanted = needing if wanted is None else wanted & needing
         opened = self._opener.open(group, wanted)
+        if self._fails_on_change:
+            check_written(group, opened)
         if (lacking := self._lacking(group, opened)) is None:
             return opened
         give_up = time.monotonic() + (self._key_patience_s if self._on_missing_key is MissingKey.WAIT else 0.0)
@@ -301,8 +303,6 @@ class RowReader:
             if statement is not None and self._stream is IngestStream.AVAILABILITY:
                 kept[index] = True
                 statements.append(statement)
-        if self._only is not None and telemetry:
-            kept &= which(topics, self._only.__contains__)
         opened.keep(kept)
         opened.closed.sort()
         return statements

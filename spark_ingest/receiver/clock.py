@@ -28,6 +28,17 @@ OFF_S = 120.0
 """A clock that differs by more from those of most replicas: what was sealed just now would soon count as a replay."""
 
 
+PAUSE_MAX_S = 30.0
+"""Between attempts under a clock that stays off: each leaves a segment, and it may be a weekend until it is set."""
+BRIEF_S = 10.0
+"""A session that lived longer had a clock that was right."""
+
+
+def next_pause_s(pause_s: float, first_s: float, lived_s: float) -> float:
+    """How long to wait after the clock ended a session that lived so long; `pause_s` is what was waited before it."""
+    return first_s if lived_s > BRIEF_S else min(PAUSE_MAX_S, 2 * pause_s)
+
+
 class SessionClock:
     """The clock of one session with the replicas."""
 

@@ -113,3 +113,4 @@ async def run_nicely(command: Sequence[str]) -> PackRunEnd:
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
+            await process.communicate()  # its end, before this loop's

@@ -31,7 +31,7 @@ from keys.identity import Identity
 from spark_ingest.errors import ClockTrouble, SpoolBusy, SpoolDamaged, SpoolError
 from spark_ingest.options import Options
 from spark_ingest.receiver.acknowledging import Sender, acknowledge
-from spark_ingest.receiver.clock import SessionClock, most_ahead_s
+from spark_ingest.receiver.clock import SessionClock, most_ahead_s, next_pause_s
 from spark_ingest.receiver.family import grants_of, kin
 from spark_ingest.receiver.looping import LoopThread
 from spark_ingest.receiver.packer import SegmentPacker
@@ -214,7 +214,9 @@ class Receiver:
         self._trouble.tell(str(error))
 
     async def _main(self, stop: asyncio.Event) -> None:
+        pause_s = RETRY_S
         while not stop.is_set():
+            began = time.monotonic()
             try:
                 await self._session(stop)
             except SpoolBusy as error:
@@ -224,11 +226,12 @@ class Receiver:
             except SpoolDamaged:
                 raise  # by itself it does not get better
             except (OSError, SpoolError, ClockTrouble) as error:
-                self.progress.clock_off = isinstance(error, ClockTrouble)
+                self.progress.clock_off = off = isinstance(error, ClockTrouble)
+                pause_s = next_pause_s(pause_s, RETRY_S, time.monotonic() - began) if off else RETRY_S
                 self._trouble.tell(str(error))
                 LogEvent.RECEIVER_RETRIES.say(_log, self._settings.name, error)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(stop.wait(), RETRY_S)
+                await asyncio.wait_for(stop.wait(), pause_s)
 
     async def _session(self, stop: asyncio.Event) -> None:
         """Lock and seal the spool, recover, then receive until `stop` or an error."""

@@ -12,11 +12,11 @@ from __future__ import annotations
 import gc
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
@@ -31,7 +31,6 @@ from spark_ingest.opening import KeyNames, RowReader
 from spark_ingest.options import IngestStream, MissingKey, Options
 from spark_ingest.receiver import Receiver, ReceiverSettings, ReplicaClient
 from spark_ingest.secrets import GrantsFile
-from spark_ingest.source.filters import narrowed
 from spark_ingest.source.marks import OffsetMarks, held_of, new_owner, owner_of, redriven_of
 from spark_ingest.spool import (
     ByteRange,
@@ -211,6 +210,8 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._consumer.hold(before, after, held, redriven_of(end))
         for each in self._consumer.ledger.between(redriven_of(start), redriven_of(end)):
             planned += _planned(view, as_offset(each.begin), as_offset(each.end), parts, each.keys, only=True)
+        if not self._options.fails_on_loss:
+            view.look_for_damage(extent for each in planned for extent in each.extents)
         if self._placed is None:
             self._placed = _placing(self._options)
         if self._placed is not None:
@@ -257,16 +258,14 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class SpoolReader(DataSourceReader):
-    """`spark.read.format("veilmq")`: everything that is synced when the query is planned; trims nothing."""
+    """`spark.read.format("veilmq")`: everything that is synced when the query is planned; trims nothing.
+
+    It takes no filters (`pushFilters`): Spark 4.3 keeps what a source narrowed for one scan and reads no more for the
+    next one over the same frame, which then lacks rows. Options narrow: topic, columns, beginning and end.
+    """
 
     def __init__(self, options: Options) -> None:
         self._options = replace(options, consumer=READS) if options.places else options
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Narrow what is read to topics and times of reception that Spark filters by. Spark filters by itself too: what
-        is left out here is a matter of speed alone."""
-        self._options = narrowed(self._options, filters)
-        return filters
 
     def partitions(self) -> Sequence[InputPartition]:
         """About `partitions` tasks over what options say of the spool, by default all of it."""

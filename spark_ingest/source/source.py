@@ -69,8 +69,5 @@ class VeilMQDataSource(DataSource):
 
 
 def register(spark: Any) -> None:
-    """Make `format("veilmq")` known to a session; once is enough, again does no harm.
-
-    It lets Spark hand filters to Python sources, without which batch reads through this one are refused."""
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    """Make `format("veilmq")` known to a session; once is enough, again does no harm."""
     spark.dataSource.register(VeilMQDataSource)

@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_ingest.errors import SpoolDamaged
-from spark_ingest.spool.segments import WAY_OUT, SegmentFile, Size, checksum, open_segment, segment_path
+from spark_ingest.spool.segments import WAY_OUT, SegmentFile, Size, changed_row, open_segment, segment_path
 
 _ENTRY = struct.Struct(">QII")
 ENTRY_BYTES = _ENTRY.size
@@ -103,8 +103,7 @@ def whole_groups(segment: SegmentFile, start: int = 0) -> Iterator[tuple[Segment
             batch, end = next(batches)
         except (SpoolDamaged, StopIteration):
             return
-        fields = (batch.column(name).to_pylist() for name in ("header", "sealed", "shares", "check"))
-        if not batch.num_rows or any(checksum(*row) != check for *row, check in zip(*fields, strict=True)):
+        if not batch.num_rows or changed_row(batch) is not None:
             return
         yield SegmentGroup(end, batch.num_rows), batch
 

@@ -156,6 +156,13 @@ def checksum(header: bytes, sealed: bytes | None, shares: bytes | None) -> int:
     return zlib.crc32(shares or b"", zlib.crc32(sealed or b"", zlib.crc32(header)))
 
 
+def changed_row(batch: Any) -> int | None:
+    """The first row of a batch (SCHEMA) that is not what its checksum was made of; None: all are."""
+    fields = (batch.column(name).to_pylist() for name in ("header", "sealed", "shares", "check"))
+    rows = enumerate(zip(*fields, strict=True))
+    return next((number for number, (*row, check) in rows if checksum(*row) != check), None)
+
+
 def segment_schema(directory: Path, number: int, part: str) -> Any:
     """What a segment begins with. `part`: a random text, the same for all segments of a receiver's directory."""
     told = {META_FORMAT: str(FORMAT), META_NEEDS: str(FORMAT), META_NAME: _name(directory, number), META_PART: part}

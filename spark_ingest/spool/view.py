@@ -11,7 +11,7 @@ import bisect
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -185,6 +185,14 @@ class SpoolView:
         size = sum(group.end - begin for _, begin, group in wanted)
         return _join(wanted, max(RANGE_BYTES_MIN, -(-size // max(1, parts))))
 
+    def look_for_damage(self, extents: Iterable[ByteRange]) -> None:
+        """Count in `lost` what readers of these ranges will leave out. Looks at every group once."""
+        for extent in extents:
+            told: list[SpoolError] = []
+            for _ in salvaged_groups(extent, told.append):
+                pass
+            self.lost[Path(extent.path).parent.name] += len(told)
+
     def rows_between(self, start: Offset, end: Offset) -> int:
         """Rows in (start, end]."""
         return sum(size.rows for size in self.sizes_between(start, end).values())
@@ -311,20 +319,32 @@ def _number_after(groups: Sequence[SegmentGroup], byte: int) -> int:
     return bisect.bisect_right(groups, byte, key=lambda group: group.end)
 
 
-def salvaged_groups(extent: ByteRange) -> Iterator[tuple[Any, int]]:
-    """`placed_groups` for those who said that they can do without what is damaged: it is logged, and left out."""
+def _leave_out(error: SpoolError) -> None:
+    _log.warning("veilmq: rows are left out, as failOnDataLoss=false says: %s", error)
+
+
+def salvaged_groups(extent: ByteRange, told: Callable[[SpoolError], object] = _leave_out) -> Iterator[tuple[Any, int]]:
+    """`placed_groups` for those who said that they can do without what is damaged: it is `told`, and left out."""
     at = extent.start
     while at < extent.end:
+        there = extent.end
         try:
-            for batch, end in open_segment(extent.path).batches(at, extent.end):
-                yield batch, end
-                at = end
+            segment = open_segment(extent.path)
+            there = min(there, segment.buffer.size)  # of one that was cut short, what is before the cut
+            for batch, at in segment.batches(at, there):  # noqa: B020  where it ends is where the next begins
+                yield batch, at
+            if at < extent.end:
+                raise SpoolDamaged(f"{extent.path} has {there} bytes, but {extent.end} were synced; {WAY_OUT}")
         except SpoolError as error:
-            _log.warning("veilmq: rows are left out, as failOnDataLoss=false says: %s", error)
-            path, ends = Path(extent.path), []
-            with contextlib.suppress(SpoolError):
-                ends = [group.end for group in SegmentIndex(path.parent, int(path.stem)).groups()]
-            at = next((end for end in ends if at < end), extent.end)
+            told(error)
+            at = next((end for end in _ends(Path(extent.path)) if at < end <= there), extent.end)
+
+
+def _ends(path: Path) -> list[int]:
+    """Where the groups of a segment end, if that is known."""
+    with contextlib.suppress(SpoolError):
+        return [group.end for group in SegmentIndex(path.parent, int(path.stem)).groups()]
+    return []
 
 
 def groups_of(extents: Sequence[ByteRange], fails_on_loss: bool) -> Iterator[Any]:

@@ -129,6 +129,7 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str
 
 @pytest.mark.spark
 @pytest.mark.slow
+@pytest.mark.timeout(1200)  # Spark starts once more than it is killed, which a busy machine does slowly
 @pytest.mark.parametrize("target", SINKS, indirect=True)
 def test_a_driver_that_is_killed_again_and_again_leaves_each_row_once(target: tuple[str, str], tmp_path: Path) -> None:
     """SIGKILL of driver and JVM before a batch is written, within, and between the sink's commit and Spark's."""

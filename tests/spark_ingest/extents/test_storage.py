@@ -49,6 +49,19 @@ def test_what_pyarrow_does_not_speak_fsspec_does(monkeypatch: pytest.MonkeyPatch
     assert storage.get("keys/k") is None
 
 
+def test_directories_are_made_where_a_storage_has_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As fsspec's `file`, `sftp` and `smb`."""
+    held: dict[str, bytes] = {}
+    server = WithDirectories(held)
+    monkeypatch.setitem(
+        sys.modules, "fsspec", SimpleNamespace(core=SimpleNamespace(url_to_fs=lambda _: (server, "/srv")))
+    )
+    storage = Storage("fsspec+sftp://nas/srv", "one")
+    storage.put("keys/k", [b"1"])
+    storage.put("keys/l", [b"2"])
+    assert (held, server.made) == ({"/srv/one/keys/k": b"1", "/srv/one/keys/l": b"2"}, ["/srv/one/keys"])
+
+
 class Held:
     """As much of fsspec's interface as pyarrow asks for."""
 
@@ -94,6 +107,23 @@ class Held:
 
     def rm(self, path: str) -> None:
         del self._held[path]
+
+
+class WithDirectories(Held):
+    """Nothing is written where no directory was made."""
+
+    def __init__(self, held: dict[str, bytes]) -> None:
+        super().__init__(held)
+        self.made: list[str] = []
+
+    def open(self, path: str, mode: str) -> Any:
+        if mode == "wb" and path.rpartition("/")[0] not in self.made:
+            raise FileNotFoundError(path)
+        return super().open(path, mode)
+
+    def mkdir(self, path: str, create_parents: bool) -> None:
+        assert create_parents
+        self.made.append(path)
 
 
 @pytest.mark.parametrize("url", ["file:///proc/none/bucket", "s3://bucket?scheme=none", "gs:// no url"])

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from keys.envelope import KeyName, Mode
 from keys.epochs import Calendar
+from spark_ingest.errors import SpoolDamaged
 from spark_ingest.opening import decode
 from spark_ingest.opening.decode import TopicSet, which
 from spark_ingest.opening.rows import RowReader
@@ -113,7 +114,10 @@ def test_ciphertext_that_was_changed_on_disk_stays_closed(job: Job) -> None:
     kept = group.records[0]._replace(retain=True)
     job.writer.append([changed, moved, renumbered], group.keys)
     job.writer.append([group.records[0], stranger, kept], group.keys)
-    assert [row["payload"] for row in job.rows()] == [b"true"], "the one that was not changed"
+    with pytest.raises(SpoolDamaged, match="changed on disk"):
+        job.rows()
+    rows = job.rows(failOnDataLoss="false")
+    assert [row["payload"] for row in rows] == [b"true"], "the one that was not changed"
     reasons = Counter(row["reason"].split(":")[0] for row in job.rows("quarantine"))
     assert reasons == {"content": 2, "frame": 3}
 

@@ -364,8 +364,7 @@ def test_rows_of_some_topics_and_times(job: Job) -> None:
         reader = RowReader(replace(job.options(), **change))
         return [each for batch in reader.read(extent) for each in batch.column("payload").to_pylist()]
 
-    assert payloads(only=("plant/1",)) == [b"1", b"4"]
-    assert payloads(only=()) == []
+    assert payloads(topics=("plant/1",)) == [b"1", b"4"]
     received = sorted(row["received_at"].timestamp() for row in job.rows())
     assert payloads(since_us=int(received[0] * 1e6), until_us=int(received[-1] * 1e6) + 1) == [
         b"%d" % n for n in range(6)

@@ -11,7 +11,15 @@ import pytest
 from bridge.reader.freshness import FRESH_S
 from spark_ingest.errors import ClockTrouble
 from spark_ingest.receiver import receiver as receiver_module
-from spark_ingest.receiver.clock import OFF_S, STEP_S, SessionClock, most_ahead_s, most_ended_s
+from spark_ingest.receiver.clock import (
+    OFF_S,
+    PAUSE_MAX_S,
+    STEP_S,
+    SessionClock,
+    most_ahead_s,
+    most_ended_s,
+    next_pause_s,
+)
 from spark_ingest.receiver.receiver import Receiver, ReceiverSettings
 from spark_ingest.spool.status import status_of
 from tests.spark_ingest.receiver.test_receiver import Replicas
@@ -120,6 +128,15 @@ def test_a_clock_that_differs_from_those_of_most_replicas_is_trouble(ahead_s: fl
     clock.check(Overlay().signed, 0.0)
     with pytest.raises(ClockTrouble, match=f"400 s {way}"):
         clock.check(Overlay().signed, ahead_s)
+
+
+def test_attempts_under_a_clock_that_stays_off_become_few() -> None:
+    """Each leaves a segment: one a second for a weekend would be 200,000."""
+    pauses_s = [1.0]
+    for _ in range(6):
+        pauses_s.append(next_pause_s(pauses_s[-1], 1.0, lived_s=2.0))
+    assert pauses_s == [1.0, 2.0, 4.0, 8.0, 16.0, PAUSE_MAX_S, PAUSE_MAX_S]
+    assert next_pause_s(PAUSE_MAX_S, 1.0, lived_s=3_600.0) == 1.0, "the clock was set just now"
 
 
 @pytest.mark.parametrize("told", [True, False], ids=["replicas tell the time", "stock brokers do not"])

@@ -123,3 +123,23 @@ async def test_a_command_that_says_too_much_or_is_not_waited_for_leaves_nothing_
         await waiting
     while Path(f"/proc/{child}").exists():
         await asyncio.sleep(0)
+
+
+@in_loop
+async def test_a_run_that_is_not_waited_for_has_ended_before_its_loop_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else asyncio complains in the log of a receiver that is told to end."""
+    begun: list[asyncio.subprocess.Process] = []
+    begin = asyncio.create_subprocess_exec
+
+    async def noted(*command: str, **how: Any) -> asyncio.subprocess.Process:
+        begun.append(await begin(*command, **how))
+        return begun[-1]
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", noted)
+    running = asyncio.ensure_future(run_nicely(["sleep", "1000"]))
+    while not begun:
+        await asyncio.sleep(0)
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
+    assert begun[0].returncode is not None

@@ -194,6 +194,20 @@ def test_progress_tells_what_was_passed_over(spool: Path) -> None:
     assert view.lost["main"] == 1
 
 
+def test_progress_tells_of_damage_that_tasks_pass_over(spool: Path) -> None:
+    """The index is whole, so that planning alone sees nothing of it."""
+    path = segment_path(spool / "main", 3)
+    path.write_bytes(path.read_bytes()[:5_000])
+    reader = SpoolStreamReader(Checkpoint(spool, failOnDataLoss="false").options, no_client)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    reader.partitions(start, end)
+    told = reader.reportLatestOffset()
+    reader.stop()
+    assert told is not None
+    assert told["main"]["lost"] == 1
+
+
 def test_a_batch_waits_for_rows_but_not_for_ever(spool: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     query = Checkpoint(spool, minRowsPerTrigger="410", maxTriggerDelay="30")
     reader = SpoolStreamReader(query.options, no_client)

@@ -126,6 +126,20 @@ def test_sql_tables_views_columns_and_filters(site: Site) -> None:
         site.spark.catalog.dropTempView("telemetry")
 
 
+def test_a_frame_that_is_read_again_or_beside_itself_has_all_its_rows(site: Site) -> None:
+    """Spark 4.3 keeps what a Python source made of the filters of one scan for all scans of the same frame."""
+    site.fill(30)
+    site.spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        frame = site.spark.read.format("veilmq").options(spool=str(site.spool), grants=str(site.grants)).load()
+        some = [frame.where(f"topic = 'plant/{number}'") for number in range(2)]
+        assert [each.count() for each in (some[0], frame, some[1], frame)] == [10, 30, 10, 30]
+        assert some[0].union(some[1]).count() == 20
+        assert some[0].join(frame, "sequence").count() == 10
+    finally:
+        site.spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+
+
 def test_schemas_are_what_the_readme_says(site: Site) -> None:
     """Pinned: a change breaks users' queries and sinks."""
     site.spool.mkdir()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from spark_ingest.errors import SpoolDamaged, SpoolGap
+from spark_ingest.errors import SpoolDamaged, SpoolError, SpoolGap
 from spark_ingest.spool.index import SegmentIndex, Times, decode_entries, encode_seal, rebuilt, sealed_times
 from spark_ingest.spool.segments import SCHEMA, ByteRange, open_segment, read_groups, segment_numbers, segment_path
 from spark_ingest.spool.view import SpoolView, salvaged_groups
@@ -159,6 +159,18 @@ def test_damage_is_left_out_group_by_group(spool: Path) -> None:
     left = sum(batch.num_rows for batch, _ in salvaged_groups(extent))
     assert left == sum(entry.rows for entry in entries) - entries[1].rows
     assert list(salvaged_groups(ByteRange(str(path) + "x", 0, 100, 1))) == []
+
+
+@pytest.mark.parametrize("more", [0, 50])
+def test_of_a_segment_that_was_cut_short_the_groups_before_are_there(spool: Path, more: int) -> None:
+    """Its index tells of all of them, and so do the ranges that were planned."""
+    entries = decode_entries(index_of(spool).read_bytes())
+    path = segment_path(spool / "main", 2)
+    path.write_bytes(path.read_bytes()[: entries[1].end + more])
+    extent, told = ByteRange(str(path), 0, entries[-1].end, 0), list[SpoolError]()
+    left = sum(batch.num_rows for batch, _ in salvaged_groups(extent, told.append))
+    assert left == entries[0].rows + entries[1].rows
+    assert len(told) == 1, told
 
 
 # ------------------------------------------------------------------------------------------------- versions
