@@ -22,6 +22,14 @@ from typing import Any
 
 from spark_ingest.errors import NoJava
 
+QUICK_PROGRESS: Mapping[str, str] = {
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+}
+"""For `config`, where checkpoints lie on a local disk that you trust: Spark writes its progress without starting four
+processes a micro-batch (`chmod`, of each file and its checksum), and writes no checksums, of no local file."""
 _VECTOR_MODULE = "jdk.incubator.vector"
 _GONE_PACKAGE = "java.base/sun.security.action"
 """Opened by Spark's launcher, gone since Java 24, which warns about it at every start."""

@@ -11,17 +11,19 @@ from typing import Any
 import pyarrow as pa
 
 BATCH_BYTES = 64 << 20
-"""Rows that are opened together, and a batch of rows, hold about this much and one group more: an Arrow column of
-bytes ends at 2 GiB."""
+"""A batch of rows holds about this much and one group more: an Arrow column of bytes ends at 2 GiB."""
+OPENED_BYTES = 4 << 20
+"""Of the spool, rows that are opened together: what is worked on stays in the processor's caches, and Spark has the
+first rows to work on while the next are opened."""
 
 
 def together(groups: Iterable[Any], rows: int) -> Iterator[Any]:
-    """Neighbouring groups as one batch, until it has about `rows` rows or BATCH_BYTES."""
+    """Neighbouring groups as one batch, until it has about `rows` rows or OPENED_BYTES."""
     held: list[Any] = []
     count = size = 0
     for group in groups:
         group_bytes = group.get_total_buffer_size()
-        if held and size + group_bytes > BATCH_BYTES:
+        if held and size + group_bytes > OPENED_BYTES:
             yield joined(held)
             held, count, size = [], 0, 0
         held.append(group)

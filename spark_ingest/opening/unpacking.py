@@ -181,13 +181,11 @@ class _Columns:
     def payloads(self) -> Any:
         """Of all records, as binary array."""
         begins = self._payloads_at
-        stretches = zip(begins.tolist(), (begins + self._payloads_bytes).tolist(), strict=True)
-        whole = memoryview(self.data)
-        joined = b"".join([whole[begin:end] for begin, end in stretches])
+        joined = pieces(self.data, begins, begins + self._payloads_bytes)  # of each content, one behind the other
         offsets = np.zeros(len(self.owner) + 1, np.int32)
         np.cumsum(self._payloads, out=offsets[1:])
         return pa.BinaryArray.from_buffers(
-            pa.binary(), len(self.owner), [None, pa.py_buffer(offsets), pa.py_buffer(joined)]
+            pa.binary(), len(self.owner), [None, pa.py_buffer(offsets), joined.buffers()[2]]
         )
 
 

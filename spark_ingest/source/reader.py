@@ -31,6 +31,7 @@ from spark_ingest.opening import KeyNames, RowReader
 from spark_ingest.options import IngestStream, MissingKey, Options
 from spark_ingest.receiver import Receiver, ReceiverSettings, ReplicaClient
 from spark_ingest.secrets import GrantsFile
+from spark_ingest.source.handing import HandedRows, HandsOver
 from spark_ingest.source.marks import OffsetMarks, held_of, new_owner, owner_of, redriven_of
 from spark_ingest.spool import (
     ByteRange,
@@ -83,6 +84,13 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._owner = ""
         self._placed: PlacedExtents | None = None
         self._waiting_since: float | None = None
+        self._handing = HandedRows(options)
+        self._handed: list[Any] | None = None
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type[Any]:
+        """What Spark takes us for (`handing`): once, behind a plan whose rows are at hand, a reader that hands over."""
+        return type(self) if self._handed is None or HandsOver is None else HandsOver
 
     def __getstate__(self) -> dict[str, Any]:
         """What an executor needs: options."""
@@ -217,7 +225,14 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._placed is not None:
             self._placed.remove(positions_of(before))
             self._placed.place(extent for each in planned for extent in each.extents)
+        if len(planned) == 1:
+            self._handed = self._handing.read(planned[0].extents, planned[0].held, planned[0].only)
         return planned
+
+    def getCache(self, _start: Offset, _end: Offset) -> Iterator[Any] | None:
+        """The rows of the plan that was just made; Spark asks, as of its simple readers, if we have them."""
+        handed, self._handed = self._handed, None
+        return None if handed is None else iter(handed)
 
     def commit(self, end: Offset) -> None:
         """Rows up to `end` are in the sink: segments behind every consumer go."""

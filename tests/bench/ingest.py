@@ -4,11 +4,14 @@ rows      spool to Spark's noop sink, decrypted, in one and two tasks: messages 
           as they were received and packed. Beside them the same rows in clear out of parquet, and parquet with AES-GCM
           in mapInArrow, whose data keys are wrapped by AES-GCM. "cpu": of JVM and Python workers together, which a busy
           machine distorts less.
+tasks     two tasks beside one with nearly three times the rows, of parquet in clear too: the start of a query, which no
+          second task makes shorter, is half of the time that parquet takes in `rows`
 singles   the same of lone messages, with a key for 64 of them, or for each
 receiver  what a core receives, durable, beside bytes that are kept undecoded (`ingest_receiver`): lone messages, and
           batches of 2 and 64; and what of a message's time is the check of its one signature
 delay     a device's PUBLISH to the row in Python at 1,000 messages a second, through a gateway, three replicas and a
-          receiver, each a process, beside micro-batches of one row of Spark's own source
+          receiver, each a process, beside micro-batches of one row of Spark's own source; and beside rows of a Python
+          source with nothing to do and lines into the JVM's socket source, made as often and taken under the same load
 growth    CPU of a row with 1, 2 and 4 receivers, and with 10 and 100 times the segments: opened, and planned in a
           micro-batch of 500
 workers   what `--workers` receives by the wall clock, beside one process (`ingest_workers`)
@@ -28,23 +31,21 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gateway.mqtt5.codec import encode
-from gateway.mqtt5.packets import Publish
 from spark_ingest.opening.rows import RowReader
 from spark_ingest.options import parse_options
 from spark_ingest.packing import pack
+from spark_ingest.session import QUICK_PROGRESS
 from spark_ingest.spool.segments import segment_numbers
 from spark_ingest.spool.view import SpoolView
-from tests.bench import ingest_growth, ingest_receiver, ingest_workers, receiving, spools
+from tests.bench import ingest_growth, ingest_publishing, ingest_receiver, ingest_workers, receiving, spools
 from tests.bench.broker import Target
-from tests.bench.load import READ_BYTES, V3, in_process, open_client, pin
+from tests.bench.load import in_process, pin
 from tests.gateway.overlay_processes import OverlayProcesses
 
 
@@ -63,7 +64,13 @@ class Kind(NamedTuple):
         return self._replace(rows=self.rows // part, segment_bytes=self.segment_bytes // part)
 
 
-KINDS = {"batch": Kind(400_000, 3, 1024, 64), "64": Kind(120_000, 5, 64), "1": Kind(40_000, 5, 1)}
+MANY = "many"
+KINDS = {
+    "batch": Kind(400_000, 3, 1024, 64),
+    MANY: Kind(400_000, 8, 1024, 64),
+    "64": Kind(120_000, 5, 64),
+    "1": Kind(40_000, 5, 1),
+}
 PACKED = "-packed"
 SMALL = Kind(20_000, 1, 64, segment_bytes=900_000)
 """Few groups a segment, for plans of many segments; never smaller, for several plans are made of the least of them."""
@@ -75,9 +82,6 @@ RUNS = 3
 CHILD_S = 400.0
 RATE = 1000
 DELAY_S = 15
-READY_S = 300.0
-TOPIC = "plant/line/speed"
-PAYLOAD_BYTES = 64
 LEAST_SEGMENTS = 4
 FACTORS = (10, 100)
 RECEIVERS = (1, 2, 4)
@@ -175,7 +179,8 @@ def compared(site: Site, counts: dict[str, int], beside: tuple[Beside, ...], sev
         tasks = "one task" if cores == 1 else f"{cores} tasks"
         for name, what in several.items():
             if name in single:
-                yield Row(f"rows, {tasks}, {what}", ways.rate[name], single[name], "one task", "rows/s", Target(1.6))
+                goal = Target(1.6) if name.startswith("ours") else None
+                yield Row(f"rows, {tasks}, {what}", ways.rate[name], single[name], "one task", "rows/s", goal)
             single.setdefault(name, ways.rate[name])
         for ours, peer, what, name, target in beside:
             goal = target if cores == 1 else None
@@ -200,7 +205,16 @@ def rows(site: Site) -> Iterator[Row]:
         )
     ]
     counts = dict.fromkeys([*whats, "plain-batch", "sealed-64"], count)
-    yield from compared(site, counts, tuple(beside), whats)
+    yield from compared(site, counts, tuple(beside), {**whats, "plain-batch": CLEAR, "sealed-64": SEALED})
+
+
+def tasks(site: Site) -> Iterator[Row]:
+    """Two tasks beside one, of so many rows that the start of a query is a small part."""
+    count = site.large(MANY)
+    site.parquet(MANY, {})
+    whats = {f"ours-{MANY}": "batches of 64", f"ours-{MANY}{PACKED}": "batches of 64, packed", f"plain-{MANY}": CLEAR}
+    several = {way: f"{what}, {count:,} rows" for way, what in whats.items()}
+    yield from compared(site, dict.fromkeys(whats, count), (), several)
 
 
 def singles(site: Site) -> Iterator[Row]:
@@ -252,7 +266,7 @@ def _signature_us() -> float:
 
 
 def delay(site: Site) -> Iterator[Row]:
-    """From PUBLISH to row."""
+    """From PUBLISH to row, with Spark's progress as it comes and with `QUICK_PROGRESS`."""
     overlay = OverlayProcesses(site.directory / "overlay")
     overlay.directory.mkdir()
     overlay.make({"north": 3}, [], {"site": "north", "job": "north"})
@@ -260,66 +274,47 @@ def delay(site: Site) -> Iterator[Row]:
         "spool": str(site.directory / "received"),
         "identity": str(overlay.directory / "job"),
         "overlay": str(overlay.directory / "job-overlay.json"),
-        "topics": TOPIC,
+        "topics": ingest_publishing.TOPIC,
+        "startingOffsets": "latest",
     }
-    child = [sys.executable, "-m", "tests.bench.ingest_delay", json.dumps(options)]
     try:
         overlay.start("north1", "north2", "north3", "site")
-        with subprocess.Popen(
-            child, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        ) as spark:
-            end = _delays(overlay.ports["site"], spark, RATE * DELAY_S // site.part)
+        for session, what in (({}, ""), (QUICK_PROGRESS, ", quick progress")):
+            told = {
+                "options": {**options, "consumer": f"delay{len(session)}"},
+                "session": dict(session),
+                "seconds": DELAY_S / site.part,
+                "rate": RATE,
+            }
+            child = [sys.executable, "-m", "tests.bench.ingest_delay", json.dumps(told)]
+            with subprocess.Popen(
+                child, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            ) as spark:
+                end = ingest_publishing.delays(overlay.ports["site"], spark, RATE * DELAY_S // site.part, RATE)
+            assert len(end["delays"]) == RATE * DELAY_S // site.part, f"{len(end['delays'])} rows"
+            yield from _delay_rows(end, what)
     finally:
         overlay.stop()
-    floor, delays = sorted(end["floor_ms"]), sorted(end["delays"])
-    assert len(delays) == RATE * DELAY_S // site.part, f"{len(delays)} rows"
+
+
+def _delay_rows(end: dict[str, Any], what: str) -> Iterator[Row]:
+    peers = (
+        ("floor_ms", 1, "a micro-batch of one row", Target(1.2, is_least=False)),
+        ("clock", 1000, "rows of a Python source, same load", None),
+        ("socket", 1000, "lines into the JVM, same load", None),
+    )
     for name, at in (("p50", 0.5), ("p99", 0.99)):
-        ours, least = delays[int(len(delays) * at)] * 1000, floor[int(len(floor) * at)]
-        goal = Target(1.2, is_least=False)
-        yield Row(f"device to row, {name}, {RATE} msg/s", ours, least, "a micro-batch of one row", "ms", goal)
-    taken = sorted(end["triggers_ms"])
-    for name, at in (("p50", 0.5), ("p99", 0.99)) if taken else ():  # a part of the work has too few
-        ours, least = taken[int(len(taken) * at)], floor[int(len(floor) * at)]
-        yield Row(f"a micro-batch of it, {name}", ours, least, "a micro-batch of one row", "ms")
+        ours = _quantile(end["delays"], at) * 1000
+        for peer, factor, told, goal in peers:
+            theirs = _quantile(end[peer], at) * factor
+            yield Row(f"device to row, {name}, {RATE} msg/s{what}", ours, theirs, told, "ms", goal)
+        if end["triggers_ms"]:  # a part of the work has too few
+            taken, floor = (_quantile(end[each], at) for each in ("triggers_ms", "floor_ms"))
+            yield Row(f"a micro-batch of it, {name}{what}", taken, floor, "a micro-batch of one row", "ms")
 
 
-def _delays(port: int, spark: subprocess.Popen[str], count: int) -> dict[str, Any]:
-    """Publish until rows come, then so many at the rate; what the Spark process tells at its end."""
-    assert spark.stdin is not None
-    assert spark.stdout is not None
-    ready, last = threading.Event(), {"count": 0, "event": ""}
-
-    def listen() -> None:
-        for line in spark.stdout or ():
-            last.update(json.loads(line))
-            ready.set()
-
-    listener = threading.Thread(target=listen)
-    listener.start()
-    with open_client(port, "device") as sock:
-        drain = threading.Thread(target=lambda: all(iter(lambda: sock.recv(READ_BYTES), b"")), daemon=True)
-        sock.settimeout(None)
-        drain.start()
-        give_up, probes = time.monotonic() + READY_S, 0
-        while not ready.wait(0.2):
-            assert time.monotonic() < give_up, "no row comes"
-            _publish(sock, probes, 0.0)
-            probes += 1
-        began = time.perf_counter()
-        for number in range(count):
-            time.sleep(max(0.0, began + number / RATE - time.perf_counter()))
-            _publish(sock, probes + number, time.time())
-        give_up = time.monotonic() + READY_S
-        while last.get("count", 0) < count and time.monotonic() < give_up:
-            time.sleep(0.1)
-    spark.stdin.close()
-    listener.join()
-    return last
-
-
-def _publish(sock: Any, number: int, stamp: float) -> None:
-    payload = (b"%.6f" % stamp).ljust(PAYLOAD_BYTES)
-    sock.sendall(encode(Publish(TOPIC, payload, 1, packet_id=number % 65_535 + 1), V3))
+def _quantile(values: list[float], at: float) -> float:
+    return sorted(values)[int(len(values) * at)]
 
 
 def growth(site: Site) -> Iterator[Row]:
@@ -378,7 +373,8 @@ def _by_workers(site: Site) -> dict[int, float]:
 
 
 SECTIONS: dict[str, Callable[[Site], Iterator[Row]]] = {
-    "rows": rows, "singles": singles, "receiver": receiver, "delay": delay, "growth": growth, "workers": workers,
+    "rows": rows, "tasks": tasks, "singles": singles, "receiver": receiver, "delay": delay, "growth": growth,
+    "workers": workers,
 }  # fmt: skip
 
 

@@ -1,24 +1,89 @@
 """From a device's PUBLISH to the row in the application's hands: `python -m tests.bench.ingest_delay`, the Spark part.
 
 A query on a real region receives and hands each micro-batch to Python, as fast as triggers follow each other; each
-row carries the time at which it was sent. Beside it, in the same process, the floor: micro-batches of one row out of
-Spark's own `rate-micro-batch` source, handed over in the same way. Reads options as JSON from the command line; tells
-`ready` with the first row, and the delays when standard input ends.
+row carries the time at which it was sent. Beside it, in the same process:
+
+floor    micro-batches of one row out of Spark's own `rate-micro-batch` source, before anything else runs
+clock    rows of a Python source that makes one a millisecond, from then to the application, while the region
+         carries as much, and a receiver as a process of its own takes it: the same load, and nothing to open
+socket   lines that a process sends, one a millisecond, into the JVM's own socket source, under the same load
+
+Reads {"options", "session", "seconds", "rate"} as JSON from the command line. It tells `ready` with the first row; a
+line on standard input ends our query and begins the peers; the last line that it tells has the figures.
 """
 
 from __future__ import annotations
 
 import json
+import multiprocessing
+import socket
+import subprocess
 import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from spark_ingest import register, spark_session
 
 FLOOR_BATCHES = 60
+SETTLED_BATCHES = 3
+PATIENCE_S = 120.0
+RECEIVE = "receive"
+STAMPS = pa.schema([("stamp", pa.float64())])
+
+
+class Milliseconds(InputPartition):
+    """From one to another, since 1970."""
+
+    def __init__(self, begin: int, end: int) -> None:
+        self.begin, self.end = begin, end
+
+
+class ClockReader(DataSourceStreamReader):
+    """Begins where it is started."""
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802, RUF100
+        """Now."""
+        return {"ms": int(time.time() * 1000)}
+
+    def latestOffset(self) -> dict[str, int]:  # noqa: N802, RUF100
+        """Now."""
+        return self.initialOffset()
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+        """One task."""
+        return [Milliseconds(start["ms"], end["ms"])]
+
+    def read(self, partition: Any) -> Iterator[Any]:
+        """When each row was made, in seconds."""
+        stamps = [ms / 1000 for ms in range(partition.begin + 1, partition.end + 1)]
+        yield pa.RecordBatch.from_arrays([pa.array(stamps, pa.float64())], schema=STAMPS)
+
+    def commit(self, end: dict[str, int]) -> None:
+        """Nothing is kept."""
+
+
+class Clock(DataSource):
+    """A row a millisecond: what a Python source costs that has nothing to do."""
+
+    @classmethod
+    def name(cls) -> str:
+        """For `format`."""
+        return "clock"
+
+    def schema(self) -> str:
+        """One column."""
+        return "stamp double"
+
+    def streamReader(self, schema: Any) -> ClockReader:
+        """For `readStream`."""
+        return ClockReader()
 
 
 def floor_ms(spark: Any) -> list[float]:
@@ -45,33 +110,115 @@ def took_ms(query: Any) -> list[float]:
     return [float(each.durationMs["triggerExecution"]) for each in progress[2:]]
 
 
-def main() -> None:
-    options = json.loads(sys.argv[1])
-    spark = spark_session("veilmq delay", 2)
-    register(spark)
-    floor = floor_ms(spark)
-    delays: list[float] = []
+def delays_of(rows: Any, column: str, seconds: float) -> list[float]:
+    """Of a peer's rows in so many seconds, from their making to the application, once it runs."""
+    found: list[float] = []
+    batches = [0]
+
+    def take(batch: Any, _: int) -> None:
+        stamps = [float(row[0]) for row in batch.select(column).collect()]
+        now = time.time()
+        batches[0] += bool(stamps)
+        if batches[0] > SETTLED_BATCHES:
+            found.extend(now - stamp for stamp in stamps)
+
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as checkpoint:
+        query = rows.writeStream.foreachBatch(take).option("checkpointLocation", checkpoint).start()
+        give_up = time.monotonic() + PATIENCE_S
+        while not found:
+            assert query.isActive, query.exception()
+            assert time.monotonic() < give_up, "no row comes"
+            time.sleep(0.1)
+        time.sleep(seconds)
+        query.stop()
+        query.awaitTermination(PATIENCE_S)
+    return found
+
+
+def send_lines(listener: socket.socket, rate: int) -> None:
+    """To whoever connects, the time, so many times a second."""
+    while True:
+        with listener.accept()[0] as sock:
+            began, number = time.perf_counter(), 0
+            try:
+                while True:
+                    time.sleep(max(0.0, began + number / rate - time.perf_counter()))
+                    sock.sendall(b"%.6f\n" % time.time())
+                    number += 1
+            except OSError:
+                continue  # the query ended
+
+
+def peers(spark: Any, told: dict[str, Any], port: int) -> dict[str, list[float]]:
+    """While a process receives what the region carries."""
+    command = [sys.executable, "-m", "tests.bench.ingest_delay", RECEIVE, json.dumps(told["options"])]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as receiving:
+        try:
+            clock = delays_of(spark.readStream.format(Clock.name()).load(), "stamp", told["seconds"])
+            lines = spark.readStream.format("socket").options(host="127.0.0.1", port=port).load()
+            return {"clock": clock, "socket": delays_of(lines, "value", told["seconds"])}
+        finally:
+            assert receiving.stdin is not None
+            receiving.stdin.close()
+
+
+def receive(options: dict[str, str]) -> None:
+    """A receiver as a process of its own, until standard input ends."""
+    from spark_ingest.options import parse_options
+    from spark_ingest.receiver import Receiver, ReceiverSettings
+    from spark_ingest.source.source import VeilMQDataSource
+
+    parsed = parse_options(options)
+    receiver = Receiver(ReceiverSettings.of(parsed), lambda: VeilMQDataSource.connect(parsed))
+    receiver.start()
+    sys.stdin.read()
+    receiver.stop()
+
+
+def taking(delays: list[float], since: float) -> Callable[[Any, int], None]:
+    """Of a micro-batch, the delays of what was sent since then."""
     told = threading.Event()
 
     def take(rows: Any, _: int) -> None:
         stamps = [float(bytes(row.payload)) for row in rows.select("payload").collect()]
         now = time.time()
-        delays.extend(now - stamp for stamp in stamps if stamp)
+        delays.extend(now - stamp for stamp in stamps if stamp > since)
         if stamps and not told.is_set():
             told.set()
             print(json.dumps({"event": "ready"}), flush=True)
         elif stamps:
             print(json.dumps({"event": "rows", "count": len(delays)}), flush=True)
 
-    checkpoint = Path(options["spool"]).parent / "checkpoint"
+    return take
+
+
+def main() -> None:
+    if sys.argv[1] == RECEIVE:
+        receive(json.loads(sys.argv[2]))
+        return
+    told = json.loads(sys.argv[1])
+    options = told["options"]
+    since = time.time()
+    listener = socket.create_server(("127.0.0.1", 0))
+    fork = multiprocessing.get_context("fork")
+    sender = fork.Process(target=send_lines, args=(listener, told["rate"]), daemon=True)
+    sender.start()
+    spark = spark_session("veilmq delay", 2, told["session"])
+    register(spark)
+    spark.dataSource.register(Clock)
+    figures: dict[str, Any] = {"floor_ms": floor_ms(spark)}
+    delays: list[float] = []
     rows = spark.readStream.format("veilmq").options(**options).load()
-    query = rows.writeStream.foreachBatch(take).option("checkpointLocation", str(checkpoint)).start()
-    sys.stdin.read()
-    triggers = took_ms(query)
-    query.stop()
-    told = {"event": "end", "floor_ms": floor, "delays": delays, "triggers_ms": triggers}
-    print(json.dumps(told), flush=True)
+    with tempfile.TemporaryDirectory(dir=Path(options["spool"]).parent, ignore_cleanup_errors=True) as checkpoint:
+        query = rows.writeStream.foreachBatch(taking(delays, since)).option("checkpointLocation", checkpoint).start()
+        sys.stdin.readline()
+        figures["triggers_ms"] = took_ms(query)
+        query.stop()
+        query.awaitTermination(PATIENCE_S)
+    figures |= peers(spark, told, listener.getsockname()[1])
+    print(json.dumps({"event": "end", "delays": delays, **figures}), flush=True)
     spark.stop()
+    sender.terminate()
 
 
 if __name__ == "__main__":

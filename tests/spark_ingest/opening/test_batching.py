@@ -34,7 +34,8 @@ def test_rows_come_in_batches_of_the_asked_size(sizes: list[int], rows: int) -> 
 
 
 def test_a_batch_ends_early_where_its_bytes_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batching, "BATCH_BYTES", 100)
+    for limit in ("BATCH_BYTES", "OPENED_BYTES"):
+        monkeypatch.setattr(batching, limit, 100)
     made = [batch(8 * at, 8) for at in range(4)]
     assert [each.num_rows for each in in_batches(made, 1_000)] == [16, 16]
     assert [each.num_rows for each in together(made, 1_000)] == [8, 8, 8, 8]
