@@ -4,9 +4,9 @@
 Everybody passes on what is new and holds, on `$veil/swaps`; who links up is told all that counts. Who hears of a swap
 that does not follow from what it knows asks for all of it. A replica on the cycle looks again and again, for
 `ENDORSE_S` after it heard of a swap, whether it has an objection; the one with the highest number counts, none lower
-than one that it endorsed, and between two endorsements `ENDORSE_S` pass: so of two swaps of one tree the earlier has
-had its time before the later one can get there. Not here: what an objection is (`bridge.measuring.judging`), what is
-in force (`document.reorganised`).
+than one that it endorsed, and between two of one tree `ENDORSE_S` pass: so the earlier has had its time before the
+later one can get there. Not here: what an objection is (`bridge.measuring.judging`), what is in force
+(`document.reorganised`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ class SwapEndorser:
     def __init__(self, name: str, identity: Identity | None, objection: Objection | None = None) -> None:
         self._name, self._identity, self.objection = name, identity, objection
         self._offered: tuple[bytes, float] | None = None  # the newest, and when we heard of it
-        self._signed_at, self._highest = float("-inf"), 0
+        self._signed: tuple[bytes, float] | None = None  # the tree that we agreed to change, and when
+        self._highest = 0
         self._judge_at = 0.0
         self.why = ""
 
@@ -56,28 +57,28 @@ class SwapEndorser:
     def due(self, overlay: Overlay, now: float) -> tuple[SwapEndorsement, ...]:
         """What we endorse now."""
         swap = self._candidate(overlay, now)
-        if swap is None or now < self._next_at or self.objection is None or self._identity is None:
+        if swap is None or now < self._next_at(overlay) or self.objection is None or self._identity is None:
             return ()
         self._judge_at = now + JUDGE_EVERY_S
         self.why = self.objection(overlay, swap, now)
         if self.why:
             return ()
-        self._signed_at = now
+        self._signed = swap.former, now
         return (SwapEndorsement.of(swap, self._name, self._identity),)
 
     def next_deadline(self, overlay: Overlay, now_before: float) -> float | None:
         """When `due` may say something next. `now_before`: the last moment that we know of."""
-        return self._next_at if self._candidate(overlay, now_before) is not None else None
+        return self._next_at(overlay) if self._candidate(overlay, now_before) is not None else None
 
-    @property
-    def _next_at(self) -> float:
-        return max(self._judge_at, self._signed_at + ENDORSE_S)
+    def _next_at(self, overlay: Overlay) -> float:
+        waits = self._signed is not None and self._signed[0] == overlay.tree_digest
+        return max(self._judge_at, self._signed[1] + ENDORSE_S) if self._signed and waits else self._judge_at
 
     def _candidate(self, overlay: Overlay, now: float) -> SignedSwap | None:
         if self._offered is None or not overlay.offered or self._identity is None or self.objection is None:
             return None
         swap, (digest, heard_at) = overlay.offered[0], self._offered
-        late = now >= heard_at + ENDORSE_S or self._next_at >= heard_at + ENDORSE_S
+        late = max(now, self._next_at(overlay)) >= heard_at + ENDORSE_S
         if swap.digest != digest or swap.number <= self._highest or late:
             return None
         if abs(now - swap.since_ms / 1000) > CLOCKS_S:

@@ -266,11 +266,15 @@ class Carrying:
                 passing.announced = True
                 effects += [sent for peer in passing.owed for sent in self._passing.on(peer, passing, {})]
             announcers = passing.announcers if passing is not None else ()
-            open_trees = [tree.number for tree in self._routes.overlay.trees.open]
-            trees = open_trees if passing is None else [passing.admitted.tree]
+            trees = self._may_name() if passing is None else [passing.admitted.tree]
             sends = self._pulls.ask(pull, self._sources(publisher, announcers, trees), parts)
             effects += [*sends, Count("pulls")] if sends else []
         return effects
+
+    def _may_name(self) -> list[int]:
+        """Trees that something which we know nothing of may have come along; others know these by now."""
+        trees = self._routes.overlay.trees
+        return [tree.number for tree in trees.open if tree.number <= trees.in_force.number]
 
     def _sources(self, publisher: Certificate, announcers: Iterable[str], trees: Iterable[int]) -> list[str]:
         """Who can be asked for a publication: those that told us of it, then the others of the region before ours in
@@ -346,7 +350,7 @@ class Carrying:
         """Raise NotAuthorised for a replica that would not have the publisher's publications from us."""
         if self._routes.is_replica(peer) and self._routes.region_of(peer) != self._routes.region:
             home, theirs = publisher.region, self._routes.region_of(peer)
-            if not self._routes.topology.is_before(self._routes.region, home, theirs):
+            if not self._routes.topology.was_before(self._routes.region, home, theirs):
                 raise NotAuthorised(f"{peer} is not behind us on the way from {publisher.name}")
 
     def _leads_to(self, peer: str, passing: Passing) -> bool:

@@ -204,6 +204,17 @@ def test_the_next_number_waits_a_minute_and_a_lower_one_for_ever(world: World) -
     assert restarted.endorsed(NOW + 70) == [], "what it endorsed is in its file"
 
 
+def test_once_one_is_in_force_the_next_is_endorsed_without_waiting(world: World) -> None:
+    replica = Replica(world)
+    first = swap_on(world.overlay, world, *GOOD)
+    replica.hears(SwapNews((first,)))
+    assert replica.endorsed(NOW) == [first.digest]
+    replica.hears(agreed(world, first, ALL), NOW + 1)
+    back = swap_on(replica.keeper.overlay, world, (2, 3), (1, 4), NOW + 2)
+    replica.hears(SwapNews((back,)), NOW + 2)
+    assert replica.endorsed(NOW + 2) == [back.digest]
+
+
 def _document(replica: Replica) -> dict[str, object]:
     found: dict[str, object] = json.loads(canonical(replica.keeper.overlay))
     return found
