@@ -38,7 +38,8 @@ class SlowLinks(Kernel):
 
     def _arrival(self, source: str, target: str) -> float:
         regions = frozenset(self.world.overlay.certificate(name).region for name in (source, target))
-        arrival = super()._arrival(source, target) + self.slow_s.get(regions, 0.0)
+        arrival = self.now + self._rng.uniform(*self._latency_s) + self.slow_s.get(regions, 0.0)
+        arrival = max(arrival, self._last_arrival.get((source, target), 0.0))
         self._last_arrival[source, target] = arrival
         return arrival
 
