@@ -137,8 +137,9 @@ async def _organised(client: Organiser, apply: bool, wait_s: float | None, as_js
                     return 0
             found = node.proposed
             is_late = wait_s is not None and time.monotonic() - begun >= wait_s
-            if found is not None and found.swap is not None and found.swap != shown:
-                shown = found.swap
+            news = node.open_swap if apply else found.swap if found is not None else None
+            if found is not None and news is not None and news != shown:
+                shown = news
                 _show(found.to_json(), _in_words(found), as_json)
                 if not apply and wait_s is not None:
                     return 0

@@ -37,7 +37,13 @@ class SlowLinks:
         assert listening.wait(10)
 
     def stop(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        """End all connections and the thread."""
+        self._loop.call_soon_threadsafe(self._end)
+
+    def _end(self) -> None:
+        for task in asyncio.all_tasks(self._loop):
+            task.cancel()
+        self._loop.call_later(0.1, self._loop.stop)
 
     def _run(self, listening: threading.Event) -> None:
         asyncio.set_event_loop(self._loop)
