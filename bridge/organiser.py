@@ -39,6 +39,8 @@ class OrganiserNode(Node):
         self._open: SignedSwap | None = None
         self.proposed: SwapProposal | None = None
         """What it would sign now; None where nobody measures."""
+        self.signed: SwapProposal | None = None
+        """What it signed last, since this start."""
 
     @property
     def summaries(self) -> tuple[ReplicaSummary, ...]:
@@ -96,6 +98,7 @@ class OrganiserNode(Node):
         if swap is None or not self.signs or self.standing() or self._waits(now):
             return []
         self._failed += self._open is not None
+        self.signed = self.proposed
         self._open = self._signed(swap, now)
         self._highest = self._open.number
         kept = Keep(((HIGHEST, number(self._highest, 4)),))

@@ -80,6 +80,8 @@ class _Peer:
 
     documents: Allowance
     questions: Allowance
+    swaps: Allowance
+    swaps_at: float = float("inf")  # when it is told all of them
     offered: OfferedVersion | None = None
     asked_at: float = float("-inf")
     distrusted_until: float = float("-inf")
@@ -127,12 +129,11 @@ class OverlayKeeper:
 
     def link_up(self, peer: str, now: float) -> list[Effect]:
         known = self._peers.get(peer) or self._away.pop(peer, None)
-        self._peers[peer] = known or _Peer(
-            Allowance(DOCUMENT_BURST, DOCUMENT_EVERY_S, now), Allowance(NEWS_BURST, NEWS_EVERY_S, now)
-        )
+        documents, news = (DOCUMENT_BURST, DOCUMENT_EVERY_S, now), (NEWS_BURST, NEWS_EVERY_S, now)
+        self._peers[peer] = known or _Peer(Allowance(*documents), Allowance(*news), Allowance(*news))
         self._peers[peer].told_at, self._peers[peer].offered, self._peers[peer].awaited = now, None, False
-        swaps = told_swaps(self.overlay.swap_news, [peer])
-        return [self._offer(peer), *self._endorser.link_up(peer, self.overlay), *swaps]
+        self._peers[peer].swaps_at = now
+        return [self._offer(peer), *self._endorser.link_up(peer, self.overlay), *self._tell_swaps(now)]
 
     def link_down(self, peer: str, now: float) -> list[Effect]:
         if peer in self._peers:
@@ -227,6 +228,16 @@ class OverlayKeeper:
         asks = question(event.peer) if peer.questions.take(now) else ()
         return [Count("swaps_unknown") if self.is_ahead(event.peer) else Count("refused", 1, "swap"), *asks]
 
+    def _tell_swaps(self, now: float) -> list[Effect]:
+        """All that count, to whom linked up, but to a link that goes up and down a few times only, and then later."""
+        effects: list[Effect] = []
+        for name, peer in self._peers.items():
+            if peer.swaps_at <= now:
+                told = peer.swaps.take(now)
+                peer.swaps_at = float("inf") if told else now + NEWS_EVERY_S
+                effects += told_swaps(self.overlay.swap_news, [name]) if told else []
+        return effects
+
     def offer_swap(self, swap: SignedSwap, now: float) -> list[Effect]:
         """What we signed as the organiser; kept before anybody hears of it."""
         return self._hear(SwapNews((swap,)), "", now)
@@ -254,7 +265,8 @@ class OverlayKeeper:
         if not self._begun:
             self._begun = True
             self.swaps.adopt(self.overlay, now)
-        effects = self._ask(now) + self._hear(SwapNews((), self.swaps.due(self.overlay, now)), "", now)
+        effects = self._ask(now) + self._tell_swaps(now)
+        effects += self._hear(SwapNews((), self.swaps.due(self.overlay, now)), "", now)
         ours = self._endorser.due(self.overlay, now)
         overlay = self.overlay.endorsed(ours, now)
         if overlay is not self.overlay:
@@ -269,6 +281,7 @@ class OverlayKeeper:
     @property
     def next_deadline(self) -> float | None:
         deadlines = [peer.told_at + OFFER_AGAIN_S for peer in self._peers.values() if self._is_behind(peer)]
+        deadlines += [peer.swaps_at for peer in self._peers.values() if peer.swaps_at < float("inf")]
         others = self.overlay.next_closing, self._endorser.next_deadline
         deadlines += [at for at in (*others, self.swaps.next_deadline(self.overlay, self._now)) if at is not None]
         wanted = [peer for peer in self._peers.values() if self._is_wanted(peer)]

@@ -130,18 +130,17 @@ async def _organised(client: Organiser, apply: bool, wait_s: float | None, as_js
             await asyncio.sleep(LOOK_EVERY_S)
             if node.removed or (apply and node.standing()):
                 raise TrustError(node.standing() or f"the overlay lists {client.local.name} no more")
+            found = node.signed if apply else node.proposed
+            is_late = wait_s is not None and time.monotonic() - begun >= wait_s
+            if found is not None and found.swap is not None and found.swap != shown:
+                shown = found.swap
+                _show(found.to_json(), _in_words(found), as_json)
+                if not apply and wait_s is not None:
+                    return 0
             for swap in [swap for swap in client.overlay.swaps if swap.digest not in known]:
                 known.add(swap.digest)
                 _show({"in_force": swap.number}, f"tree {swap.number} is in force", as_json)
                 if wait_s is not None:
-                    return 0
-            found = node.proposed
-            is_late = wait_s is not None and time.monotonic() - begun >= wait_s
-            news = node.open_swap if apply else found.swap if found is not None else None
-            if found is not None and news is not None and news != shown:
-                shown = news
-                _show(found.to_json(), _in_words(found), as_json)
-                if not apply and wait_s is not None:
                     return 0
             if is_late:
                 return _gave_up(client, as_json)

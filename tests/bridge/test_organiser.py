@@ -53,6 +53,7 @@ def test_it_signs_what_it_would_propose_and_keeps_the_number_first(made: World) 
     assert (set(swap.added), set(swap.removed), swap.number, swap.grace_s) == ({1, 4}, {2, 3}, 1, 5)
     swap.verify(made.overlay.owner)
     assert node.open_swap == swap
+    assert node.signed == node.proposed
     for later in (2, 30, ENDORSE_S - 1):
         assert signed(node.handle(Tick(), NOW + later)) == [], "one at a time"
 

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
+from bridge.document.arrangement import Arrangement
+from bridge.document.organise import Organising
 from bridge.document.swaps import ENDORSEMENTS_MOST, SignedSwap, SwapEndorsement, SwapNews
 from bridge.document.trees import STEPS_MOST, TreeChange
 from keys.errors import BadFrame, BadSignature
 from keys.frames import Reader
+from keys.identity import Certificate, Identity, Role
 from tests.sim.organised_world import BOSS, endorsements, organised, swap_on
 from tests.sim.world import NOW
 
@@ -77,3 +84,58 @@ def test_a_tree_may_follow_one_of_some_numbers_before() -> None:
         TreeChange.read(Reader(replace(change, number=100).encode()))
     with pytest.raises(BadFrame):
         TreeChange.read(Reader(replace(change, number=300, steps=STEPS_MOST + 1).encode()))
+
+
+# ------------------------------------------------------------------------------------------------- vectors
+
+
+def current() -> dict[str, str]:
+    """Frames from fixed seeds, as hex."""
+    owner, boss, replica = (Identity.generate(bytes([n]) * 32) for n in (2, 5, 4))
+    certificate = Certificate.issue(
+        owner, name="organiser-1", role=Role.INGEST, public_key=boss.public_bytes,
+        agreement_key=boss.agreement_bytes, domain="acme", region=1, not_after_ms=2_000_000_000_000,
+    )  # fmt: skip
+    first = Arrangement(((1, 2), (3, 2), (3, 4)), TreeChange(7, 1_700_000_000_000), None)
+    former = first.digest("example")
+    swap = SignedSwap(9, 2, former, 1_700_000_500_000, 60, (4, 1), (2, 3), certificate).signed(boss)
+    agreed = SwapEndorsement.of(swap, "r1a", replica)
+    organising = Organising(((4, 1),), organiser="organiser-1", grace_s=60)
+    return {
+        "former": former.hex(),
+        "swap": swap.encode().hex(),
+        "swap_digest": swap.digest.hex(),
+        "swap_endorsement": agreed.encode().hex(),
+        "swap_news": SwapNews((swap,), (agreed,)).encode().hex(),
+        "organiser": organising.encode_organiser().hex(),
+        "tree_change": first.swapped((4, 1), (2, 3), swap.since_ms, 60, 2).change.encode().hex(),
+    }
+
+
+def test_no_frame_has_changed_unnoticed() -> None:
+    vectors = json.loads((Path(__file__).parents[2] / "vectors" / "swaps.json").read_text())
+    assert vectors["provenance"]
+    assert current() == {name: value for name, value in vectors.items() if name != "provenance"}
+
+
+def test_offsets_are_those_of_the_protocol_page() -> None:
+    """A swap taken apart by the offsets that docs/protocol.md §9.17 gives, and verified with nothing but Ed25519."""
+    found = {name: bytes.fromhex(value) for name, value in current().items()}
+    swap = found["swap"]
+    body, signature = swap[:-64], swap[-64:]
+    assert body[:3] == bytes((1, 39, 0))
+    assert (int.from_bytes(body[3:7]), body[7], body[8:40]) == (9, 2, found["former"])
+    assert (int.from_bytes(body[40:48]), int.from_bytes(body[48:52])) == (1_700_000_500_000, 60)
+    assert [int.from_bytes(body[at : at + 4]) for at in (52, 56, 60, 64)] == [4, 1, 2, 3]
+    certificate = Certificate.decode(body[70:])
+    assert int.from_bytes(body[68:70]) == len(body) - 70
+    public = Ed25519PublicKey.from_public_bytes(certificate.public_key)
+    public.verify(signature, b"veilmq/1 swap\0" + body)
+    edges = b"\0\3" + b"".join(n.to_bytes(4) for edge in ((1, 2), (2, 3), (3, 4)) for n in edge)
+    digested = b"veilmq/1 tree\0" + b"\0\7example" + (7).to_bytes(4) + edges
+    assert hashlib.sha256(digested).digest() == found["former"]
+    assert hashlib.sha256(body).digest() == found["swap_digest"] == found["swap_endorsement"][3:35]
+
+
+if __name__ == "__main__":
+    print(json.dumps(current(), indent=1))

@@ -14,6 +14,7 @@ from bridge.membership.swapping import (
     ENDORSE_S,
     JUDGE_EVERY_S,
     NEWS_BURST,
+    NEWS_EVERY_S,
     SWAPS_TOPIC,
     is_known,
     news_since,
@@ -248,3 +249,21 @@ def test_the_parts(world: World) -> None:
     assert told(SwapNews(), PEERS) == []
     assert [e.peer for e in told(SwapNews((swap,)), PEERS) if isinstance(e, Send)] == sorted(PEERS)
     assert news_of(list(question("r1b"))) == {"r1b": SwapNews()}
+
+
+def test_a_link_that_goes_up_and_down_is_told_all_swaps_a_few_times_and_then_later(world: World) -> None:
+    replica = Replica(world)
+    swap = swap_on(world.overlay, world, *GOOD)
+    replica.hears(agreed(world, swap, ALL))
+    told_times = 0
+    for turn in range(40):
+        now = NOW + 1 + turn / 100
+        told_times += bool(news_of(replica.keeper.link_up("r4a", now)))
+        replica.keeper.link_down("r4a", now)
+    assert told_times == NEWS_BURST
+    replica.keeper.link_up("r4a", NOW + 2)
+    due = replica.keeper.next_deadline
+    assert due is not None
+    assert due <= NOW + 2 + NEWS_EVERY_S
+    assert news_of(replica.keeper.tick(NOW + 2 + NEWS_EVERY_S)) == {"r4a": agreed(world, swap, ALL)}
+    assert news_of(replica.keeper.tick(NOW + 3 + NEWS_EVERY_S)) == {}
