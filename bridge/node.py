@@ -52,9 +52,9 @@ from bridge.contract import (
     Worked,
 )
 from bridge.contract.refusing import refusal
-from bridge.document import Issuer, Overlay, RegionView, ScopeSecret
+from bridge.document import Issuer, Overlay, RegionView, ScopeSecret, SignedSwap
 from bridge.groups import GROUPS_TOPIC, LeaseRelay, SharedGroups
-from bridge.measuring import PROBE_TOPIC, SUMMARY_TOPIC, Measurer, SwapProposal, proposal
+from bridge.measuring import PROBE_TOPIC, SUMMARY_TOPIC, IntervalProposal, Measurer, SwapProposal, objection
 from bridge.membership import GRANT_TOPIC, KeyClient, KeyServerNode, Node, handed_over
 from bridge.publisher import NothingLeft, OutboxIntake, Publisher, Shelf
 from bridge.reader import Collector, ScopeInterest
@@ -373,24 +373,22 @@ class ReplicaNode(Node):
         self._publishers = PublisherGuard(overlay.policy.budgets)
         self.measurer = Measurer(overlay, name, identity)
         self._potential = potential_peers(overlay, name)  # links that we only measure
-        self._proposed: tuple[tuple[int, int], SwapProposal | None] | None = None
+        self._proposed = IntervalProposal()
+        self.keeper.swaps.objection = self._objection
 
     def proposal(self, now: float) -> SwapProposal | None:
-        """Which swap the owner would be told of, by what we heard; looked at once an interval. None: nobody
-        measures."""
-        organising = self.overlay.policy.organising
-        if organising is None:
-            return None
-        of = self.overlay.policy.version, int(now) // organising.interval_s
-        if self._proposed is None or self._proposed[0] != of:
-            self._proposed = of, proposal(self.overlay, self.measurer.summaries, now)
-        return self._proposed[1]
+        """Which swap would be signed, by what we heard. None: nobody measures."""
+        return self._proposed.at(self.overlay, self.measurer.summaries, now)
+
+    def _objection(self, overlay: Overlay, swap: SignedSwap, now: float) -> str:
+        region = overlay.certificate(self.name).region
+        return objection(overlay, region, swap, self.measurer.summaries, self.measurer.up, now)
 
     def _event(self, event: Event, now: float) -> list[Effect]:
         match event:
             case LinkUp(peer) | LinkDown(peer):
-                self.measurer.link(event, now)
-                return [] if peer in self._potential else self._neighbour(event, now)
+                told = self.measurer.link(event, now)
+                return told if peer in self._potential else told + self._neighbour(event, now)
             case Acked():
                 self.measurer.acked(event, now)
             case Received(_, wire) if wire.topic in (SUMMARY_TOPIC, PROBE_TOPIC):

@@ -7,7 +7,7 @@ one value has one encoding and one encoding one value, and two parties that hash
 same bytes.
 
 Not here: the fields of each frame (`sharetree`, `envelope` and what it names, `identity`, `grants`, `handover`,
-`requests`, `material`, `archive`, `ownword`; `bridge` for kinds 7 to 10, 15, 21 and 34 to 36).
+`requests`, `material`, `archive`, `ownword`; `bridge` for kinds 7 to 10, 15, 21, 34 to 36 and 39 to 41).
 """
 
 from __future__ import annotations
@@ -63,6 +63,9 @@ class Kind(IntEnum):
     SHOWN = 36
     KNOCK = 37
     RESUMED = 38
+    SWAP = 39
+    SWAP_ENDORSEMENT = 40
+    SWAP_NEWS = 41
 
 
 def opening(kind: Kind, flags: int = 0) -> bytes:

@@ -24,6 +24,7 @@ SLEEPS: dict[str, tuple[int, str]] = {
     "tests/gateway/outbox/test_outgoing.py": (1, ANOTHER),
     "tests/gateway/overlay/test_wires.py": (1, ABSENCE),
     "tests/gateway/plugins/test_host.py": (1, PART),
+    "tests/gateway/slow_links.py": (1, PACE),
     "tests/gateway/steady_load.py": (3, PACE),
     "tests/gateway/test_broker_overlay.py": (2, ABSENCE),
     "tests/gateway/test_durability.py": (4, PACE),

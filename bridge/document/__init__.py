@@ -6,14 +6,13 @@ Questions about the overlay in force are answered here; nothing here changes by 
 
 from __future__ import annotations
 
+from bridge.document.arrangement import JUDGED_INTERVALS, Arrangement
 from bridge.document.batching import BATCH_MOST, BATCHING, Batching
 from bridge.document.constrained import BROKER, TRACES, Actions, Constrained, Distribution
 from bridge.document.member_budgets import BUDGETS_MOST, MEMBER_BUDGETS, MemberBudgets
-from bridge.document.organise import DWELL_MOST_S, HOPS_MOST, INTERVAL_MOST_S, Organising
+from bridge.document.organise import DWELL_MOST_S, HOPS_MOST, INTERVAL_MOST_S, ORGANISER_GRACE_MOST_S, Organising
 from bridge.document.overlay import (
-    DEPTH_MAX,
     HOSTED_PROPERTY_CHARS,
-    SHARES_PER_KEY_MAX,
     VIEW_GRACE_S,
     Member,
     Overlay,
@@ -35,6 +34,8 @@ from bridge.document.policy import (
 from bridge.document.record_rights import RecordRights
 from bridge.document.scope_secret import ScopeSecret
 from bridge.document.shown import BORDERS_MAX, SHOWN_MAX, ShownAttribute, are_borders
+from bridge.document.swaps import ORGANISERS, OWNER_STEPS, SignedSwap, SwapEndorsement, SwapNews
+from bridge.document.tree_checks import DEPTH_MAX, SHARES_PER_KEY_MAX
 from bridge.document.trees import TREE_GRACE_S, TREE_SETTLE_S, Tree, TreeChange, Trees
 from bridge.document.wire_topics import (
     WireTopic,
@@ -57,8 +58,12 @@ __all__ = [
     "HOPS_MOST",
     "HOSTED_PROPERTY_CHARS",
     "INTERVAL_MOST_S",
+    "JUDGED_INTERVALS",
     "KEY_SERVERS_MAX",
     "MEMBER_BUDGETS",
+    "ORGANISERS",
+    "ORGANISER_GRACE_MOST_S",
+    "OWNER_STEPS",
     "REFRESH",
     "REFRESH_BYTES_MAX",
     "REFRESH_MESSAGES_MAX",
@@ -70,6 +75,7 @@ __all__ = [
     "TREE_SETTLE_S",
     "VIEW_GRACE_S",
     "Actions",
+    "Arrangement",
     "Batching",
     "Constrained",
     "Distribution",
@@ -87,6 +93,9 @@ __all__ = [
     "Scope",
     "ScopeSecret",
     "ShownAttribute",
+    "SignedSwap",
+    "SwapEndorsement",
+    "SwapNews",
     "Tree",
     "TreeChange",
     "Trees",

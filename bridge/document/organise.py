@@ -1,7 +1,8 @@
 """Whether replicas measure, and which other trees the owner allows (paper D; docs/protocol.md §5.6).
 
 Part of the signed policy. `links` are edges that regions may be joined by besides those that they are: nobody makes
-another, however much it would spare. One that came and made it worse is barred for a while, twice as long each time.
+another, however much it would spare. An `organiser`, if there is one, is the member that may number and sign such
+changes in the owner's place (`swaps`). One that came and made it worse is barred for a while, twice as long each time.
 Not here: what is measured (`bridge.measuring`), who changes the tree.
 """
 
@@ -10,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Container
 from dataclasses import dataclass, replace
 
-from bridge.document.trees import Edge, encode_edges, read_edges
+from bridge.document.trees import TREE_GRACE_S, Edge, encode_edges, read_edges
 from keys.errors import BadFrame
-from keys.frames import Reader, number
+from keys.frames import Reader, number, text
 
 INTERVAL_MOST_S = 3600
 HOPS_MOST = 16
@@ -20,6 +21,7 @@ DWELL_MOST_S = 30 * 86_400
 PERCENT = 100
 TIMES_MOST = 16
 BAR_MOST_S = 30 * 86_400
+ORGANISER_GRACE_MOST_S = 3600
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,8 @@ class Bar:
 @dataclass(frozen=True, slots=True)
 class Organising:
     """`links`: potential edges. `interval_s`: of one summary. `hops`: η, how far interests are told. A change has to
-    spare `min_gain_percent` of what the cycle costs, and the tree rests for `dwell_s` after each. `bars`: of links."""
+    spare `min_gain_percent` of what the cycle costs, and the tree rests for `dwell_s` after each. `bars`: of links.
+    `organiser`: a member, or empty; the tree before each of its changes stays open for `grace_s`."""
 
     links: tuple[Edge, ...] = ()
     interval_s: int = 60
@@ -54,6 +57,8 @@ class Organising:
     min_gain_percent: int = 10
     dwell_s: int = 600
     bars: tuple[Bar, ...] = ()
+    organiser: str = ""
+    grace_s: int = TREE_GRACE_S
 
     @property
     def min_gain(self) -> float:
@@ -89,8 +94,19 @@ class Organising:
         """With those that follow. Raises BadFrame."""
         return replace(self, bars=tuple([Bar.read(frame) for _ in range(frame.number(2))]))
 
+    def encode_organiser(self) -> bytes:
+        """name(2 + n), grace in s(4)."""
+        return text(self.organiser) + number(self.grace_s, 4)
+
+    def read_organiser(self, frame: Reader) -> Organising:
+        """With the one that follows. Raises BadFrame for nobody, or a grace out of range."""
+        organiser, grace_s = frame.text(), frame.number(4)
+        if not organiser or not 1 <= grace_s <= ORGANISER_GRACE_MOST_S:
+            raise BadFrame(f"organiser {organiser!r}, with trees that stay open for {grace_s} s")
+        return replace(self, organiser=organiser, grace_s=grace_s)
+
     def encode(self) -> bytes:
-        """Without bars, which stand behind it if the policy says so."""
+        """Without bars and organiser, which stand behind it if the policy says so."""
         numbers = number(self.interval_s, 2) + number(self.hops, 1) + number(self.min_gain_percent, 1)
         return encode_edges(self.links) + numbers + number(self.dwell_s, 4)
 

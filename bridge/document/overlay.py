@@ -15,20 +15,22 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from math import comb, prod
 from typing import Any
 
 from bridge.base import OperatorError, matches, overlaps, specificity
+from bridge.document.arrangement import Arrangement
 from bridge.document.policy import DOMAIN_POLICY, KEY_SERVERS_MAX, Issuer, Policy, Scope, misrouted, numbered
 from bridge.document.record_rights import RecordRights
 from bridge.document.region_view import DOMAIN_VIEW, VIEW_GRACE_S, Endorsement, Member, RegionView
-from bridge.document.succession import Succession
+from bridge.document.reorganised import OFFERED_MOST, Reorganised, read_swap_news
+from bridge.document.swaps import ENDORSEMENTS_MOST as SWAP_ENDORSEMENTS_MOST
+from bridge.document.swaps import ORGANISERS, SWAPS_MOST, SwapNews
+from bridge.document.tree_checks import overlong, unjoined
 from bridge.document.trees import Tree, Trees
-from keys.columnsearch import CHOICES_LIMIT
-from keys.envelope import Mode
 from keys.errors import BadFrame, BadSignature, Expired, KeysError
 from keys.frames import sized, text
 from keys.grants import Grant, Right
@@ -40,17 +42,16 @@ from keys.sharetree import Hop
 __all__ = ["VIEW_GRACE_S", "Endorsement", "Member", "Overlay", "OverlayError", "RegionView"]
 
 FORMAT = 1
-SHARES_PER_KEY_MAX = 1024  # what one receiver may be made to hold for one key (docs/protocol.md §3.2)
-DEPTH_MAX = 4  # regions on a path (A8)
 HOSTED_PROPERTY_CHARS = 8192  # what a hosted broker carries in one user property (docs/protocol.md §2.10)
 ENDORSEMENTS_MAX = 4096  # read from one document; one of each replica is what honest ones hold
+SWAPS_READ_MOST = SWAPS_MOST + OFFERED_MOST + 2  # from one document; two more may be proof
 
 
 class OverlayError(OperatorError):
     """The overlay file cannot be believed or used: one line, cause and cure."""
 
 
-class Overlay(Succession):
+class Overlay(Reorganised):
     """Everything signed, verified once, and the questions that machines ask of it."""
 
     def __init__(
@@ -79,9 +80,10 @@ class Overlay(Succession):
         self._check()
         self._check_scopes()
         for tree in self._all_trees():
-            self._check_tree(tree)
-            self._check_loads(tree)
+            if wrong := unjoined(self, tree) or overlong(self, tree):
+                raise OverlayError(wrong)
         self._begin(endorsements)
+        self._arrange()
 
     # -------------------------------------------------------------------------------- making and reading
 
@@ -109,6 +111,8 @@ class Overlay(Succession):
             "policy": _signed(self.policy.body(), self.policy.signature),
             "views": [_view_document(v) for _, v in sorted(self.latest.items())],
             "endorsements": sorted(_b64(endorsement.encode()) for endorsement in self.endorsements),
+            "swaps": [_b64(swap.encode()) for swap in self.swap_news.swaps],
+            "swap_endorsements": [_b64(each.encode()) for each in self.swap_news.endorsements],
             "members": [
                 {
                     "certificate": _b64(m.certificate.encode()), "address": m.address, "ca": _b64(m.ca),
@@ -150,7 +154,8 @@ class Overlay(Succession):
             raise OverlayError(f"overlay file was tampered with: {error}; fetch it from the owner") from error
         except (KeyError, TypeError, AttributeError, ValueError, KeysError) as error:
             raise OverlayError(f"overlay file is not one: {error!r}; make it with `veilmq overlay sign`") from error
-        return cls(public, policy, views, members, _endorsements(document)).at(now_ms / 1000)
+        made = cls(public, policy, views, members, _endorsements(document))
+        return made.hears(_swap_news(document, public)).at(now_ms / 1000)
 
     @classmethod
     def policy_of(cls, document: Mapping[str, Any], owner: bytes) -> Policy:
@@ -234,6 +239,13 @@ class Overlay(Succession):
 
     # --------------------------------------------------------------------------------------------- checks
 
+    def _bears(self, arrangement: Arrangement) -> bool:
+        try:
+            Overlay(self.owner, arrangement.in_policy(self.policy), self.latest.values(), self.members.values())
+        except OverlayError:
+            return False
+        return True
+
     def _all_trees(self) -> list[Tree]:
         return [tree for tree in (self.trees.newest, self.trees.former) if tree is not None]
 
@@ -257,6 +269,11 @@ class Overlay(Succession):
             raise OverlayError("the regions must form a tree: one edge fewer than there are regions")
         if self.policy.organising and (strange := self.policy.organising.strange(self.latest)):
             raise OverlayError(f"potential link {strange} does not join two regions that there are; take it out")
+        organiser = self.policy.organising.organiser if self.policy.organising else ""
+        if organiser and (organiser not in self.members or self.certificate(organiser).role not in ORGANISERS):
+            raise OverlayError(
+                f"{organiser} is to organise, and no gateway or ingest job is called so; add its card, or name another"
+            )
         if not self.trees.newest.joined:
             raise OverlayError("the regions must form one tree; join the separate ones with an edge")
         if self.policy.tree.former and self.trees.former is not None and not self.trees.former.joined:
@@ -345,49 +362,6 @@ class Overlay(Succession):
             if wrong := misrouted(scope, self.hosted & carriers):
                 raise OverlayError(wrong)
 
-    def _check_tree(self, tree: Tree) -> None:
-        """The regions of a scope are joined by edges of the tree among themselves: nothing of it may enter another, so
-        what is published on one side would never be seen on the other."""
-        for scope in self.policy.scopes:
-            regions = sorted(self.regions_of(scope) & tree.regions)
-            for start, end in ((regions[0], end) for end in regions):
-                missing = [region for region in tree.path(start, end) if region not in regions]
-                if missing:
-                    one, other, between = (self.latest[region].name for region in (start, end, missing[0]))
-                    raise OverlayError(
-                        f"regions {one} and {other} of scope {scope.filter:.40} are not joined: region {between} lies "
-                        "between and is not in the scope; add it to the scope's regions"
-                    )
-
-    def _check_loads(self, tree: Tree) -> None:
-        """No path of a sealed scope on which a receiver would hold too many shares of one key (A8), or try too many
-        combinations of them. Plain publications have no key: their paths may have any length.
-
-        A subscriber of the last region holds the product of all n of the path, and where f replicas of each region lie
-        it may be the last choice of k of n, region by region behind the first, that fits. Of two views of a region the
-        worse counts: keys may name either.
-        """
-        count, choices = dict[int, int](), dict[int, int]()
-        for hop in (view.hop for view in self._all_views()):
-            count[hop.region] = max(hop.count, count.get(hop.region, 0))
-            choices[hop.region] = max(comb(hop.count, hop.threshold), choices.get(hop.region, 0))
-        sealed = {self.regions_of(scope): scope for scope in self.policy.scopes if scope.mode is not Mode.PLAIN}
-        for regions, scope in sealed.items():
-            for path in (tree.path(start, end) for start in sorted(regions) for end in sorted(regions)):
-                shares = prod(count[region] for region in path)
-                steps = prod(choices[region] for region in path[1:])
-                names = " - ".join(self.latest[region].name for region in path)
-                if shares > SHARES_PER_KEY_MAX or len(path) > DEPTH_MAX:
-                    raise OverlayError(
-                        f"path {names} of scope {scope.filter:.40} has {len(path)} regions and {shares} shares a key "
-                        f"(at most {DEPTH_MAX} and {SHARES_PER_KEY_MAX}); shorten it or use fewer replicas"
-                    )
-                if steps > CHOICES_LIMIT:
-                    raise OverlayError(
-                        f"path {names} of scope {scope.filter:.40} has {steps} combinations of replicas to try where "
-                        f"some lie (at most {CHOICES_LIMIT}); shorten it or use smaller regions"
-                    )
-
 
 def _contents(views: Iterable[RegionView], members: Iterable[Member]) -> bytes:
     """The digest that binds one version's views and members, whatever order a file lists them in."""
@@ -412,6 +386,21 @@ def _endorsements(document: Mapping[str, Any]) -> Iterable[Endorsement]:
             yield Endorsement.decode(_unb64(entry))
         except (KeysError, TypeError, ValueError, AttributeError):
             continue
+
+
+def _swap_news(document: Mapping[str, Any], owner: bytes) -> SwapNews:
+    """Those that can be read, as for `_endorsements`."""
+    return read_swap_news(
+        _frames(document.get("swaps"), SWAPS_READ_MOST),
+        _frames(document.get("swap_endorsements"), SWAP_ENDORSEMENTS_MOST),
+        owner,
+    )
+
+
+def _frames(entries: object, most: int) -> Iterable[bytes]:
+    for entry in (entries if isinstance(entries, list) else [])[:most]:
+        with contextlib.suppress(KeysError, TypeError, ValueError, AttributeError):
+            yield _unb64(entry)
 
 
 def _view_document(view: RegionView) -> dict[str, Any]:

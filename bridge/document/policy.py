@@ -44,6 +44,8 @@ DOMAIN_POLICY = "veilmq/1 policy"
 FLAG_TREE = 0x01  # of a policy: it says which tree its edges are, and what they followed
 FLAG_ORGANISING = 0x02  # replicas measure
 FLAG_BARS = 0x04  # some links are barred
+FLAG_ORGANISER = 0x08  # a member changes trees in the owner's place
+POLICY_FLAGS = FLAG_TREE | FLAG_ORGANISING | FLAG_BARS | FLAG_ORGANISER
 
 
 class Issuer(IntEnum):
@@ -226,6 +228,7 @@ class Policy:
             self.tree.encode() if self.tree.number else b"",
             self.organising.encode() if self.organising else b"",
             self.organising.encode_bars() if self.organising and self.organising.bars else b"",
+            self.organising.encode_organiser() if self.organising and self.organising.organiser else b"",
         ]
         parts += [number(len(self.scopes), 2), *(sized(s.encode()) for s in self.scopes)]
         parts += [number(len(self.grants), 2), *(sized(g.encode()) for g in self.grants)]
@@ -239,8 +242,11 @@ class Policy:
 
     @property
     def _flags(self) -> int:
-        bars = self.organising is not None and bool(self.organising.bars)
-        return FLAG_TREE * bool(self.tree.number) | FLAG_ORGANISING * bool(self.organising) | FLAG_BARS * bars
+        flags = FLAG_TREE * bool(self.tree.number)
+        if self.organising is not None:
+            flags |= FLAG_ORGANISING | FLAG_BARS * bool(self.organising.bars)
+            flags |= FLAG_ORGANISER * bool(self.organising.organiser)
+        return flags
 
     def signed(self, owner: Identity) -> Policy:
         return replace(self, signature=owner.sign(DOMAIN_POLICY, self.body()))
@@ -248,15 +254,17 @@ class Policy:
     @classmethod
     def decode(cls, body: bytes, signature: bytes) -> Policy:
         frame = Reader(body)
-        flags = frame.opening(Kind.POLICY, FLAG_TREE | FLAG_ORGANISING | FLAG_BARS)
+        flags = frame.opening(Kind.POLICY, POLICY_FLAGS)
         overlay, version, contents = frame.text(), frame.number(8), frame.take(32)
         edges = read_edges(frame)
         tree = TreeChange.read(frame) if flags & FLAG_TREE else FIRST_TREE
         organising = Organising.read(frame) if flags & FLAG_ORGANISING else None
-        if flags & FLAG_BARS:
-            if organising is None:
-                raise BadFrame("links are barred where nobody measures")
+        if flags & (FLAG_BARS | FLAG_ORGANISER) and organising is None:
+            raise BadFrame("links are barred, or somebody organises, where nobody measures")
+        if organising is not None and flags & FLAG_BARS:
             organising = organising.read_bars(frame)
+        if organising is not None and flags & FLAG_ORGANISER:
+            organising = organising.read_organiser(frame)
         scopes = tuple(Scope.decode(frame.sized()) for _ in range(frame.number(2)))
         grants = tuple(Grant.decode(frame.sized()) for _ in range(frame.number(2)))
         budgets = MemberBudgets.read(frame)

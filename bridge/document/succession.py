@@ -32,7 +32,7 @@ from dataclasses import replace
 from typing import Any, Self
 
 from bridge.document.region_view import Endorsement, Member, RegionView
-from bridge.document.trees import Phase, Trees
+from bridge.document.trees import Phase, Tree, Trees
 from keys.errors import BadShare, BadSignature, Expired, UnknownView
 from keys.identity import Certificate, Role
 from keys.sharetree import Hop
@@ -141,12 +141,18 @@ class Succession:
         return changed._noted(old, now).at(now)
 
     def _trees_after(self, old: Self, now: float) -> Trees:
-        """How far a change of the tree is: as far as it was, or it begins."""
+        """How far a change of the tree is: as far as it was, or it begins. What the owner did not know of when it
+        signed a further tree is what stays open, not what it names as the former."""
         trees = self.trees
         if trees.newest.number == old.trees.newest.number:
             phase = Phase.ALONE if trees.former is None else old.trees.phase
             return replace(trees, known_ms=old.trees.known_ms, phase=phase)
-        return replace(trees, known_ms=int(now * 1000))
+        former, present = trees.former, old.trees.in_force
+        if former is not None and former.number < present.number:
+            edges = [(min(edge), max(edge)) for edge in present.edges]
+            left = Tree(present.number, edges, present.regions & trees.newest.regions)
+            former = left if left.joined else former
+        return replace(trees, former=former, known_ms=int(now * 1000))
 
     def unendorsed(self, old: Self) -> list[str]:
         """Regions (by name) whose views do not follow from those that are in force in `old`: neither the same, nor the

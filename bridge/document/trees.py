@@ -25,23 +25,24 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TypeAlias
 
-from keys.errors import Expired, UnknownView
+from keys.errors import BadFrame, Expired, UnknownView
 from keys.frames import Reader, number
 
 Edge: TypeAlias = tuple[int, int]
 
 TREE_SETTLE_S = 2  # for the links of new edges; after that who is not up counts as one that is away
 TREE_GRACE_S = 60  # how long the tree before stays open
+STEPS_MOST = 127  # between the numbers of two open trees: more could not be told apart by `NUMBERS`
 NUMBERS = 256  # publications name a tree by its number modulo this
 
 
 @dataclass(frozen=True, slots=True)
 class TreeChange:
-    """The number of the policy's tree, and what it followed.
+    """The number of a tree, and what it followed.
 
-    `since_ms`: when the owner signed it first. `settle_s`: how long members wait with it after they learned of it; 0
+    `since_ms`: when it was signed first. `settle_s`: how long members wait with it after they learned of it; 0
     where regions change, since nothing can then be sealed for the former. `former`: the edges before, until the owner
-    leaves them out.
+    leaves them out. `steps`: so many numbers lie between; one that never came into force leaves a gap.
     """
 
     number: int = 0
@@ -49,10 +50,18 @@ class TreeChange:
     settle_s: int = 0
     grace_s: int = 0
     former: tuple[Edge, ...] | None = None
+    steps: int = 1
 
-    def followed_by(self, edges: tuple[Edge, ...], since_ms: int, settle_s: int, grace_s: int) -> TreeChange:
+    def followed_by(
+        self, edges: tuple[Edge, ...], since_ms: int, settle_s: int, grace_s: int, steps: int = 1
+    ) -> TreeChange:
         """The next change; `edges` are those that it ends."""
-        return TreeChange(self.number + 1, since_ms, settle_s, grace_s, edges)
+        return TreeChange(self.number + steps, since_ms, settle_s, grace_s, edges, steps)
+
+    @property
+    def settled(self) -> TreeChange:
+        """The same without what is closed."""
+        return TreeChange(self.number, self.since_ms)
 
     @property
     def closes_ms(self) -> int:
@@ -61,14 +70,16 @@ class TreeChange:
 
     def encode(self) -> bytes:
         parts = [number(self.number, 4), number(self.since_ms, 8), number(self.settle_s, 4), number(self.grace_s, 4)]
-        return b"".join([*parts, number(self.former is not None, 1), encode_edges(self.former or ())])
+        return b"".join([*parts, number(0 if self.former is None else self.steps, 1), encode_edges(self.former or ())])
 
     @classmethod
     def read(cls, frame: Reader) -> TreeChange:
         """Raises BadFrame."""
         numbers = frame.number(4), frame.number(8), frame.number(4), frame.number(4)
-        has_former, former = frame.number(1), read_edges(frame)
-        return cls(*numbers, former if has_former else None)
+        steps, former = frame.number(1), read_edges(frame)
+        if steps > min(STEPS_MOST, numbers[0]):
+            raise BadFrame(f"tree {numbers[0]} of regions follows one {steps} numbers before")
+        return cls(*numbers, former, steps) if steps else cls(*numbers)
 
 
 FIRST_TREE = TreeChange()
@@ -99,6 +110,14 @@ class Tree:
         self._paths = {start: self._paths_from(start) for start in self.regions}
         whole = all(len(paths) == len(self.regions) for paths in self._paths.values())
         self.joined = whole and len(self.edges) == max(0, len(self.regions) - 1)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Tree):
+            return NotImplemented
+        return (self.number, self.edges, self.regions) == (other.number, other.edges, other.regions)
+
+    def __hash__(self) -> int:
+        return hash((self.number, self.edges))
 
     def neighbours(self, region: int) -> tuple[int, ...]:
         """Regions one edge away."""
@@ -145,7 +164,7 @@ class Trees:
         former = None
         if change.former is not None:
             before = {region for edge in change.former for region in edge} or set(regions)  # there was one region only
-            former = Tree(change.number - 1, change.former, before.intersection(regions))
+            former = Tree(change.number - change.steps, change.former, before.intersection(regions))
         phase = Phase.ALONE if former is None else Phase.IN_FORCE if not change.settle_s else Phase.SETTLING
         return cls(Tree(change.number, edges, regions), former, change, change.since_ms, phase)
 

@@ -5,8 +5,9 @@ Each replica signs a summary of each interval; a region speaks by the median of 
 arithmetic (`organising`), who signs one.
 """
 
+from bridge.measuring.judging import objection
 from bridge.measuring.measurer import PROBE_TOPIC, Measurer
-from bridge.measuring.proposing import JUDGED_INTERVALS, SwapProposal, proposal, swapped
+from bridge.measuring.proposing import IntervalProposal, SwapProposal, proposal, swapped
 from bridge.measuring.region_costs import RegionCosts
 from bridge.measuring.summaries import (
     SUMMARY_TOPIC,
@@ -17,16 +18,17 @@ from bridge.measuring.summaries import (
 )
 
 __all__ = [
-    "JUDGED_INTERVALS",
     "PROBE_TOPIC",
     "SUMMARY_TOPIC",
     "InterestSummary",
+    "IntervalProposal",
     "Measurer",
     "RegionCosts",
     "ReplicaSummary",
     "SwapProposal",
     "check_author",
     "decode_said",
+    "objection",
     "proposal",
     "swapped",
 ]

@@ -3,7 +3,8 @@
 A probe is a wire like others, so its acknowledgement says how long the link takes with what waits in it; potential
 links carry nothing else (`topology.potential_peers`). At the end of each interval the replica signs a summary and the
 filter of what its gateways had. Those of others are verified once, kept, and passed on along the open trees as far as
-their authors signed. Without the owner's `organise` it does nothing. Not here: what follows from it.
+their authors signed, and to the organiser if it is linked here.
+Without the owner's `organise` it does nothing. Not here: what follows from it.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ class Measurer:
         self._overlay, self._name, self._identity = overlay, name, identity
         self._region = overlay.certificate(name).region
         self.up: set[str] = set()  # replicas to which a link stands
+        self._clients: set[str] = set()  # others
         self._probes: dict[str, tuple[int, float]] = {}  # by peer: the ticket, and when it was sent
         self._rtts: dict[str, deque[float]] = {}
         self._failed: dict[tuple[str, int], int] = {}  # (replica, second), and the last interval that tells it
@@ -81,6 +83,7 @@ class Measurer:
             for name in table.keys() - kept:
                 del table[name]
         self.up.intersection_update(peers)
+        self._clients.intersection_update(peers)
         self._away.intersection_update(peers)
 
     @property
@@ -94,15 +97,21 @@ class Measurer:
 
     # ---------------------------------------------------------------------------------------------- events
 
-    def link(self, event: LinkUp | LinkDown, now: float) -> None:
-        """A link came, began anew, or went."""
-        if isinstance(event, LinkUp) and self._is_replica(event.peer):
+    def link(self, event: LinkUp | LinkDown, now: float) -> list[Effect]:
+        """A link came, began anew, or went. The organiser is told what we heard before it came."""
+        if not self._is_replica(event.peer):
+            (self._clients.add if isinstance(event, LinkUp) else self._clients.discard)(event.peer)
+            listens = isinstance(event, LinkUp) and event.peer == self._organiser
+            said = sorted(self._said.items()) if listens else []
+            return [Send(event.peer, Wire(SUMMARY_TOPIC, each.encode())) for _, each in said]
+        if isinstance(event, LinkUp):
             self.up.add(event.peer)
             self._probes.pop(event.peer, None)
             self._away.discard(event.peer)
         elif event.peer in self.up:
             self.up.discard(event.peer)
             self._probes.setdefault(event.peer, (NO_TICKET, now))
+        return []
 
     def worked(self, event: Worked) -> None:
         """What the shell measured since it said so last."""
@@ -266,7 +275,14 @@ class Measurer:
         wire = Wire(SUMMARY_TOPIC, said.encode()) if event is None else event.wire
         skipped = {said.member, event.peer if event else ""}
         peers = {peer for region in regions for peer in self._overlay.replicas(region)} & self.up
+        if isinstance(said, ReplicaSummary):
+            peers |= self._clients & {self._organiser}
         return [Send(peer, wire) for peer in sorted(peers - skipped)]
+
+    @property
+    def _organiser(self) -> str:
+        organising = self._overlay.policy.organising
+        return organising.organiser if organising else ""
 
     def _is_replica(self, peer: str) -> bool:
         return self._overlay.certificate(peer).role is Role.REPLICA

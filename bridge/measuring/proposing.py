@@ -1,9 +1,10 @@
 """Which swap of the tree would be made now, by what replicas measured (D4 to D6 of paper D; docs/protocol.md §5.6).
 
-Nothing that harms is proposed: the overlay with the other edges is checked whole, as if it were loaded. The tree rests
-between two changes; only one that made it worse is taken back sooner, for which the link that went is measured on. The
-link that made it worse is barred then, twice as long each time, so that the tree does not go to and fro. An edge that
-came and carries nothing is taken back at once. Not here: who signs (`gateway.owner.organising`), the arithmetic
+The owner signs it, or the organiser in its place. Nothing that harms is proposed: the overlay with the other edges is
+checked whole, as if it were loaded. The tree rests between two changes; only one that made it worse is taken back
+sooner, for which the link that went is measured on. The link that made it worse is barred then, twice as long each
+time, so that the tree does not go to and fro. An edge that came and carries nothing is taken back at once. Not here:
+who signs (`gateway.owner.organising`, `bridge.organiser`), who agrees (`judging`), the arithmetic
 (`bridge.organising`).
 """
 
@@ -13,12 +14,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bridge.document import TREE_GRACE_S, TREE_SETTLE_S, Organising, Overlay, OverlayError, Policy
+from bridge.document import OWNER_STEPS, TREE_GRACE_S, Overlay, OverlayError, Policy
 from bridge.measuring.region_costs import RegionCosts
 from bridge.measuring.summaries import ReplicaSummary
 from bridge.organising import Swap, best_swap, way
 
-JUDGED_INTERVALS = 2  # behind a change, before it is said to be worse than what was
 BROKEN_S = 10.0  # behind the settling of a change, before the edge that came is said to carry nothing
 
 
@@ -55,19 +55,21 @@ class SwapProposal:
 
 
 def proposal(overlay: Overlay, summaries: Iterable[ReplicaSummary], now: float) -> SwapProposal | None:
-    """What the owner would sign now; `summaries`: of each replica the newest, verified. None where nobody measures."""
+    """What the owner or the organiser would sign now; `summaries`: of each replica the newest, verified. None where
+    nobody measures."""
     names = {region: view.name for region, view in overlay.latest.items()}
-    organising = overlay.policy.organising
+    arrangement = overlay.arrangement
+    organising = arrangement.organising
     if organising is None:
         return None
     costs = RegionCosts(overlay, summaries, now)
     silent = tuple(
         view.name for region, view in sorted(overlay.views.items()) if costs.spoke(region) < 2 * view.faults + 1
     )
-    back = _way_back(overlay, costs)
+    back = way_back(overlay, costs)
     if back is not None and _loads(overlay, back, now):
         return SwapProposal(names, back, "the edge that came carries nothing", silent)
-    judged_at, rests_until = _rest(overlay.policy, organising)
+    judged_at, rests_until = arrangement.rests
     rests = now < rests_until
     if rests and now < judged_at:
         return SwapProposal(names, None, "the tree was changed, and rests", silent, rests_until)
@@ -76,7 +78,9 @@ def proposal(overlay: Overlay, summaries: Iterable[ReplicaSummary], now: float) 
     barred = organising.barred(now)
 
     def admissible(swap: Swap) -> bool:
-        if (rests and not _is_back(overlay, swap)) or any(set(swap.added) == set(link) for link in barred):
+        if (rests and not arrangement.undone_by(swap.added, swap.removed)) or any(
+            set(swap.added) == set(link) for link in barred
+        ):
             return False
         return _loads(overlay, swap, now)
 
@@ -95,20 +99,29 @@ def proposal(overlay: Overlay, summaries: Iterable[ReplicaSummary], now: float) 
     return replace(found, why=why)
 
 
+class IntervalProposal:
+    """The proposal as it was at the beginning of an interval: looked at once in each, and when the tree changes."""
+
+    def __init__(self) -> None:
+        self._found: tuple[tuple[int, int, int], SwapProposal | None] | None = None
+
+    def at(self, overlay: Overlay, summaries: Iterable[ReplicaSummary], now: float) -> SwapProposal | None:
+        """None: nobody measures."""
+        organising = overlay.policy.organising
+        if organising is None:
+            return None
+        of = overlay.policy.version, overlay.arrangement.change.number, int(now) // organising.interval_s
+        if self._found is None or self._found[0] != of:
+            self._found = of, proposal(overlay, summaries, now)
+        return self._found[1]
+
+
 def swapped(overlay: Overlay, swap: Swap, now: float, grace_s: int = TREE_GRACE_S) -> Policy:
-    """The policy with the other edge: another tree, which follows the present one; that stays open for `grace_s`. A way
-    back before the tree has rested bars the link that goes."""
-    policy = overlay.policy
-    left = tuple(edge for edge in policy.edges if set(edge) != set(swap.removed))
-    tree = policy.tree.followed_by(policy.edges, int(now * 1000), TREE_SETTLE_S, grace_s)
-    organising = policy.organising
-    if organising is not None:  # what goes may come back: so it is measured as the other potential links are
-        links = {tuple(sorted(link)): link for link in (*organising.links, swap.removed)}
-        links.pop(tuple(sorted(swap.added)), None)
-        is_worse = now < _rest(policy, organising)[1] and _is_back(overlay, swap)
-        organising = organising.with_bar(swap.removed, now) if is_worse else organising
-        organising = replace(organising, links=tuple(links.values()))
-    return replace(policy, edges=(*left, swap.added), tree=tree, organising=organising)
+    """The owner's policy with the other edge: another tree, which follows the present one; that stays open for
+    `grace_s`."""
+    arrangement = overlay.arrangement
+    steps = OWNER_STEPS if arrangement.organising and arrangement.organising.organiser else 1
+    return arrangement.swapped(swap.added, swap.removed, int(now * 1000), grace_s, steps).in_policy(overlay.policy)
 
 
 def _loads(overlay: Overlay, swap: Swap, now: float) -> bool:
@@ -120,12 +133,12 @@ def _loads(overlay: Overlay, swap: Swap, now: float) -> bool:
     return True
 
 
-def _way_back(overlay: Overlay, costs: RegionCosts) -> Swap | None:
+def way_back(overlay: Overlay, costs: RegionCosts) -> Swap | None:
     """To the former tree, where fewer than k replicas of an end reach the other over the edge that came, and the one
     that went is measured still. f liars that deny a link leave k that do not; f that claim one are fewer than k."""
-    policy, change = overlay.policy, overlay.policy.tree
-    came = {frozenset(edge) for edge in policy.edges} - {frozenset(edge) for edge in change.former or ()}
-    went = [edge for edge in change.former or () if frozenset(edge) not in map(frozenset, policy.edges)]
+    edges, change = overlay.arrangement.edges, overlay.arrangement.change
+    came = {frozenset(edge) for edge in edges} - {frozenset(edge) for edge in change.former or ()}
+    went = [edge for edge in change.former or () if frozenset(edge) not in map(frozenset, edges)]
     if len(came) != 1 or len(went) != 1 or costs.link(*went[0]) is None:
         return None
     here, there = sorted(*came)
@@ -140,19 +153,3 @@ def _way_back(overlay: Overlay, costs: RegionCosts) -> Swap | None:
             ring = way({region: tree.neighbours(region) for region in tree.regions}, *went[0])
             return Swap(went[0], (here, there), tuple(ring), 0.0, 0.0)
     return None
-
-
-def _rest(policy: Policy, organising: Organising) -> tuple[float, float]:
-    """UNIX times in seconds: when the last change of the tree can be judged, and until when the tree rests."""
-    change = policy.tree
-    if not change.number:
-        return 0.0, 0.0
-    judged_at = change.closes_ms / 1000 + JUDGED_INTERVALS * organising.interval_s
-    return judged_at, max(change.since_ms / 1000 + organising.dwell_s, judged_at)
-
-
-def _is_back(overlay: Overlay, swap: Swap) -> bool:
-    """Whether it would undo the last change."""
-    former = {frozenset(edge) for edge in overlay.policy.tree.former or ()}
-    left = {frozenset(edge) for edge in overlay.policy.edges} - {frozenset(swap.removed)}
-    return left | {frozenset(swap.added)} == former

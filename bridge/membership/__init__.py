@@ -9,10 +9,13 @@ from bridge.membership.adopting import OVERLAY_TOPIC
 from bridge.membership.endorsing import VIEWS_TOPIC
 from bridge.membership.key_service import GRANT_TOPIC, KeyClient, KeyServerNode, OverlayDirectory, answer, handed_over
 from bridge.membership.node import Node
+from bridge.membership.swapping import ENDORSE_S, SWAPS_TOPIC
 
 __all__ = [
+    "ENDORSE_S",
     "GRANT_TOPIC",
     "OVERLAY_TOPIC",
+    "SWAPS_TOPIC",
     "VIEWS_TOPIC",
     "KeyClient",
     "KeyServerNode",

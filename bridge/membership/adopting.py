@@ -28,13 +28,23 @@ from dataclasses import dataclass
 from typing import Any
 
 from bridge.contract import Adopt, Adoption, Allowance, Blame, Count, Effect, Received, Send, Wire
-from bridge.document import Overlay, OverlayError
+from bridge.document import Overlay, OverlayError, SignedSwap, SwapNews
 from bridge.document.narrowing import narrowed
 from bridge.document.region_view import Endorsement
 from bridge.membership.endorsing import Endorser, told
+from bridge.membership.standing import moved, place_of, same_epochs, serves
+from bridge.membership.swapping import (
+    NEWS_BURST,
+    NEWS_EVERY_S,
+    SwapEndorser,
+    is_known,
+    news_since,
+    question,
+)
+from bridge.membership.swapping import told as told_swaps
 from keys.errors import BadFrame, BadSignature, KeysError, NotAuthorised, Replayed
 from keys.frames import Kind, Reader, number, opening
-from keys.identity import Identity, Role
+from keys.identity import Identity
 
 OVERLAY_TOPIC = "$veil/overlay"
 OVERLAY_BYTES_MAX = 16 << 20  # of a document, decompressed: some 10,000 members; stops a zip bomb
@@ -69,6 +79,9 @@ class _Peer:
     """A neighbour. `offered`: the newest version that it said it has; `awaited`: it was asked and has not answered."""
 
     documents: Allowance
+    questions: Allowance
+    swaps: Allowance
+    swaps_at: float = float("inf")  # when it is told all of them
     offered: OfferedVersion | None = None
     asked_at: float = float("-inf")
     distrusted_until: float = float("-inf")
@@ -84,10 +97,13 @@ class OverlayKeeper:
         self.overlay = overlay
         self._name = name
         self._endorser = Endorser(name, identity)
+        self.swaps = SwapEndorser(name, identity)
+        self._now = 0.0  # when something happened last
         self._endorser.adopt(overlay, 0.0)  # at the first tick: what we were stopped before
+        self._begun = False
         self._latest = OfferedVersion.of(overlay)
         self._document = canonical(overlay)
-        self._place = _place_of(overlay, name)  # while we run
+        self._place = place_of(overlay, name)  # while we run
         self._served: tuple[Overlay, bool] | None = None  # whether an overlay lists us: asked with each event
         self._moved = False
         self._peers: dict[str, _Peer] = {}  # whose link is up ...
@@ -100,7 +116,7 @@ class OverlayKeeper:
         """Whether the overlay in force does not list us any more, or elsewhere: nothing is sealed or passed on."""
         served = self._served
         if served is None or served[0] is not self.overlay:
-            served = self._served = self.overlay, _serves(self.overlay, self._name)
+            served = self._served = self.overlay, serves(self.overlay, self._name)
         return self._moved or not served[1]
 
     @property
@@ -117,9 +133,11 @@ class OverlayKeeper:
 
     def link_up(self, peer: str, now: float) -> list[Effect]:
         known = self._peers.get(peer) or self._away.pop(peer, None)
-        self._peers[peer] = known or _Peer(Allowance(DOCUMENT_BURST, DOCUMENT_EVERY_S, now))
+        documents, news = (DOCUMENT_BURST, DOCUMENT_EVERY_S, now), (NEWS_BURST, NEWS_EVERY_S, now)
+        self._peers[peer] = known or _Peer(Allowance(*documents), Allowance(*news), Allowance(*news))
         self._peers[peer].told_at, self._peers[peer].offered, self._peers[peer].awaited = now, None, False
-        return [self._offer(peer), *self._endorser.link_up(peer, self.overlay)]
+        self._peers[peer].swaps_at = now
+        return [self._offer(peer), *self._endorser.link_up(peer, self.overlay), *self._tell_swaps(now)]
 
     def link_down(self, peer: str, now: float) -> list[Effect]:
         if peer in self._peers:
@@ -156,7 +174,8 @@ class OverlayKeeper:
         overlay = Overlay.load(parsed, int(now * 1000), self.overlay.owner)
         version = OfferedVersion.of(overlay)
         if version == self._latest:
-            return []
+            return self._hear(overlay.swap_news, "", now)
+        overlay = overlay.carrying(self.overlay)
         if version.number == self._latest.number:
             raise OverlayError(
                 f"the owner signed two overlays of version {version.number}; ask the owner for a newer one"
@@ -195,11 +214,63 @@ class OverlayKeeper:
             return [Count("refused", 1, type(error).__name__), Blame(event.peer, False, str(error))]
         return told([endorsement], self._peers.keys() - {event.peer}) + self._put(overlay)
 
+    def swapped(self, event: Received, now: float) -> list[Effect]:
+        """A wire on `SWAPS_TOPIC`: swaps and endorsements, or the question for them. News that hold are passed on."""
+        peer = self._peers.get(event.peer)
+        if peer is None:
+            return []
+        try:
+            news = SwapNews.decode(event.wire.payload)
+            if not news:
+                answers = peer.documents.take(now)
+                return told_swaps(self.overlay.swap_news, [event.peer]) if answers else [Count("swaps_withheld")]
+            effects = self._hear(news, event.peer, now)
+        except KeysError as error:
+            return [Count("refused", 1, type(error).__name__), Blame(event.peer, False, str(error))]
+        if effects or is_known(news, self.overlay):
+            return effects
+        asks = question(event.peer) if peer.questions.take(now) else ()
+        return [Count("swaps_unknown") if self.is_ahead(event.peer) else Count("refused", 1, "swap"), *asks]
+
+    def _tell_swaps(self, now: float) -> list[Effect]:
+        """All that count, to whom linked up, but to a link that goes up and down a few times only, and then later."""
+        effects: list[Effect] = []
+        for name, peer in self._peers.items():
+            if peer.swaps_at <= now:
+                told = peer.swaps.take(now)
+                peer.swaps_at = float("inf") if told else now + NEWS_EVERY_S
+                effects += told_swaps(self.overlay.swap_news, [name]) if told else []
+        return effects
+
+    def offer_swap(self, swap: SignedSwap, now: float) -> list[Effect]:
+        """What we signed as the organiser; kept before anybody hears of it."""
+        return self._hear(SwapNews((swap,)), "", now)
+
+    def _hear(self, news: SwapNews, teller: str, now: float) -> list[Effect]:
+        """Raises BadSignature."""
+        before, overlay = self.overlay, self.overlay.hears(news, now)
+        if overlay is before:
+            return []
+        effects: list[Effect] = [Count("swaps_heard")]
+        if overlay.proof and not before.proof:
+            one = overlay.proof[0]
+            effects.append(Blame(one.author, True, f"signed two swaps of number {one.number}"))
+        ours = any(each.member == self._name for each in news_since(before, overlay).endorsements)
+        effects += self._put(overlay, keep=ours or overlay.offered != before.offered or overlay.proof != before.proof)
+        self.swaps.adopt(overlay, now)
+        return effects + told_swaps(news_since(before, overlay), self._peers.keys() - {teller})
+
     def rotate(self, identity: Identity, now: float) -> None:
         self._endorser.rotate(identity, self.overlay, now)
+        self.swaps.rotate(identity)
 
     def tick(self, now: float) -> list[Effect]:
-        effects = self._ask(now)
+        self._now = now
+        if not self._begun:
+            self._begun = True
+            self.swaps.adopt(self.overlay, now)
+        effects = self._ask(now) + self._tell_swaps(now)
+        effects += self._hear(SwapNews((), self.swaps.due(self.overlay, now)), "", now)
         ours = self._endorser.due(self.overlay, now)
         overlay = self.overlay.endorsed(ours, now)
         if overlay is not self.overlay:
@@ -214,7 +285,9 @@ class OverlayKeeper:
     @property
     def next_deadline(self) -> float | None:
         deadlines = [peer.told_at + OFFER_AGAIN_S for peer in self._peers.values() if self._is_behind(peer)]
-        deadlines += [at for at in (self.overlay.next_closing, self._endorser.next_deadline) if at is not None]
+        deadlines += [peer.swaps_at for peer in self._peers.values() if peer.swaps_at < float("inf")]
+        others = self.overlay.next_closing, self._endorser.next_deadline
+        deadlines += [at for at in (*others, self.swaps.next_deadline(self.overlay, self._now)) if at is not None]
         wanted = [peer for peer in self._peers.values() if self._is_wanted(peer)]
         if self._pending is not None:
             deadlines.append(self._pending[1])
@@ -289,7 +362,7 @@ class OverlayKeeper:
             policy = Overlay.policy_of(document, self.overlay.owner)
             if OfferedVersion(policy.version, hashlib.sha256(policy.body()).digest()) != stated:
                 raise BadSignature("an overlay of another version than its wire says")
-            return Overlay.load(document, int(now * 1000), self.overlay.owner)
+            return Overlay.load(document, int(now * 1000), self.overlay.owner).carrying(self.overlay)
         except OverlayError as error:
             raise NotAuthorised(str(error)) from None
 
@@ -300,9 +373,10 @@ class OverlayKeeper:
         overlay = overlay.following(self.overlay, now)
         outcome = self._outcome(overlay)
         self._latest, self._document, self._pending, self._equivocated = version, canonical(overlay), None, False
-        self._moved = _moved(overlay, self._name, self._place)
+        self._moved = moved(overlay, self._name, self._place)
         self.overlay = narrowed(self.overlay, overlay) if outcome is Adoption.RESTART else overlay
         self._endorser.adopt(self.overlay, now)
+        self.swaps.adopt(self.overlay, now)
         effects: list[Effect] = [Adopt(overlay, self._document, outcome), Count("overlays_adopted", 1, outcome.value)]
         for name in [name for name in self._peers if name not in overlay.members]:
             del self._peers[name]
@@ -312,25 +386,27 @@ class OverlayKeeper:
             effects.append(self._offer(name))
         return effects + self._ask(now)
 
-    def _put(self, overlay: Overlay) -> list[Effect]:
-        """The same version with more endorsements or without what is over. The machines follow where views change."""
+    def _put(self, overlay: Overlay, keep: bool = False) -> list[Effect]:
+        """The same version with more endorsements or without what is over. The machines follow where views or trees
+        change. `keep`: what else is new has to be in the file before anybody hears of it."""
         before, self.overlay = self.overlay, overlay
         if overlay is before:
             return []
         if OfferedVersion.of(overlay) == self._latest:
             self._document = canonical(overlay)
         same_views = all(overlay.open_views(region) == before.open_views(region) for region in overlay.latest)
-        if same_views and overlay.trees == before.trees:
+        changed = not same_views or overlay.trees != before.trees
+        if not changed and not keep:
             return []
-        outcome = Adoption.LIVE if _serves(overlay, self._name) else Adoption.REMOVED
-        return [Adopt(overlay, self._document, outcome), Count("views_changed")]
+        outcome = Adoption.LIVE if serves(overlay, self._name) else Adoption.REMOVED
+        return [Adopt(overlay, self._document, outcome), *([Count("views_changed")] if changed else [])]
 
     def _outcome(self, overlay: Overlay) -> Adoption:
-        if not _serves(overlay, self._name):
+        if not serves(overlay, self._name):
             return Adoption.REMOVED
         # the overlay in force may not list us any more, hence cannot say where we are
-        moved = _moved(overlay, self._name, self._place)
-        return Adoption.RESTART if moved or not _same_epochs(self.overlay, overlay) else Adoption.LIVE
+        has_moved = moved(overlay, self._name, self._place)
+        return Adoption.RESTART if has_moved or not same_epochs(self.overlay, overlay) else Adoption.LIVE
 
     def _offer(self, peer: str) -> Send:
         return Send(peer, Wire(OVERLAY_TOPIC, self._latest.encode()))
@@ -343,35 +419,6 @@ def canonical(overlay: Overlay) -> bytes:
 
 def _ready_at(peer: _Peer) -> float:
     return max(peer.asked_at + ASK_S, peer.distrusted_until)
-
-
-def _serves(overlay: Overlay, name: str) -> bool:
-    """Whether it is a member and, if a replica, in a view that is open or to come."""
-    member = overlay.members.get(name)
-    if member is None or member.certificate.role is not Role.REPLICA:
-        return member is not None
-    return name in overlay.replicas(member.certificate.region)
-
-
-def _place_of(overlay: Overlay, name: str) -> tuple[object, object]:
-    """Role and region of a member."""
-    certificate = overlay.certificate(name)
-    return certificate.role, certificate.region
-
-
-def _moved(overlay: Overlay, name: str, place: tuple[object, object]) -> bool:
-    """Whether it lists us in another role or region."""
-    return name in overlay.members and _place_of(overlay, name) != place
-
-
-def _same_epochs(old: Overlay, new: Overlay) -> bool:
-    """Whether the issuer and the numbering of epochs are the same."""
-
-    def epochs(overlay: Overlay) -> tuple[object, ...]:
-        policy = overlay.policy
-        return policy.overlay, policy.issuer, policy.calendar.zero_ms, policy.calendar.length_s
-
-    return epochs(old) == epochs(new)
 
 
 def _unpacked(packed: bytes) -> bytes:

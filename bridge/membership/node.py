@@ -28,6 +28,7 @@ from bridge.contract import (
 from bridge.document import Overlay, OverlayError
 from bridge.membership.adopting import OVERLAY_TOPIC, OverlayKeeper
 from bridge.membership.endorsing import VIEWS_TOPIC
+from bridge.membership.swapping import SWAPS_TOPIC
 from bridge.topology import peers_of
 from bridge.wire import CONTROL_ROOT
 from keys.identity import Identity
@@ -104,6 +105,8 @@ class Node:
             return self._adopted(self.keeper.received(event, now), now)
         if topic == VIEWS_TOPIC:
             return self._adopted(self.keeper.endorsed(event, now), now)
+        if topic == SWAPS_TOPIC:
+            return self._adopted(self.keeper.swapped(event, now), now)
         return [] if self.keeper.removed else self._event(event, now)
 
     def offered(self, document: bytes, now: float) -> list[Effect]:

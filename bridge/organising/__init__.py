@@ -8,7 +8,7 @@ an organiser call the same functions. Not here: measuring, statements, changing 
 from bridge.organising.consensus import believed, cost_vector, link_to_remove, middle
 from bridge.organising.costs import delivery_cost, delivery_tree, indirect_cost, is_worth_it, mean_common
 from bridge.organising.interests import InterestFilter, RecentIds
-from bridge.organising.swaps import KnownCosts, Swap, best_swap, ring_vectors, way
+from bridge.organising.swaps import KnownCosts, Swap, best_swap, ring_vectors, swap_of, way
 
 __all__ = [
     "InterestFilter",
@@ -26,5 +26,6 @@ __all__ = [
     "mean_common",
     "middle",
     "ring_vectors",
+    "swap_of",
     "way",
 ]

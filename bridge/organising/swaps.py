@@ -1,6 +1,7 @@
 """Which link should come, and which of its cycle should go for it: Eqs 3 to 10 of paper D on what is known now.
 
-`ring_vectors` and `consensus.link_to_remove` decide in the simulator and in the product alike. `best_swap` tries every
+`ring_vectors` and `consensus.link_to_remove` decide in the simulator and in the product alike. `swap_of` judges what
+somebody else chose. `best_swap` tries every
 potential link: one end has to want it (Eq 7), the cycle has to agree which link goes (Eqs 8 to 10), and all of the
 cycle together has to spare a part of what it pays. Where a figure is not known, nothing is proposed. Not here: what a
 tree must never be (`admissible` is the caller's), rest between changes.
@@ -75,6 +76,65 @@ def best_swap(
 
 def swap_for(tree: Neighbours, link: tuple[int, int], known: KnownCosts, hops: int, min_gain: float) -> Swap | None:
     """What the cycle of one new link would do; None if the link stands, nobody wants it, or too little is known."""
+    cycle = _cycle(tree, link, known, hops)
+    if cycle is None or not cycle.is_wanted(min_gain):
+        return None
+    vectors = cycle.vectors()
+    if vectors is None:
+        return None
+    at = link_to_remove(vectors, cycle.ring)
+    if at == len(cycle.ring) - 1:
+        return None
+    swap = cycle.swap(vectors, at)
+    return swap if swap.gain > 0 and swap.gain >= min_gain else None
+
+
+def swap_of(
+    tree: Neighbours, added: tuple[int, int], removed: tuple[int, int], known: KnownCosts, hops: int
+) -> Swap | None:
+    """What somebody else chose, by what is known here; None if too little is, or `removed` is not on the cycle."""
+    cycle = _cycle(tree, added, known, hops)
+    vectors = None if cycle is None else cycle.vectors()
+    if cycle is None or vectors is None:
+        return None
+    places = [at for at, edge in enumerate(pairwise(cycle.ring)) if set(edge) == set(removed)]
+    return cycle.swap(vectors, places[0]) if places else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Cycle:
+    """What is known of the cycle that a link closes: of each on it, and of each link but the new one (`direct`)."""
+
+    ring: list[int]
+    common: list[Mapping[int, float]]
+    phis: list[float]
+    links: list[float]
+    direct: float
+    processing: list[float]
+
+    def is_wanted(self, min_gain: float) -> bool:
+        """Whether one of the ends wants the link."""
+        ends = (
+            (self.common[0], self.phis[0], self.ring, self.links, self.processing),
+            (self.common[-1], self.phis[-1], self.ring[::-1], self.links[::-1], self.processing[::-1]),
+        )
+        return any(
+            is_worth_it(self.direct, indirect_cost(path, shared, phi, there, work), shared.get(path[-1]), min_gain)
+            for shared, phi, path, there, work in ends
+        )
+
+    def vectors(self) -> list[list[float]] | None:
+        return ring_vectors(self.ring, self.common, self.phis, [*self.links, self.direct], self.processing)
+
+    def swap(self, vectors: Sequence[Sequence[float]], at: int) -> Swap:
+        """With link number `at` of the ring removed."""
+        ring = self.ring
+        before, after = (sum(vector[place] for vector in vectors) for place in (-1, at))
+        return Swap((ring[0], ring[-1]), (ring[at], ring[at + 1]), tuple(ring), before, after)
+
+
+def _cycle(tree: Neighbours, link: tuple[int, int], known: KnownCosts, hops: int) -> _Cycle | None:
+    """None if the link stands, or too little is known."""
     ring = way(tree, *sorted(link))
     direct = known.link(*sorted(link))
     costs = [known.link(a, b) for a, b in pairwise(ring)]
@@ -86,25 +146,7 @@ def swap_for(tree: Neighbours, link: tuple[int, int], known: KnownCosts, hops: i
         return None
     common = [known.common(region) for region in ring]
     phis = [neighbourhood_mean(tree, region, shared, hops) for region, shared in zip(ring, common, strict=True)]
-    ends = (
-        (common[0], phis[0], ring, links, processing),
-        (common[-1], phis[-1], ring[::-1], links[::-1], processing[::-1]),
-    )
-    wanted = (
-        is_worth_it(direct, indirect_cost(path, shared, phi, there, work), shared.get(path[-1]), min_gain)
-        for shared, phi, path, there, work in ends
-    )
-    if not any(wanted):
-        return None
-    vectors = ring_vectors(ring, common, phis, [*links, direct], processing)
-    if vectors is None:
-        return None
-    at = link_to_remove(vectors, ring)
-    if at == len(ring) - 1:
-        return None
-    before, after = (sum(vector[place] for vector in vectors) for place in (-1, at))
-    swap = Swap((ring[0], ring[-1]), (ring[at], ring[at + 1]), tuple(ring), before, after)
-    return swap if swap.gain > 0 and swap.gain >= min_gain else None
+    return _Cycle(ring, common, phis, links, direct, processing)
 
 
 def way(tree: Neighbours, start: int, end: int) -> list[int]:

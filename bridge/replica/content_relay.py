@@ -266,15 +266,25 @@ class Carrying:
                 passing.announced = True
                 effects += [sent for peer in passing.owed for sent in self._passing.on(peer, passing, {})]
             announcers = passing.announcers if passing is not None else ()
-            tree = passing.admitted.tree if passing is not None else self._routes.overlay.trees.newest.number
-            sends = self._pulls.ask(pull, self._sources(publisher, announcers, tree), parts)
+            trees = self._may_name() if passing is None else [passing.admitted.tree]
+            sends = self._pulls.ask(pull, self._sources(publisher, announcers, trees), parts)
             effects += [*sends, Count("pulls")] if sends else []
         return effects
 
-    def _sources(self, publisher: Certificate, announcers: Iterable[str], tree: int) -> list[str]:
-        """Who can be asked for a publication: those that told us of it, then the others of the region before ours."""
-        region = self._routes.topology.last_before(publisher.region, self._routes.region, tree)
-        before = [publisher.name] if region is None else self._routes.members_up(region)
+    def _may_name(self) -> list[int]:
+        """Trees that something which we know nothing of may have come along; others know these by now."""
+        trees = self._routes.overlay.trees
+        return [tree.number for tree in trees.open if tree.number <= trees.in_force.number]
+
+    def _sources(self, publisher: Certificate, announcers: Iterable[str], trees: Iterable[int]) -> list[str]:
+        """Who can be asked for a publication: those that told us of it, then the others of the region before ours in
+        each tree that it may have come along."""
+        regions = [self._routes.topology.last_before(publisher.region, self._routes.region, tree) for tree in trees]
+        before = [
+            peer
+            for region in dict.fromkeys(regions)
+            for peer in ([publisher.name] if region is None else self._routes.members_up(region))
+        ]
         return [peer for peer in dict.fromkeys((*announcers, *before)) if peer in self._routes.up]
 
     @property
@@ -328,6 +338,8 @@ class Carrying:
             self._check_right(peer, passing, now)
         except NotAuthorised:  # of one who asked before we knew what for
             return [Count("pulls_refused")]
+        if not self._leads_to(peer, passing):
+            return [Count("pulls_refused")]
         given = self._answers.give(peer, passing.name, passing.header.time_ms, pieces, now)
         if given is None or peer not in self._routes.up:
             return [Count("pulls_refused")]
@@ -338,8 +350,17 @@ class Carrying:
         """Raise NotAuthorised for a replica that would not have the publisher's publications from us."""
         if self._routes.is_replica(peer) and self._routes.region_of(peer) != self._routes.region:
             home, theirs = publisher.region, self._routes.region_of(peer)
-            if not self._routes.topology.is_before(self._routes.region, home, theirs):
+            if not self._routes.topology.was_before(self._routes.region, home, theirs):
                 raise NotAuthorised(f"{peer} is not behind us on the way from {publisher.name}")
+
+    def _leads_to(self, peer: str, passing: Passing) -> bool:
+        """Whether the way of this very publication, in the tree that it names, goes from our region to the replica's:
+        who asks knows its number and not its tree, and would have to refuse what comes another way."""
+        theirs = self._routes.region_of(peer) if self._routes.is_replica(peer) else self._routes.region
+        if theirs == self._routes.region:
+            return True
+        home, tree = passing.admitted.publisher.region, passing.admitted.tree
+        return self._routes.topology.last_before(home, theirs, tree) == self._routes.region
 
     def _check_right(self, peer: str, passing: Passing, now: float) -> None:
         """Raise NotAuthorised unless a replica's region carries the scope, or a reader may read it now."""

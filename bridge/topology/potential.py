@@ -2,7 +2,8 @@
 
 The owner's `links` say which regions. Of two regions the replicas at the same place are a pair; where one has more,
 its further ones are paired with the others' from the first on again, so that every replica has one to measure. Such a
-link carries probes, summaries and versions of the overlay, and no publication. Not here: what is measured.
+link carries probes, summaries and versions of the overlay, and no publication. Between the ends of a link that the
+organiser offers to join, all replicas are linked before it is joined. Not here: what is measured.
 """
 
 from __future__ import annotations
@@ -13,13 +14,17 @@ from keys.identity import Role
 
 def potential_peers(overlay: Overlay, name: str) -> frozenset[str]:
     """Replicas that `name` has a link with only to measure it."""
-    organising, member = overlay.policy.organising, overlay.members.get(name)
+    organising, member = overlay.arrangement.organising, overlay.members.get(name)
     if organising is None or member is None or member.certificate.role is not Role.REPLICA:
         return frozenset()
     here = member.certificate.region
     joined = {here, *overlay.neighbours(here)}
     others = {other for edge in organising.links if here in edge for other in edge} - joined
-    return frozenset(peer for other in others for peer in _paired(overlay, name, here, other))
+    peers = {peer for other in others for peer in _paired(overlay, name, here, other)}
+    for swap in overlay.offered:
+        if here in swap.added and overlay.arrangement.allows(swap.added):
+            peers.update(peer for other in set(swap.added) - joined for peer in overlay.replicas(other))
+    return frozenset(peers)
 
 
 def _paired(overlay: Overlay, name: str, here: int, there: int) -> list[str]:

@@ -53,9 +53,12 @@ class Topology:
         way = self.way(home, here, tree)
         return way[-2] if len(way) > 1 else None
 
-    def is_before(self, region: int, home: int, here: int) -> bool:
-        """Whether what is published in `home` comes to `here` from `region`, in some open tree."""
-        return any(self.last_before(home, here, each.number) == region for each in self._overlay.trees.open)
+    def was_before(self, region: int, home: int, here: int) -> bool:
+        """Whether what is published in `home` comes to `here` from `region`, in a tree that is open or was until now:
+        others may close one a little later."""
+        trees = self._overlay.trees
+        ways = [tree.path(home, here) for tree in (trees.newest, trees.former) if tree is not None]
+        return any(way[-2:-1] == (region,) for way in ways)
 
     def is_on_the_way(self, region: int, home: int, end: int, tree: int) -> bool:
         """Whether what goes from `home` to `end` passes `region`, both ends included."""

@@ -1,18 +1,30 @@
-"""`veilmq overlay organise`: what replicas measured, and the change of the tree that would spare most."""
+"""`veilmq overlay organise`: what replicas measured, and the change of the tree that would spare most.
+
+The owner asks replicas at their metrics ports and signs a version. The organiser, if the owner named one, links with
+the replicas of its region under its own identity, signs a swap, and waits until enough replicas endorsed it.
+"""
 
 # ruff: noqa: PLC0415  heavy imports happen inside the commands, so that --help and completion answer at once
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gateway.commands.attaching import OverlayFile
 from gateway.commands.printing import print_json
 from gateway.commands.status import asked
+
+if TYPE_CHECKING:
+    from gateway.overlay.organiser import Organiser
+
+LOOK_EVERY_S = 0.2
+WAIT_INTERVALS = 4  # of the summaries, before nothing is what there is to say
 
 
 def register(overlay_app: typer.Typer) -> None:
@@ -23,51 +35,153 @@ def register(overlay_app: typer.Typer) -> None:
 def organise(
     overlay: OverlayFile,
     ask: Annotated[
-        list[str],
+        list[str] | None,
         typer.Option(metavar="HOST:PORT", help="Metrics port of a running replica; may be repeated."),
-    ],
+    ] = None,
     owner: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Trust domain that owns the overlay; with --apply.")
     ] = None,
+    organiser: Annotated[
+        Path | None,
+        typer.Option("--as", metavar="DIR", help="Identity of the organiser, which links with the replicas itself."),
+    ] = None,
     apply: Annotated[bool, typer.Option("--apply", help="Sign the change.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", help="With --as: go on until you are stopped.")] = False,
+    wait: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="SECONDS", help="With --as: so long at most; without it four intervals and 60 s."),
+    ] = None,
     grace: Annotated[
         int, typer.Option(min=1, max=3600, metavar="SECONDS", help="How long the former tree stays open.")
     ] = 60,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")] = False,
-) -> None:
+) -> int:
     """Say which link between regions should come, which should go, and what that spares; sign it with --apply."""
-    from bridge.document import Overlay
-    from gateway.owner.organising import apply_swap, edges_lines, gathered, proposed
-    from gateway.trust import TrustError, date_of, load_overlay
+    from gateway.trust import TrustError
 
+    if organiser is not None:
+        if owner is not None or ask:
+            raise TrustError("--as links with the replicas itself: leave --owner and --ask out")
+        return _as_organiser(overlay, organiser, apply, follow, wait, as_json)
+    if not ask:
+        raise TrustError("whom to ask? name a replica's metrics port by --ask, or the organiser's identity by --as")
     if apply and owner is None:
         raise TrustError("--apply signs the change: say by --owner DIR whose overlay it is")
+    return _as_owner(overlay, ask, owner if apply else None, grace, as_json)
+
+
+def _as_owner(overlay: Path, ask: list[str], owner: Path | None, grace: int, as_json: bool) -> int:
+    from bridge.document import Overlay
+    from gateway.owner.organising import apply_swap, edges_lines, gathered, proposed
+    from gateway.trust import load_overlay
+
     told = _summaries(ask)
     signed: Overlay | None = None
-    if apply and owner is not None:
+    if owner is not None:
         found, signed = apply_swap(overlay, owner, told, time.time(), grace)
     else:
         present = load_overlay(overlay, int(time.time() * 1000))
         found = proposed(present, gathered(told, present), time.time())
     if as_json:
         print_json(found.to_json() | {"version": signed.policy.version if signed else None})
-        return
+        return 0
+    print(_in_words(found))
     if found.swap is None:
-        print(f"nothing to change: {found.why}" + (f" until {date_of(found.rests_until)}" if found.rests_until else ""))
-        return
-    swap = found.swap
-    print(f"join {found.named(swap.added)}, part {found.named(swap.removed)}")
-    print(
-        f"{found.why}; what went before is measured still"
-        if found.why
-        else f"the cycle of {len(swap.ring)} regions costs {swap.before:.0f} us of each second's interest before, "
-        f"{swap.after:.0f} after: {100 * swap.gain:.0f} % less"
-    )
+        return 0
     if signed is None:
         print("sign it with --apply --owner DIR")
-        return
+        return 0
     print(f"version {signed.policy.version} signed in {overlay}; give it to any one member")
     print(f"write into the description, or the next `overlay sign` takes it back:\n{edges_lines(signed)}")
+    return 0
+
+
+def _as_organiser(
+    overlay: Path, identity: Path, apply: bool, follow: bool, wait: int | None, as_json: bool
+) -> int:  # fmt: skip
+    from gateway.overlay.organiser import Organiser
+    from gateway.trust import TrustError
+
+    client = Organiser(identity, overlay, apply)
+    organising = client.overlay.policy.organising
+    if organising is None:
+        raise TrustError("the overlay has no `organise`, so that nobody measures; ask its owner")
+    if apply and client.node.standing():
+        raise TrustError(client.node.standing())
+    if not follow:  # what goes wrong on links is said at the end, if it was in the way
+        logging.getLogger("veilmq").addHandler(logging.NullHandler())
+    wait_s = wait or WAIT_INTERVALS * organising.interval_s + 60
+    try:
+        return asyncio.run(_organised(client, apply, None if follow else wait_s, as_json))
+    except KeyboardInterrupt:
+        return 0
+
+
+async def _organised(client: Organiser, apply: bool, wait_s: float | None, as_json: bool) -> int:
+    """Until something is in force, or there is nothing to say for `wait_s`; None: for ever."""
+    from gateway.trust import TrustError
+
+    node = client.node
+    begun, known = time.monotonic(), {swap.digest for swap in client.overlay.swaps}
+    shown: object = None
+    client.start()
+    try:
+        while True:
+            await asyncio.sleep(LOOK_EVERY_S)
+            if node.removed or (apply and node.standing()):
+                raise TrustError(node.standing() or f"the overlay lists {client.local.name} no more")
+            found = node.signed if apply else node.proposed
+            is_late = wait_s is not None and time.monotonic() - begun >= wait_s
+            if found is not None and found.swap is not None and found.swap != shown:
+                shown = found.swap
+                _show(found.to_json(), _in_words(found), as_json)
+                if not apply and wait_s is not None:
+                    return 0
+            for swap in [swap for swap in client.overlay.swaps if swap.digest not in known]:
+                known.add(swap.digest)
+                _show({"in_force": swap.number}, f"tree {swap.number} is in force", as_json)
+                if wait_s is not None:
+                    return 0
+            if is_late:
+                return _gave_up(client, as_json)
+    finally:
+        await client.close()
+
+
+def _gave_up(client: Organiser, as_json: bool) -> int:
+    """Exit status 1 for what too few endorsed, or where nobody is linked; 0 where nothing is to be changed."""
+    swap, found = client.node.open_swap, client.node.proposed
+    if swap is not None:
+        agreed = sorted(client.overlay.swap_endorsers(swap))
+        why = f"too few endorsed tree {swap.number}, so far: {', '.join(agreed) or 'nobody'}"
+    elif not client.node.summaries and client.errors:
+        why = "; ".join(f"{peer}: {error or 'not reached yet'}" for peer, error in sorted(client.errors.items()))
+    else:
+        _show(found.to_json() if found else {}, _in_words(found) if found else "nobody measures", as_json)
+        return 0
+    _show({"why": why, "in_force": None}, why, as_json)
+    return 1
+
+
+def _show(content: dict[str, Any], words: str, as_json: bool) -> None:
+    if as_json:
+        print_json(content)
+    else:
+        print(words, flush=True)
+
+
+def _in_words(found: Any) -> str:
+    from gateway.trust import date_of
+
+    if found.swap is None:
+        return f"nothing to change: {found.why}" + (f" until {date_of(found.rests_until)}" if found.rests_until else "")
+    swap = found.swap
+    spares = (
+        f"the cycle of {len(swap.ring)} regions costs {swap.before:.0f} us of each second's interest before, "
+        f"{swap.after:.0f} after: {100 * swap.gain:.0f} % less"
+    )
+    spares = f"{found.why}; what went before is measured still" if found.why else spares
+    return f"join {found.named(swap.added)}, part {found.named(swap.removed)}\n{spares}"
 
 
 def _summaries(ask: list[str]) -> list[str]:

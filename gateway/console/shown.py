@@ -71,7 +71,7 @@ class Shown:
             {"name": view.name, "members": list(view.members), "needed": view.threshold}
             for view in overlay.parts[2].overlay.latest.values()
         ]
-        edges = [list(edge) for edge in overlay.parts[2].overlay.policy.edges]
+        edges = [list(edge) for edge in overlay.parts[2].overlay.arrangement.edges]
         names = {view.region: view.name for view in overlay.parts[2].overlay.latest.values()}
         return {
             "name": status["name"],

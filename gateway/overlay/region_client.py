@@ -23,7 +23,7 @@ from typing import Any
 from bridge.base import overlaps
 from bridge.contract import Acked, KeyDoubted, KeyWanted, LinkDown, LinkUp, NotTaken, Received, Subscribed, Wire
 from bridge.document import Overlay, OverlayError, ScopeSecret
-from bridge.membership import GRANT_TOPIC, OVERLAY_TOPIC, VIEWS_TOPIC
+from bridge.membership import GRANT_TOPIC, OVERLAY_TOPIC, SWAPS_TOPIC, VIEWS_TOPIC
 from bridge.node import ReaderNode
 from bridge.wire import KEYS_TOPIC
 from gateway.base import ConfigError, Figures, LinkState, PrivateFileError, read_private, stamp
@@ -72,7 +72,7 @@ __all__ = [
 
 SESSION_EXPIRY_S = 7 * 86_400
 KEEP_ALIVE_S = 10
-CONTROL_TOPICS = frozenset({GRANT_TOPIC, OVERLAY_TOPIC, VIEWS_TOPIC})
+CONTROL_TOPICS = frozenset({GRANT_TOPIC, OVERLAY_TOPIC, SWAPS_TOPIC, VIEWS_TOPIC})
 
 
 @dataclass(slots=True)

@@ -9,6 +9,7 @@ import base64
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from bridge.document import Overlay
 from bridge.node import GatewayNode, ReaderNode, ReplicaNode
 from bridge.topology import potential_peers
 from gateway.overlay.broker_overlay import BrokerOverlay
@@ -35,7 +36,8 @@ class OverlayStanding:
     few replicas have; what only one that is away lacks is in `outbox_depth`, and waits for nothing else.
     `outlived`: a later start of our identity runs elsewhere. `refusals`: why replicas take nothing of ours.
     `summaries`: what replicas say that they measured, signed frames in base64. `proposal`: which swap of the tree they
-    speak for, as `SwapProposal.to_json` has it; empty where nobody measures.
+    speak for, as `SwapProposal.to_json` has it; empty where nobody measures. `swaps`: what the organiser changed and
+    offers; empty where there is none.
     """
 
     name: str
@@ -61,6 +63,7 @@ class OverlayStanding:
     refusals: Mapping[str, str] = field(default_factory=dict)
     summaries: tuple[str, ...] = ()
     proposal: Mapping[str, object] = field(default_factory=dict)
+    swaps: Mapping[str, object] = field(default_factory=dict)
 
 
 def standing(links: BrokerOverlay, now: float, outbox_bytes_max: int) -> OverlayStanding:
@@ -121,7 +124,25 @@ def standing(links: BrokerOverlay, now: float, outbox_bytes_max: int) -> Overlay
         outlived=isinstance(node, GatewayNode) and node.life.outlived_by > 0,
         summaries=_summaries(node) if isinstance(node, ReplicaNode) else (),
         proposal=found.to_json() if isinstance(node, ReplicaNode) and (found := node.proposal(now)) else {},
+        swaps=_swaps(node.keeper.swaps.why if isinstance(node, ReplicaNode) else "", overlay),
     )
+
+
+def _swaps(why: str, overlay: Overlay) -> dict[str, object]:
+    """What the organiser changed and offers; empty where nobody organises. `why`: we do not endorse what it offers."""
+    organising = overlay.policy.organising
+    if organising is None or not organising.organiser:
+        return {}
+    found: dict[str, object] = {"organiser": organising.organiser, "in_force": len(overlay.swaps)}
+    found |= {"stopped": bool(overlay.proof), "offered": None}
+    if overlay.offered:
+        swap = overlay.offered[0]
+        add, remove = (" - ".join(overlay.latest[r].name for r in edge) for edge in (swap.added, swap.removed))
+        endorsers = sorted(overlay.swap_endorsers(swap))
+        found["offered"] = {
+            "number": swap.number, "add": add, "remove": remove, "endorsed": endorsers, "objection": why,
+        }  # fmt: skip
+    return found
 
 
 def _summaries(node: ReplicaNode) -> tuple[str, ...]:

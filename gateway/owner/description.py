@@ -24,11 +24,13 @@ from bridge.document import (
     INTERVAL_MOST_S,
     KEY_SERVERS_MAX,
     MEMBER_BUDGETS,
+    ORGANISER_GRACE_MOST_S,
     REFRESH,
     REFRESH_BYTES_MAX,
     REFRESH_MESSAGES_MAX,
     REFRESH_SECONDS_MAX,
     SHOWN_MAX,
+    TREE_GRACE_S,
     Issuer,
     MemberBudgets,
     Organising,
@@ -271,13 +273,21 @@ class OrganiseEntry(_Model):
     hops: int = Field(default=4, ge=1, le=HOPS_MOST, description="how far regions tell what their clients want")
     min_gain: int = Field(default=10, ge=0, le=99, description="percent of a cycle's cost that a change has to spare")
     dwell_s: int = Field(default=600, ge=0, le=DWELL_MOST_S, description="how long the tree rests after a change")
+    organiser: str = Field(default="", description="a member that may make changes in your place; empty: nobody")
+    grace_s: int = Field(
+        default=TREE_GRACE_S,
+        ge=1,
+        le=ORGANISER_GRACE_MOST_S,
+        description="how long the tree before a change of the organiser's stays open",
+    )
 
     def organising(self, ids: dict[str, int], previous: Overlay | None = None) -> Organising:
         """With the bars of regions that stay. Raises TrustError for a region that there is not."""
         links = tuple((region_id(ids, a, "organise.links"), region_id(ids, b, "organise.links")) for a, b in self.links)
-        former = previous.policy.organising if previous else None
+        former = previous.arrangement.organising if previous else None
         bars = tuple(bar for bar in (former.bars if former else ()) if {*bar.link} <= {*ids.values()})
-        return Organising(links, self.interval_s, self.hops, self.min_gain, self.dwell_s, bars)
+        numbers = self.interval_s, self.hops, self.min_gain, self.dwell_s
+        return Organising(links, *numbers, bars, self.organiser, self.grace_s)
 
 
 class Description(_Model):

@@ -71,6 +71,7 @@ class OwnerRecord:
     document: dict[str, Any] | None = None
     valid_days: int = VALID_DAYS
     renew_before_days: int | None = None
+    edges: list[list[int]] | None = None  # as the description said last
 
     def wires(self, clear: str, root: bytes) -> list[str]:
         """A clear filter as the wire shows it: inside a scope with tokens the tokens only, of each generation.
@@ -134,6 +135,7 @@ class OwnerRecord:
             "numbers": self.numbers,
             "document": self.document,
             "renewal": [self.valid_days, self.renew_before_days],
+            "edges": self.edges,
         }
         return json.dumps(content, separators=(",", ":")).encode() + b"\n"
 
@@ -158,6 +160,7 @@ class OwnerRecord:
             document=fields["document"],
             valid_days=int(valid_days),
             renew_before_days=None if renew_before_days is None else int(renew_before_days),
+            edges=None if fields.get("edges") is None else [[int(a), int(b)] for a, b in fields["edges"]],
         )  # fmt: skip
 
 
@@ -183,8 +186,10 @@ def open_record(domain: TrustDomain, overlay: str, out: Path) -> tuple[OwnerReco
     try:
         record = OwnerRecord.from_json(read_private(path))
         document = record.document or {}
-        if present is not None:  # which may be a member's copy: who endorsed our views is said there only
-            document |= {"endorsements": document["endorsements"] + present.to_document()["endorsements"]}
+        if present is not None:  # maybe a member's copy: who endorsed our views, and what the organiser changed
+            there = present.to_document()
+            document |= {"endorsements": document["endorsements"] + there["endorsements"]}
+            document |= {"swaps": there["swaps"], "swap_endorsements": there["swap_endorsements"]}
         # Expired certificates are no reason to refuse their replacement: judged at the beginning of time.
         newest = Overlay.load(document, 0, domain.owner.public_bytes)
     except PrivateFileError as error:

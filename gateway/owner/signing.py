@@ -5,11 +5,9 @@
     rekey            as sign_overlay, and new material for the key servers
 
 Every member's box (`keys.handover`) is sealed anew with each version. With a key service the box holds names and token
-keys only, and the material that its servers derive keys from is dealt here, written to `keyserver/NAME.material` beside
-the signed file, to be handed over, and kept nowhere: afterwards this directory cannot derive a scope's key. Written are
-first material, then record, then file; a crash between them is mended by signing again. Not here: the form of the
-description (`description`), how rights change (`rights`), who a certificate is issued to (`membership`), how replicas
-come and go (`attaching`, `views`).
+keys only, and the material that its servers derive keys from is dealt here, to `keyserver/NAME.material` beside the
+signed file, and kept nowhere: afterwards this directory cannot derive a scope's key. Written are first material, then
+record, then file; a crash between them is mended by signing again. Not here: descriptions, rights, replicas, trees.
 """
 
 from __future__ import annotations
@@ -38,7 +36,7 @@ from gateway.owner.rights import (
     scopes_lost,
     take,
 )
-from gateway.owner.trees import next_tree
+from gateway.owner.trees import described_edges, next_organising, next_tree
 from gateway.owner.views import carried, described_views, leaving, without_strangers
 from gateway.trust import TrustDomain, TrustError, document_bytes
 from keys import material
@@ -93,7 +91,8 @@ def _sign(
     lost = _gone(scopes, previous, members, before, after, present, options)
     lost += [scope for scope in refreshed(scopes, previous) if scope not in lost]
     bumped = tuple(record.raise_bumps(lost))
-    edges, tree = next_tree(wanted, ids, scopes, previous, now, options.grace_s)
+    edges, tree = next_tree(wanted, ids, scopes, previous, now, options.grace_s, record.edges)
+    record.edges = [list(edge) for edge in described_edges(wanted, ids)]
     policy = Policy(
         overlay=wanted.name,
         version=previous.policy.version + 1 if previous else 1,
@@ -104,7 +103,7 @@ def _sign(
         issuer=wanted.issuer,
         key_servers=_server_names(members, previous, options.rekey),
         budgets=wanted.budgets.budgets(),
-        organising=wanted.organise.organising(ids, previous) if wanted.organise else None,
+        organising=next_organising(wanted, ids, previous, edges),
     )
     views = described_views(description, wanted, ids, members, previous, now)
     if previous is not None:
@@ -200,7 +199,8 @@ def next_version(
     stay = {**without_strangers(previous, views), **added}
     members = {name: member for name, member in stay.items() if name not in gone}
     forget_ended(record, previous.policy.calendar, members, now)
-    policy = replace(policy or previous.policy, version=previous.policy.version + 1)
+    policy = policy or previous.arrangement.in_policy(previous.policy)
+    policy = replace(policy, version=previous.policy.version + 1)
     return _signed(domain, record, policy, views, members, now, previous.endorsements)
 
 

@@ -2,15 +2,19 @@
 
 Whatever changes how publications and keys go is another tree: edges, regions, and the regions of a scope. One change
 follows another once the former tree is closed at everybody who heard of it in time. Where regions stay, members have
-`TREE_SETTLE_S` for the links of new edges before they seal for it. Not here: what members do with it
-(`bridge.document.trees`).
+`TREE_SETTLE_S` for the links of new edges before they seal for it.
+
+Where an organiser changes trees in the owner's place, the next version takes up what is in force, and edges that the
+description says as it did the last time mean: as they are. A tree of the owner's has a number beyond all that the
+organiser may have given meanwhile. Not here: what members do with it (`bridge.document.trees`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
-from bridge.document import TREE_GRACE_S, TREE_SETTLE_S, Overlay, Scope, TreeChange
+from bridge.document import OWNER_STEPS, TREE_GRACE_S, TREE_SETTLE_S, Organising, Overlay, Scope, TreeChange
 from gateway.owner.description import Description, region_id
 from gateway.trust import TrustError, date_of
 
@@ -22,25 +26,53 @@ def next_tree(
     previous: Overlay | None,
     now: float,
     grace_s: int | None = None,
+    described: Iterable[Sequence[int]] | None = None,
 ) -> tuple[tuple[tuple[int, int], ...], TreeChange]:
     """Edges by the numbers of regions, and which tree they are. `grace_s`: how long the former stays open where another
-    follows it now. Raises TrustError while two are open."""
-    edges = tuple((region_id(ids, a, "edges"), region_id(ids, b, "edges")) for a, b in wanted.edges)
+    follows it now. `described`: edges as the description said them the last time. Raises TrustError while two are
+    open."""
+    edges = described_edges(wanted, ids)
     if previous is None:
         return edges, TreeChange()
-    before, policy = previous.policy.tree, previous.policy
+    present, policy = previous.arrangement, previous.policy
+    before = present.change
+    organises = policy.organising is not None and bool(policy.organising.organiser)
     is_over = now * 1000 >= before.closes_ms
     same_regions = set(ids.values()) == previous.latest.keys() and _regions(scopes, previous)
-    same_edges = set(map(frozenset, edges)) == set(map(frozenset, policy.edges))
-    if same_edges and same_regions:
-        return policy.edges, TreeChange(before.number, before.since_ms) if before.former is None or is_over else before
+    untouched = organises and described is not None and _are_same(edges, described)
+    if same_regions and (untouched or _are_same(edges, present.edges)):
+        return present.edges, before.settled if before.former is None or is_over else before
     if before.former is not None and not is_over:
         raise TrustError(
             f"regions were joined anew in version {policy.version}, and both trees are open until "
             f"{date_of(before.closes_ms / 1000)}; sign the next change then"
         )
     settle_s = TREE_SETTLE_S if same_regions else 0
-    return edges, before.followed_by(policy.edges, int(now * 1000), settle_s, grace_s or TREE_GRACE_S)
+    steps = OWNER_STEPS if organises else 1
+    return edges, before.followed_by(present.edges, int(now * 1000), settle_s, grace_s or TREE_GRACE_S, steps)
+
+
+def described_edges(wanted: Description, ids: dict[str, int]) -> tuple[tuple[int, int], ...]:
+    """By the numbers of regions. Raises TrustError for a region that there is not."""
+    return tuple((region_id(ids, a, "edges"), region_id(ids, b, "edges")) for a, b in wanted.edges)
+
+
+def next_organising(
+    wanted: Description, ids: dict[str, int], previous: Overlay | None, edges: Sequence[tuple[int, int]]
+) -> Organising | None:
+    """As the description says. Where somebody organises, what it names as edge or link and is no edge now, may become
+    one. Raises TrustError."""
+    organising = wanted.organise.organising(ids, previous) if wanted.organise else None
+    if organising is None or not organising.organiser:
+        return organising
+    links = {frozenset(link): link for link in (*organising.links, *described_edges(wanted, ids))}
+    for edge in edges:
+        links.pop(frozenset(edge), None)
+    return replace(organising, links=tuple(links.values()))
+
+
+def _are_same(some: Iterable[Sequence[int]], others: Iterable[Sequence[int]]) -> bool:
+    return set(map(frozenset, some)) == set(map(frozenset, others))
 
 
 def _regions(scopes: Sequence[Scope], previous: Overlay) -> bool:

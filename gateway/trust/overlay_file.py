@@ -48,8 +48,9 @@ def save_overlay(path: Path, pin: Path, overlay: Overlay, seen: FileStamp | None
     """Keep a newer overlay that was verified already. Raises TrustError, OverlayError.
 
     The file goes first: after a crash it is newer than the pin, which `load_overlay` raises; the other order could
-    leave a file that the pin refuses. A file that is as new, or newer, is left as it is, unless it lacks endorsements;
-    so is one that somebody put there since it was `seen`. Returns the stamp of what was written, None if nothing was.
+    leave a file that the pin refuses. A file that is as new, or newer, is left as it is, unless it lacks endorsements
+    or swaps; so is one that somebody put there since it was `seen`. Returns the stamp of what was written, None if
+    nothing was.
     """
     owner, version = _read_pin(pin)
     if owner not in (None, overlay.owner):
@@ -146,7 +147,7 @@ def describe_overlay(overlay: Overlay) -> dict[str, Any]:
             for _, view in sorted(overlay.views.items())
         ],
         "changes": [_change(overlay, view) for _, view in sorted(overlay.latest.items()) if view.former is not None],
-        "edges": [list(edge) for edge in policy.edges],
+        "edges": [list(edge) for edge in overlay.arrangement.edges],
         "tree": _tree(overlay),
         "scopes": [
             {
@@ -183,8 +184,8 @@ def describe_keys(scope: Scope) -> dict[str, Any]:
 
 def _tree(overlay: Overlay) -> dict[str, Any]:
     """Which tree the edges are; while the one before is open, what that was and when who heard in time closes it."""
-    change = overlay.policy.tree
-    shown: dict[str, Any] = {"number": change.number}
+    change = overlay.arrangement.change
+    shown: dict[str, Any] = {"number": change.number, "swaps": len(overlay.swaps)}
     if change.former is not None:
         shown |= {"former": [list(edge) for edge in change.former], "closes": date_of(change.closes_ms / 1000)}
     return shown
@@ -247,13 +248,13 @@ def day_of(moment_s: float) -> str:
 
 
 def _is_behind(path: Path, overlay: Overlay) -> bool:
-    """Whether a file is of an older version, lacks endorsements, or is none of this owner's."""
+    """Whether a file is of an older version, lacks endorsements or swaps, or is none of this owner's."""
     try:
         there = Overlay.load(read_document(path), 0, overlay.owner)
     except (TrustError, OverlayError):
         return True
     if there.policy.version == overlay.policy.version:
-        return not overlay.endorsements <= there.endorsements
+        return not overlay.endorsements <= there.endorsements or there.hears(overlay.swap_news) is not there
     return there.policy.version < overlay.policy.version
 
 

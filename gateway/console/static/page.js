@@ -145,10 +145,15 @@ const show = {
     fill("links", rows);
     $("outbox").textContent = `Outbox: ${now.outbox.depth} publications, ${now.outbox.bytes} bytes.`;
     const told = (now.standing || {}).proposal || {}, swap = told.swap;
+    const told_by = ((now.standing || {}).swaps || {}).organiser || "";
     $("proposal").textContent = swap ? `Measured: joining ${swap.add} and parting ${swap.remove} `
       + (swap.gain_percent === null ? `mends what broke: ${told.why}` : `would spare ${swap.gain_percent} %`)
-      + `; the owner signs it with "veilmq overlay organise --apply".`
+      + (told_by ? `; the organiser ${told_by} may sign it.` : `; the owner signs it with "veilmq overlay organise --apply".`)
       : told.why ? `Measured: ${told.why}.` : "";
+    const swaps = (now.standing || {}).swaps || {}, offered = swaps.offered;
+    if (swaps.stopped) $("proposal").textContent += ` The organiser ${told_by} signed two changes of one number: it is stopped.`;
+    else if (offered) $("proposal").textContent += ` Offered as tree ${offered.number}: joining ${offered.add}, parting ${offered.remove}; `
+      + `endorsed by ${offered.endorsed.length} replicas${offered.objection ? `; here: ${offered.objection}` : ""}.`;
   },
   async clients() {
     const found = await ask(`/clients?limit=200&search=${encodeURIComponent($("find-client").value)}`);

@@ -59,6 +59,29 @@ def test_bars_read_back_and_are_flagged_only_where_there_are_some() -> None:
         Policy.decode(bytes(nobody_measures), b"")
 
 
+ORGANISED = replace(BARRED, organiser="g", grace_s=30)
+
+
+@pytest.mark.parametrize("said", [ORGANISED, replace(ORGANISED, bars=())])
+def test_the_organiser_reads_back_and_is_flagged_only_where_there_is_one(said: Organising) -> None:
+    policy = replace(make_world({1: 3}, [], {"g": 1}).overlay.policy, organising=said).signed(
+        Identity.generate(bytes(32))
+    )
+    assert Policy.decode(policy.body(), policy.signature) == policy
+    assert policy.body()[2] & 0x08, "who does not know it would not go by swaps"
+    assert not replace(policy, organising=BARRED).body()[2] & 0x08
+    nobody_measures = bytearray(replace(policy, organising=replace(said, bars=())).body())
+    nobody_measures[2] &= ~0x02
+    with pytest.raises(BadFrame):
+        Policy.decode(bytes(nobody_measures), b"")
+
+
+@pytest.mark.parametrize("wrong", [{"organiser": ""}, {"grace_s": 0}, {"grace_s": 3601}])
+def test_an_organiser_of_no_name_or_of_no_grace_is_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(BadFrame, match="organiser"):
+        SAID.read_organiser(Reader(replace(ORGANISED, **wrong).encode_organiser()))  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("times", [0, TIMES_MOST + 1, 255])
 def test_a_bar_that_was_never_made_is_refused(times: int) -> None:
     with pytest.raises(BadFrame, match=f"{times} times"):

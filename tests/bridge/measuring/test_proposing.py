@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bridge.document import Organising, Scope
-from bridge.measuring import JUDGED_INTERVALS, ReplicaSummary, SwapProposal, proposal, swapped
+from bridge.document import JUDGED_INTERVALS, Organising, Scope
+from bridge.measuring import ReplicaSummary, SwapProposal, proposal, swapped
 from keys.envelope import Mode
 from tests.sim.world import NOW, World, make_world
 

@@ -116,3 +116,30 @@ def test_a_way_back_from_an_edge_that_carries_nothing_says_so_instead_of_a_cost(
         "join north - middle, part north - south",
         "the edge that came carries nothing; what went before is measured still",
     ]
+
+
+def test_the_organiser_and_the_owner_are_not_asked_for_at_once(made: OverlayProcesses, veilmq: Any) -> None:
+    path = made.directory / "overlay.json"
+    for arguments, said in (
+        ((), "whom to ask"),
+        (("--as", made.directory / "site", "--owner", made.directory / "owner"), "leave --owner and --ask out"),
+        (("--as", made.directory / "site", "--ask", "127.0.0.1:1"), "leave --owner and --ask out"),
+        (("--as", made.directory / "site"), "has no `organise`"),
+    ):
+        status, _, err = veilmq("overlay", "organise", path, *arguments)
+        assert (status, len(err.splitlines())) == (2, 1)
+        assert said in err
+    described(made)
+    status, _, err = veilmq("overlay", "organise", path, "--as", made.directory / "site", "--apply")
+    assert status == 2
+    assert "site is not the organiser of version 2" in err
+
+
+def test_where_no_replica_is_reached_it_says_which(made: OverlayProcesses, veilmq: Any) -> None:
+    described(made)
+    made.hand_out("site")
+    status, out, err = veilmq(
+        "overlay", "organise", made.directory / "site-overlay.json", "--as", made.directory / "site", "--wait", "1"
+    )
+    assert (status, err) == (1, "")
+    assert out.startswith("north1: ")

@@ -8,10 +8,13 @@ from typing import Any
 import pytest
 
 from bridge.contract.machine import Acked, Committed, Publication
+from bridge.document import SwapNews
 from bridge.document.policy import Scope
 from gateway.overlay.standing import _servers_needed, standing
 from keys.epochs import Calendar
 from tests.bridge.helpers import gateway, replica
+from tests.sim.organised_world import BOSS, endorsements, swap_on
+from tests.sim.organised_world import organised as organised_world
 from tests.sim.world import NOT_AFTER_MS, NOW, World, make_world
 
 HOUR_S = 3600
@@ -113,3 +116,23 @@ def test_keys_are_late_once_they_could_have_been_fetched(world: World) -> None:
 
 def test_a_quorum_of_key_servers_is_all_but_those_that_may_lie() -> None:
     assert [_servers_needed(4, 1), _servers_needed(7, 2), _servers_needed(3, 0)] == [3, 5, 1]
+
+
+def test_what_the_organiser_offers_and_what_is_in_the_way_here() -> None:
+    organised = organised_world()
+    made = replica(organised, "r1a")
+    assert stands(organised, "r1a", Dials(()), node=made).swaps == {
+        "organiser": BOSS, "in_force": 0, "stopped": False, "offered": None,
+    }  # fmt: skip
+    swap = swap_on(organised.overlay, organised, (1, 4), (2, 3))
+    organised.overlay = organised.overlay.hears(SwapNews((swap,), endorsements(organised, swap, "r2b")), NOW)
+    made.keeper.swaps.why = "too little is known of its cycle"
+    assert stands(organised, "r1a", Dials(()), node=made).swaps["offered"] == {
+        "number": 1, "add": "region-1 - region-4", "remove": "region-2 - region-3", "endorsed": ["r2b"],
+        "objection": "too little is known of its cycle",
+    }  # fmt: skip
+    other = swap_on(organised.overlay, organised, (2, 4), (2, 3))
+    organised.overlay = organised.overlay.hears(SwapNews((other,)), NOW)
+    assert stands(organised, "r1a", Dials(()), node=made).swaps["stopped"] is True
+    nobody = make_world({1: 3}, [], {"g1": 1})
+    assert stands(nobody, "r1a", Dials(())).swaps == {}

@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from bridge.document import TREE_GRACE_S, TREE_SETTLE_S, Scope
-from gateway.owner.description import Description
-from gateway.owner.trees import next_tree
+from bridge.document import OWNER_STEPS, TREE_GRACE_S, TREE_SETTLE_S, Organising, Overlay, Scope
+from gateway.owner.description import Description, OrganiseEntry
+from gateway.owner.trees import next_organising, next_tree
 from gateway.trust import TrustError
 from tests.sim.changing import regrown
+from tests.sim.organised_world import BOSS, agreed, swap_on
 from tests.sim.world import NOW, make_world
 
 IDS = {"one": 1, "two": 2, "three": 3}
@@ -70,3 +71,44 @@ def test_one_change_at_a_time_and_the_former_is_left_out_when_it_is_closed() -> 
     _, alone = next_tree(OTHER, IDS, SCOPES, changed, closes)
     assert (alone.number, alone.former) == (1, None)
     assert next_tree(ROW, IDS, SCOPES, changed, closes)[1].number == 2
+
+
+ORGANISED = make_world({1: 3, 2: 3, 3: 3}, [(1, 2), (2, 3)], {"site": 1, BOSS: 2})
+ORGANISED.overlay = ORGANISED.with_policy(organising=Organising(((1, 3),), organiser=BOSS, grace_s=5))
+
+
+def swapped(now: float = NOW) -> Overlay:
+    swap = swap_on(ORGANISED.overlay, ORGANISED, (1, 3), (1, 2), now)
+    made = ORGANISED.overlay.hears(agreed(ORGANISED, swap, (1, 2, 3)), now)
+    assert made.swaps == (swap,)
+    return made
+
+
+@pytest.mark.parametrize("described", [[[2, 1], [3, 2]], [[1, 2], [2, 3]]])
+def test_what_the_organiser_changed_stays_while_the_description_says_what_it_said(described: list[list[int]]) -> None:
+    there = swapped()
+    edges, tree = next_tree(ROW, IDS, SCOPES, there, NOW + 3, described=described)
+    assert (set(map(frozenset, edges)), tree) == ({frozenset((1, 3)), frozenset((2, 3))}, there.arrangement.change)
+    edges, tree = next_tree(ROW, IDS, SCOPES, there, NOW + 100, described=described)
+    assert (tree.number, tree.former) == (1, None), "and what is closed is left out"
+    organise = OrganiseEntry(links=[("one", "three")], organiser=BOSS)
+    potential = next_organising(ROW.model_copy(update={"organise": organise}), IDS, there, edges)
+    assert potential is not None
+    assert [set(link) for link in potential.links] == [{1, 2}], "what went may come back"
+
+
+def test_another_tree_of_the_owners_has_a_number_beyond_the_organisers() -> None:
+    there = swapped()
+    with pytest.raises(TrustError, match="both trees are open until"):
+        next_tree(ROW, IDS, SCOPES, there, NOW + 3)
+    _, tree = next_tree(ROW, IDS, SCOPES, there, NOW + 100, described=[[1, 3], [2, 3]])
+    assert (tree.number, tree.steps) == (1 + OWNER_STEPS, OWNER_STEPS)
+    assert tree.former == there.arrangement.edges
+
+
+def test_without_an_organiser_links_are_what_the_description_says() -> None:
+    assert next_organising(ROW.model_copy(update={"organise": None}), IDS, None, ()) is None
+    entry = OrganiseEntry(links=[("one", "three")])
+    found = next_organising(ROW.model_copy(update={"organise": entry}), IDS, None, ((1, 3), (2, 3)))
+    assert found is not None
+    assert found.links == ((1, 3),)

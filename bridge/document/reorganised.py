@@ -1,0 +1,259 @@
+"""Which of the organiser's swaps are in force, and how regions are joined by them (docs/protocol.md §5.6).
+
+    arrangement            how regions are joined: the owner's, with every swap that is in force since
+    swaps                  those, each on top of the one before
+    offered                on top of the last of them, and not in force: too few have endorsed them, so far
+    proof                  two swaps of one number: nothing more of their author is offered
+    hears(news, now)       the overlay with what is new among swaps and endorsements, and holds
+    carrying(old)          a newer version of the owner's with the swaps that are in force at who has `old`
+    swap_news              all of it, for somebody who may lack it
+
+A swap is in force once k replicas of every region on its cycle endorsed it, in a view that is open or to come. Of two
+that both got there the one with the higher number counts, then the one with the higher digest, so that all come to the
+same tree whatever they heard first. What is in force stays so, whoever organises in a later version. The owner's next
+tree has a number beyond all that the organiser may give (`OWNER_STEPS`), so a change of the owner's is never held up.
+
+None of this changes a value, as in `succession`. Not here: who endorses, how news spread (`bridge.membership`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+from bridge.document.arrangement import Arrangement
+from bridge.document.policy import Policy
+from bridge.document.region_view import RegionView
+from bridge.document.succession import Succession
+from bridge.document.swaps import NUMBERS_MOST, SWAPS_MOST, SignedSwap, SwapEndorsement, SwapNews
+from bridge.document.trees import Tree, Trees
+from keys.errors import KeysError
+from keys.identity import Role
+
+OFFERED_MOST = 4  # swaps that wait for endorsements; the highest numbers count
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """How regions are joined behind a swap, or as the owner signed it."""
+
+    arrangement: Arrangement
+    digest: bytes
+    swap: SignedSwap | None = None
+
+    @property
+    def rank(self) -> tuple[int, bytes]:
+        return self.arrangement.change.number, b"" if self.swap is None else self.swap.digest
+
+
+class Reorganised(Succession):
+    """What an `Overlay` knows of swaps; see the module's head."""
+
+    owner: bytes
+    policy: Policy
+    offered: tuple[SignedSwap, ...]
+    proof: tuple[SignedSwap, ...]
+    swap_endorsements: frozenset[SwapEndorsement]
+    _steps: tuple[_Step, ...]
+
+    def _arrange(self) -> None:
+        """As the owner signed it."""
+        arrangement = Arrangement.of(self.policy)
+        self._steps = (_Step(arrangement, arrangement.digest(self.policy.overlay)),)
+        self.offered, self.proof, self.swap_endorsements = (), (), frozenset()
+
+    @property
+    def arrangement(self) -> Arrangement:
+        return self._steps[-1].arrangement
+
+    @property
+    def tree_digest(self) -> bytes:
+        """What the next swap has to name."""
+        return self._steps[-1].digest
+
+    @property
+    def swaps(self) -> tuple[SignedSwap, ...]:
+        return tuple([step.swap for step in self._steps if step.swap is not None])
+
+    @property
+    def swap_news(self) -> SwapNews:
+        swaps = {swap.digest: swap for swap in (*self.swaps, *self.offered, *self.proof)}
+        return SwapNews(tuple(swaps.values()), tuple(sorted(self.swap_endorsements, key=SwapEndorsement.encode)))
+
+    def swap_numbers_left(self, given: int = 0) -> int:
+        """How many numbers the organiser may still go on by; none where so many swaps are in force as may be. `given`:
+        the highest that it gave."""
+        given = max([given, self.arrangement.change.number, *(swap.number for swap in self.offered)])
+        return 0 if len(self._steps) > SWAPS_MOST else self._base.change.number + NUMBERS_MOST - given
+
+    def swap_endorsers(self, swap: SignedSwap) -> frozenset[str]:
+        """Who agreed to it, as far as we heard until it was in force."""
+        return frozenset(each.member for each in self.swap_endorsements if each.digest == swap.digest)
+
+    def cycle(self, swap: SignedSwap) -> tuple[int, ...]:
+        """Regions on the cycle of an offered swap, from one end of the new edge to the other."""
+        return self.trees.newest.path(*swap.added)
+
+    def is_organisers(self, swap: SignedSwap) -> bool:
+        """Whether who signed it organises by the policy."""
+        organising = self.policy.organising
+        member = self.members.get(organising.organiser) if organising else None
+        return member is not None and any(
+            (each.name, each.public_key) == (swap.author, swap.certificate.public_key) for each in member.certificates
+        )
+
+    # ------------------------------------------------------------------------------------------- what is heard
+
+    def hears(self, news: SwapNews, now: float | None = None) -> Self:
+        """The overlay with what is new among these and holds; itself if nothing is. `now`: None where that counts from
+        signatures, as at a start. Raises BadSignature for a swap that nobody honest would have passed on."""
+        known = {swap.digest for swap in (*self.swaps, *self.offered, *self.proof)}
+        fresh = {swap.digest: swap for swap in news.swaps if swap.digest not in known}
+        for swap in fresh.values():
+            swap.verify(self.owner)
+        proof = self.proof or self._proof(tuple(fresh.values()))
+        pool = {swap.digest: swap for swap in self.offered} | fresh
+        endorsements = self.swap_endorsements | self._agreed(news.endorsements, pool)
+        steps = self._best(pool.values(), endorsements)
+        offered: list[SignedSwap] = []
+        if not proof and len(steps) <= SWAPS_MOST:
+            waiting = [swap for swap in pool.values() if self._waits(swap, steps[-1], swap.digest in known)]
+            offered = sorted(waiting, key=lambda swap: (-swap.number, swap.digest))[:OFFERED_MOST]
+        named = {step.swap.digest for step in steps if step.swap} | {swap.digest for swap in offered}
+        kept = frozenset(each for each in endorsements if each.digest in named)
+        same = (steps, tuple(offered), proof, kept) == (self._steps, self.offered, self.proof, self.swap_endorsements)
+        return self if same else self._rearranged(steps, tuple(offered), proof, kept, now)
+
+    def carrying(self, old: Self) -> Self:
+        """This version of the owner's with what is in force at who has `old`, and what was offered there.
+
+        What is in force is not judged again: who endorsed it may have left since, and its author may organise no more.
+        """
+        digests = [step.digest for step in old._steps]
+        made = self
+        if self._steps[0].digest in digests:
+            steps = [self._steps[0]]
+            for step in old._steps[digests.index(self._steps[0].digest) + 1 :]:
+                assert step.swap is not None
+                after = self._after(step.swap, steps[-1])
+                if after is None:
+                    break
+                steps.append(after)
+            if steps[-1].rank > self._steps[-1].rank:
+                swaps = {step.swap.digest for step in steps if step.swap}
+                endorsements = frozenset(each for each in old.swap_endorsements if each.digest in swaps)
+                made = self._rearranged(tuple(steps), (), self.proof, endorsements, None)
+        try:
+            return made.hears(SwapNews((*old.offered, *old.proof), tuple(old.swap_endorsements)))
+        except KeysError:
+            return made  # of another owner's members, which a test may make
+
+    # ------------------------------------------------------------------------------------------- details
+
+    @property
+    def _base(self) -> Arrangement:
+        return self._steps[0].arrangement
+
+    def _rearranged(
+        self, steps: tuple[_Step, ...], offered: tuple[SignedSwap, ...], proof: tuple[SignedSwap, ...],
+        endorsements: frozenset[SwapEndorsement], now: float | None,
+    ) -> Self:  # fmt: skip
+        changes: dict[str, Any] = {"_steps": steps, "offered": offered, "proof": proof}
+        if steps[-1].digest != self._steps[-1].digest:
+            arrangement = steps[-1].arrangement
+            trees = Trees.of(arrangement.change, arrangement.edges, self.latest)
+            changes["trees"] = trees if now is None else replace(trees, known_ms=int(now * 1000))
+        made = self._changed(swap_endorsements=endorsements, **changes)
+        return made if now is None else made.at(now)
+
+    def _proof(self, fresh: Sequence[SignedSwap]) -> tuple[SignedSwap, ...]:
+        """Two swaps of one number by the key that organises: no honest organiser signs them."""
+        by_number: dict[tuple[int, bytes], SignedSwap] = {}
+        for swap in (*self.swaps, *self.offered, *fresh):
+            if self.is_organisers(swap):
+                other = by_number.setdefault((swap.number, swap.certificate.public_key), swap)
+                if other.digest != swap.digest:
+                    return (other, swap)
+        return ()
+
+    def _agreed(self, endorsements: Iterable[SwapEndorsement], swaps: Collection[bytes]) -> frozenset[SwapEndorsement]:
+        """Those of replicas to these swaps, one of each beside what is known."""
+        heard = {(each.digest, each.member) for each in self.swap_endorsements}
+        agreed = []
+        for each in endorsements:
+            member = self.members.get(each.member)
+            if each.digest not in swaps or (each.digest, each.member) in heard or member is None:
+                continue
+            if member.certificate.role is Role.REPLICA and each.is_of(member.certificates):
+                heard.add((each.digest, each.member))
+                agreed.append(each)
+        return frozenset(agreed)
+
+    def _best(self, pool: Iterable[SignedSwap], endorsements: Iterable[SwapEndorsement]) -> tuple[_Step, ...]:
+        """The owner's arrangement and the swaps on top of it that reach furthest."""
+        endorsers: dict[bytes, set[str]] = {}
+        for each in endorsements:
+            endorsers.setdefault(each.digest, set()).add(each.member)
+        reached = {step.digest: self._steps[: at + 1] for at, step in enumerate(self._steps)}
+        for swap in sorted(pool, key=lambda swap: (swap.number, swap.digest)):
+            before = reached.get(swap.former)
+            if before is None or not self._endorsed(swap, before[-1], endorsers.get(swap.digest, ())):
+                continue
+            after = self._after(swap, before[-1])
+            if after is not None and len(before) <= SWAPS_MOST:
+                reached[after.digest] = (*before, after)
+        return max(reached.values(), key=lambda steps: steps[-1].rank)
+
+    def _waits(self, swap: SignedSwap, last: _Step, is_known: bool) -> bool:
+        """Whether it may still come into force behind the last one."""
+        if swap.former != last.digest or not self.is_organisers(swap):
+            return False
+        return (is_known and last.digest == self._steps[-1].digest) or self._after(swap, last) is not None
+
+    def _endorsed(self, swap: SignedSwap, before: _Step, endorsers: Collection[str]) -> bool:
+        """Whether k replicas of every region on the cycle did, of one view each."""
+        if not endorsers:
+            return False
+        ring = _tree(before.arrangement, self.latest).path(*swap.added)
+        return len(ring) > 1 and all(
+            any(view.quorum(endorsers) for view in (self.latest[region], self.latest[region].former) if view)
+            for region in ring
+        )
+
+    def _after(self, swap: SignedSwap, before: _Step) -> _Step | None:
+        """What a swap makes of it; None for one that is no swap of this tree, or makes one that must not be."""
+        old = before.arrangement
+        ends = {*swap.added, *swap.removed}
+        is_next = (swap.former, swap.number) == (before.digest, old.change.number + swap.steps)
+        if not is_next or swap.number > self._base.change.number + NUMBERS_MOST or not ends <= self.latest.keys():
+            return None
+        if len(set(swap.added)) < 2 or old.joins(swap.added) or not old.joins(swap.removed):
+            return None
+        new = old.swapped(swap.added, swap.removed, swap.since_ms, swap.grace_s, swap.steps)
+        return _Step(new, new.digest(self.policy.overlay), swap) if self._bears(new) else None
+
+    def _bears(self, arrangement: Arrangement) -> bool:
+        """Whether the overlay would load if the owner had signed it."""
+        raise NotImplementedError
+
+
+def _tree(arrangement: Arrangement, latest: Mapping[int, RegionView]) -> Tree:
+    return Tree(arrangement.change.number, arrangement.edges, latest.keys())
+
+
+def read_swap_news(swaps: Iterable[bytes], endorsements: Iterable[bytes], owner: bytes) -> SwapNews:
+    """What can be read of a document, and was signed by whom the owner certified: what cannot is no fault of the
+    owner's."""
+    read: list[SignedSwap] = []
+    agreed: list[SwapEndorsement] = []
+    for one in swaps:
+        with contextlib.suppress(KeysError):
+            swap = SignedSwap.decode(one)
+            swap.verify(owner)
+            read.append(swap)
+    for one in endorsements:
+        with contextlib.suppress(KeysError):
+            agreed.append(SwapEndorsement.decode(one))
+    return SwapNews(tuple(read), tuple(agreed))

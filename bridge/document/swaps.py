@@ -1,0 +1,161 @@
+"""Changes of one edge that the organiser signs in the owner's place, and who agreed to them
+(paper D, D5; docs/protocol.md §9.17).
+
+A *swap* names the tree that it changes by digest, and the number of the tree that it makes. It carries its author's
+certificate, as the owner signed it, so that it is judged alike by everybody, also when the policy names another
+organiser by then: whether its author was the organiser, whether the link is one of the owner's `links` and whether it
+spares anything is judged by those who endorse it. It counts with endorsements of k replicas of every region on its
+cycle, of which one in each is honest. Not here: which swaps are in force (`reorganised`), who endorses
+(`bridge.measuring.judging`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from bridge.document.trees import STEPS_MOST, Edge
+from keys.errors import BadFrame, BadSignature
+from keys.frames import Kind, Reader, number, opening, sized, text
+from keys.identity import Certificate, Identity, Role, verify
+
+DOMAIN_SWAP = "veilmq/1 swap"
+DOMAIN_SWAP_ENDORSEMENT = "veilmq/1 swap endorsement"
+SIGNATURE_BYTES = 64
+SWAPS_MOST = 64  # in force since the owner's last version: then the owner signs one
+NUMBERS_MOST = 100  # which the organiser may give since then, those that never came into force included
+OWNER_STEPS = NUMBERS_MOST + 1  # so many numbers further on is the owner's next tree, whatever the organiser signed
+ENDORSEMENTS_MOST = 16_384  # read from one bundle or document
+ORGANISERS = (Role.GATEWAY, Role.INGEST)  # who may be named: nobody whose endorsement counts
+
+
+@dataclass(frozen=True)
+class SignedSwap:
+    """Edge `added` for `removed`, as tree `number`, which follows the one of `steps` numbers before, whose digest is
+    `former` (`Arrangement.digest`). `since_ms`: when it was signed; `grace_s`: how long the former tree stays open."""
+
+    number: int
+    steps: int
+    former: bytes
+    since_ms: int
+    grace_s: int
+    added: Edge
+    removed: Edge
+    certificate: Certificate
+    signature: bytes = b""
+
+    def body(self) -> bytes:
+        parts = [opening(Kind.SWAP), number(self.number, 4), number(self.steps, 1), self.former]
+        parts += [number(self.since_ms, 8), number(self.grace_s, 4)]
+        parts += [number(region, 4) for region in (*self.added, *self.removed)]
+        return b"".join([*parts, sized(self.certificate.encode())])
+
+    @cached_property
+    def digest(self) -> bytes:
+        """SHA-256 of the body: what endorsements name."""
+        return hashlib.sha256(self.body()).digest()
+
+    @property
+    def author(self) -> str:
+        return self.certificate.name
+
+    def signed(self, organiser: Identity) -> SignedSwap:
+        return replace(self, signature=organiser.sign(DOMAIN_SWAP, self.body()))
+
+    def encode(self) -> bytes:
+        return self.body() + self.signature
+
+    @classmethod
+    def decode(cls, data: bytes) -> SignedSwap:
+        """Read a frame; signatures are not checked yet. Raises BadFrame."""
+        frame = Reader(data)
+        frame.opening(Kind.SWAP)
+        tree, steps, former, since_ms, grace_s = (
+            frame.number(4), frame.number(1), frame.take(32), frame.number(8), frame.number(4),
+        )  # fmt: skip
+        added, removed = (frame.number(4), frame.number(4)), (frame.number(4), frame.number(4))
+        certificate = Certificate.decode(frame.sized())
+        signature = frame.take(SIGNATURE_BYTES)
+        frame.end()
+        if not 1 <= steps <= min(STEPS_MOST, tree):
+            raise BadFrame(f"swap {tree} follows a tree {steps} numbers before")
+        return cls(tree, steps, former, since_ms, grace_s, added, removed, certificate, signature)
+
+    def verify(self, owner: bytes) -> None:
+        """Raise BadSignature unless its author signed it, whom the owner certified as somebody who may organise.
+
+        That the certificate has ended is no fault of what was signed before; who endorses checks that."""
+        if self.certificate.role not in ORGANISERS:
+            raise BadSignature(f"{self.author} is a {self.certificate.role} and organises nothing")
+        self.certificate.verify(owner, 0)
+        verify(self.certificate.public_key, DOMAIN_SWAP, self.body(), self.signature)
+
+
+@dataclass(frozen=True, slots=True)
+class SwapEndorsement:
+    """`member` agrees to the swap with this digest."""
+
+    digest: bytes
+    member: str
+    signature: bytes = b""
+
+    @classmethod
+    def of(cls, swap: SignedSwap, member: str, identity: Identity) -> SwapEndorsement:
+        made = cls(swap.digest, member)
+        return replace(made, signature=identity.sign(DOMAIN_SWAP_ENDORSEMENT, made.body()))
+
+    def body(self) -> bytes:
+        return opening(Kind.SWAP_ENDORSEMENT) + self.digest + text(self.member)
+
+    def encode(self) -> bytes:
+        return self.body() + self.signature
+
+    @classmethod
+    def decode(cls, data: bytes) -> SwapEndorsement:
+        """Read a frame; the signature is not checked yet. Raises BadFrame."""
+        frame = Reader(data)
+        frame.opening(Kind.SWAP_ENDORSEMENT)
+        made = cls(frame.take(32), frame.text(), frame.take(SIGNATURE_BYTES))
+        frame.end()
+        return made
+
+    def is_of(self, certificates: Iterable[Certificate]) -> bool:
+        """Whether the holder of one of these signed it."""
+        for certificate in certificates:
+            try:
+                verify(certificate.public_key, DOMAIN_SWAP_ENDORSEMENT, self.body(), self.signature)
+            except BadSignature:
+                continue
+            return True
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class SwapNews:
+    """What one member tells another of swaps; without anything it asks for all that the other has."""
+
+    swaps: tuple[SignedSwap, ...] = ()
+    endorsements: tuple[SwapEndorsement, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.swaps or self.endorsements)
+
+    def encode(self) -> bytes:
+        parts = [opening(Kind.SWAP_NEWS), number(len(self.swaps), 1), *(sized(each.encode()) for each in self.swaps)]
+        parts += [number(len(self.endorsements), 2), *(sized(each.encode()) for each in self.endorsements)]
+        return b"".join(parts)
+
+    @classmethod
+    def decode(cls, data: bytes) -> SwapNews:
+        """Read a frame; nothing is verified yet. Raises BadFrame."""
+        frame = Reader(data)
+        frame.opening(Kind.SWAP_NEWS)
+        swaps = tuple([SignedSwap.decode(frame.sized()) for _ in range(frame.number(1))])
+        count = frame.number(2)
+        if count > ENDORSEMENTS_MOST:
+            raise BadFrame(f"{count} endorsements of swaps where {ENDORSEMENTS_MOST} are the most")
+        endorsements = tuple([SwapEndorsement.decode(frame.sized()) for _ in range(count)])
+        frame.end()
+        return cls(swaps, endorsements)

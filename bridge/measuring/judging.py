@@ -1,0 +1,72 @@
+"""Whether a replica agrees to a swap of the organiser's: what it spares by this replica's own medians (paper D, D5).
+
+The organiser is believed in nothing. An honest replica looks at the owner's `links`, at what is barred, at the time of
+rest, at what the signed summaries that it heard itself say, and, at an end of the new edge, at its own links: the new
+tree must not come into force before it carries anything. Half of the gain that the organiser has to see is enough here,
+for two who measure never see quite the same. Not here: whether the tree is admissible at all and follows from the
+present one (`Overlay.hears`), endorsing itself (`bridge.membership.swapping`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from bridge.document import Overlay, SignedSwap
+from bridge.measuring.proposing import way_back
+from bridge.measuring.region_costs import RegionCosts
+from bridge.measuring.summaries import ReplicaSummary
+from bridge.organising import swap_of
+
+AGREED_PART = 0.5  # of the gain that is asked of who proposes
+
+
+def objection(
+    overlay: Overlay, region: int, swap: SignedSwap, summaries: Iterable[ReplicaSummary], up: Collection[str],
+    now: float,
+) -> str:  # fmt: skip
+    """Why a replica of `region` does not endorse an offered swap now; empty if it does. `up`: replicas to which its
+    links stand."""
+    arrangement = overlay.arrangement
+    organising = arrangement.organising
+    if organising is None or not overlay.is_organisers(swap) or now * 1000 > swap.certificate.not_after_ms:
+        return f"{swap.author} does not organise"
+    if swap.grace_s != organising.grace_s:
+        return f"the former tree would stay open for {swap.grace_s} s, not {organising.grace_s}"
+    if not arrangement.allows(swap.added):
+        return "the link is none of the owner's"
+    costs = RegionCosts(overlay, summaries, now)
+    back = way_back(overlay, costs)
+    mends = back is not None and all(
+        set(one) == set(other) for one, other in ((back.added, swap.added), (back.removed, swap.removed))
+    )
+    return ("" if mends else _harm(overlay, swap, costs, now)) or _lanes(overlay, region, swap, up)
+
+
+def _harm(overlay: Overlay, swap: SignedSwap, costs: RegionCosts, now: float) -> str:
+    arrangement = overlay.arrangement
+    organising = arrangement.organising
+    assert organising is not None
+    judged_at, rests_until = arrangement.rests
+    if now < rests_until and (now < judged_at or not arrangement.undone_by(swap.added, swap.removed)):
+        return "the tree rests"
+    if any(set(link) == set(swap.added) for link in organising.barred(now)):
+        return "the link is barred"
+    tree = overlay.trees.newest
+    neighbours = {region: tree.neighbours(region) for region in tree.regions}
+    judged = swap_of(neighbours, swap.added, swap.removed, costs, organising.hops)
+    if judged is None:
+        return "too little is known of its cycle"
+    wanted = AGREED_PART * organising.min_gain
+    if judged.gain < wanted or judged.gain <= 0:
+        return f"it spares {100 * judged.gain:.1f} %, and {100 * wanted:.1f} % are asked for"
+    return ""
+
+
+def _lanes(overlay: Overlay, region: int, swap: SignedSwap, up: Collection[str]) -> str:
+    """At an end of the new edge: whether n - f replicas of the other end are linked to us."""
+    if region not in swap.added:
+        return ""
+    other = swap.added[1] if swap.added[0] == region else swap.added[0]
+    view = overlay.views[other]
+    linked, needed = len(view.members_among(up)), len(view.members) - view.faults
+    return "" if linked >= needed else f"{linked} replicas of {view.name} are linked, {needed} are needed"

@@ -1,0 +1,130 @@
+"""The organiser: a member that the owner lets number and sign changes of one edge in its place (paper D, D5).
+
+It hears the summaries of all replicas from those of its region, proposes as the owner would (`measuring.proposing`),
+signs, and waits. One swap is open at a time; if too few have endorsed it after `ENDORSE_S`, the next may be signed,
+and after each that failed it waits twice as long, `BACKOFF_MOST_S` at most. A number is never given twice: the
+highest is on disk before anybody hears of it. It carries nothing, reads nothing and is believed in nothing:
+if it is away nothing is swapped, and nothing else changes. Not here: the network (`gateway.overlay.organiser`).
+"""
+
+from __future__ import annotations
+
+from bridge.contract import Blame, Count, Effect, Event, Keep, Received, Rotated, Tick
+from bridge.document import Arrangement, Overlay, SignedSwap
+from bridge.measuring import SUMMARY_TOPIC, ReplicaSummary, SwapProposal, check_author, decode_said, proposal
+from bridge.membership import ENDORSE_S, Node
+from bridge.organising import Swap
+from keys.errors import BadFrame, KeysError
+from keys.frames import number
+from keys.identity import Identity
+
+PROPOSE_EVERY_S = 1.0
+HIGHEST = b"highest swap"
+BACKOFF_MOST_S = 3600.0
+
+
+class OrganiserNode(Node):
+    """See the module. `signs`: whether it signs what it proposes, or only says it."""
+
+    def __init__(
+        self, overlay: Overlay, identity: Identity, name: str, signs: bool = False, highest: int = 0
+    ) -> None:  # fmt: skip
+        """`highest`: number that was given before this start (`Keep` with `HIGHEST`)."""
+        super().__init__(overlay, name)
+        self._highest = highest
+        self._identity, self.signs = identity, signs
+        self._said: dict[str, ReplicaSummary] = {}
+        self._propose_at = 0.0
+        self._failed = 0
+        self._open: SignedSwap | None = None
+        self.proposed: SwapProposal | None = None
+        """What it would sign now; None where nobody measures."""
+        self.signed: SwapProposal | None = None
+        """What it signed last, since this start."""
+
+    @property
+    def summaries(self) -> tuple[ReplicaSummary, ...]:
+        """The newest of each replica, all verified."""
+        return tuple(self._said.values())
+
+    @property
+    def open_swap(self) -> SignedSwap | None:
+        """What it signed and is not in force yet."""
+        return next((swap for swap in self.overlay.offered if swap.author == self.name), None)
+
+    def standing(self) -> str:
+        """Why nothing can be signed by us; empty if it can."""
+        organising = self.overlay.policy.organising
+        if organising is None or organising.organiser != self.name:
+            return f"{self.name} is not the organiser of version {self.overlay.policy.version}"
+        if self.overlay.proof:
+            return f"{self.name} signed two swaps of number {self.overlay.proof[0].number}, and signs no more"
+        if self.overlay.swap_numbers_left(self._highest) <= 0:
+            return "the owner has to sign a version before the next swap: it takes up those that are in force"
+        return ""
+
+    # --------------------------------------------------------------------------------------------- events
+
+    def _event(self, event: Event, now: float) -> list[Effect]:
+        match event:
+            case Received(_, wire) if wire.topic == SUMMARY_TOPIC:
+                return self._heard(event)
+            case Tick() if now >= self._propose_at:
+                self._propose_at = now + PROPOSE_EVERY_S
+                return self._propose(now)
+            case Rotated(identity):
+                self._identity = identity
+        return []
+
+    def _heard(self, event: Received) -> list[Effect]:
+        try:
+            said = decode_said(event.wire.payload)
+            known = self._said.get(said.member)
+            if not isinstance(said, ReplicaSummary) or (known is not None and said.interval <= known.interval):
+                return []
+            check_author(said, self.overlay)
+        except BadFrame as error:
+            return [Count("refused", 1, type(error).__name__), Blame(event.peer, False, str(error))]
+        except KeysError as error:
+            return [Count("refused", 1, type(error).__name__)]
+        self._said[said.member] = said
+        return [Count("summaries")]
+
+    def _propose(self, now: float) -> list[Effect]:
+        self.proposed = proposal(self.overlay, self._said.values(), now)
+        swap = self.proposed.swap if self.proposed else None
+        if self._open is not None and self._open in self.overlay.swaps:
+            self._open, self._failed = None, 0
+        if swap is None or not self.signs or self.standing() or self._waits(now):
+            return []
+        self._failed += self._open is not None
+        self.signed = self.proposed
+        self._open = self._signed(swap, now)
+        self._highest = self._open.number
+        kept = Keep(((HIGHEST, number(self._highest, 4)),))
+        return [kept, *self._adopted(self.keeper.offer_swap(self._open, now), now)]
+
+    def _waits(self, now: float) -> bool:
+        """Whether what was signed last may still come into force, or failed lately."""
+        newest = self.overlay.offered[0] if self.overlay.offered else self._open
+        if newest is None:
+            return False
+        wait_s = min(ENDORSE_S * 2.0**self._failed, BACKOFF_MOST_S)
+        return now < newest.since_ms / 1000 + wait_s
+
+    def _signed(self, swap: Swap, now: float) -> SignedSwap:
+        arrangement: Arrangement = self.overlay.arrangement
+        assert arrangement.organising is not None
+        given = max([self._highest, arrangement.change.number, *(each.number for each in self.overlay.offered)])
+        made = SignedSwap(
+            given + 1, given + 1 - arrangement.change.number, self.overlay.tree_digest, int(now * 1000),
+            arrangement.organising.grace_s, swap.added, swap.removed, self.overlay.certificate(self.name),
+        )  # fmt: skip
+        return made.signed(self._identity)
+
+    def _adopt(self, overlay: Overlay, now: float) -> list[Effect]:
+        self._said = {name: said for name, said in self._said.items() if name in overlay.members}
+        return []
+
+    def _deadlines(self) -> list[float | None]:
+        return [self._propose_at if self.overlay.policy.organising is not None else None]

@@ -1,0 +1,146 @@
+"""The organiser alone: what it signs, when, and that it never gives a number twice."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from bridge.contract import Adopt, Blame, Count, Effect, Keep, LinkUp, Received, Send, Tick, Wire
+from bridge.document import SwapNews
+from bridge.measuring import SUMMARY_TOPIC, InterestSummary, ReplicaSummary
+from bridge.membership import ENDORSE_S, SWAPS_TOPIC
+from bridge.organiser import BACKOFF_MOST_S, HIGHEST, OrganiserNode
+from tests.bridge.measuring.test_judging import told, world
+from tests.bridge.measuring.test_proposing import INTERVAL, INTERVAL_S
+from tests.sim.organised_world import BOSS, agreed
+from tests.sim.world import NOW, World
+
+ALL = (1, 2, 3, 4)
+
+
+@pytest.fixture
+def made() -> World:
+    return world(((4, 1), (2, 4)))
+
+
+def boss(made: World, signs: bool = True, highest: int = 0) -> OrganiserNode:
+    node = OrganiserNode(made.overlay, made.identities[BOSS], BOSS, signs, highest)
+    for name in ("r2a", "r2b"):
+        node.handle(LinkUp(name), NOW)
+    return node
+
+
+def tell(node: OrganiserNode, words: list[ReplicaSummary], now: float = NOW, peer: str = "r2a") -> list[Effect]:
+    return [effect for word in words for effect in node.handle(Received(peer, Wire(SUMMARY_TOPIC, word.encode())), now)]
+
+
+def signed(effects: list[Effect]) -> list[SwapNews]:
+    return [SwapNews.decode(e.wire.payload) for e in effects if isinstance(e, Send) and e.wire.topic == SWAPS_TOPIC]
+
+
+def test_it_signs_what_it_would_propose_and_keeps_the_number_first(made: World) -> None:
+    node = boss(made)
+    assert node.next_deadline == 0.0
+    assert signed(node.handle(Tick(), NOW)) == []
+    tell(node, told(made))
+    effects = node.handle(Tick(), NOW + 1)
+    kinds = [type(effect) for effect in effects]
+    assert effects[0] == Keep(((HIGHEST, (1).to_bytes(4)),))
+    assert kinds.index(Adopt) < kinds.index(Send)
+    assert len(signed(effects)) == 2, "to both of its neighbours"
+    swap = signed(effects)[0].swaps[0]
+    assert (set(swap.added), set(swap.removed), swap.number, swap.grace_s) == ({1, 4}, {2, 3}, 1, 5)
+    swap.verify(made.overlay.owner)
+    assert node.open_swap == swap
+    assert node.signed == node.proposed
+    for later in (2, 30, ENDORSE_S - 1):
+        assert signed(node.handle(Tick(), NOW + later)) == [], "one at a time"
+
+
+def test_who_only_looks_signs_nothing(made: World) -> None:
+    node = boss(made, signs=False)
+    tell(node, told(made))
+    effects = node.handle(Tick(), NOW + 1)
+    assert node.proposed is not None
+    assert node.proposed.swap is not None
+    assert signed(effects) == []
+    assert len(node.summaries) == 12
+
+
+def test_after_a_minute_a_higher_number_supersedes_and_each_failure_waits_twice_as_long(made: World) -> None:
+    node = boss(made, highest=4)
+    at, waited = NOW, []
+    for turn in range(9):
+        words = [
+            replace(word, interval=int(at) // INTERVAL_S).signed(made.identities[word.member]) for word in told(made)
+        ]
+        tell(node, words, at)
+        last = at
+        while not (said := signed(node.handle(Tick(), at))):
+            at += 1 if turn < 2 else 60
+            words = [
+                replace(word, interval=int(at) // INTERVAL_S).signed(made.identities[word.member])
+                for word in told(made)
+            ]
+            tell(node, words, at)
+        assert said[0].swaps[0].number == 5 + turn
+        waited.append(at - last)
+    assert waited[:3] == [0, ENDORSE_S, 2 * ENDORSE_S]
+    assert max(waited) <= BACKOFF_MOST_S + 60
+    assert waited[-1] >= BACKOFF_MOST_S - 60
+
+
+def test_a_number_that_was_given_before_a_restart_is_not_given_again(made: World) -> None:
+    node = boss(made, highest=7)
+    tell(node, told(made))
+    assert signed(node.handle(Tick(), NOW + 1))[0].swaps[0].number == 8
+    spent = boss(made, highest=100)
+    assert "owner has to sign" in spent.standing()
+    tell(spent, told(made))
+    assert signed(spent.handle(Tick(), NOW + 1)) == []
+
+
+def test_once_in_force_the_next_goes_on_from_there_when_the_tree_has_rested(made: World) -> None:
+    node = boss(made)
+    tell(node, told(made))
+    swap = signed(node.handle(Tick(), NOW + 1))[0].swaps[0]
+    node.handle(Received("r2a", Wire(SWAPS_TOPIC, agreed(made, swap, ALL).encode())), NOW + 2)
+    assert node.overlay.swaps == (swap,)
+    assert node.open_swap is None
+    node.handle(Tick(), NOW + 300)
+    assert node.proposed is not None
+    assert node.proposed.rests_until == NOW + 1 + 600
+
+
+@pytest.mark.parametrize("change", ["another", "nobody"])
+def test_who_is_not_the_organiser_signs_nothing(made: World, change: str) -> None:
+    organising = made.overlay.policy.organising
+    assert organising is not None
+    made.overlay = made.with_policy(organising=replace(organising, organiser="g1" if change == "another" else ""))
+    node = boss(made)
+    tell(node, told(made))
+    assert signed(node.handle(Tick(), NOW + 1)) == []
+    assert "not the organiser" in node.standing()
+
+
+def test_what_is_no_summary_is_refused_and_old_or_forged_ones_count_for_nothing(made: World) -> None:
+    node = boss(made)
+    words = told(made)
+    tell(node, words)
+    assert tell(node, words) == []
+    forged = replace(words[0], interval=INTERVAL + 1)
+    assert tell(node, [forged]) == [Count("refused", 1, "BadSignature")]
+    effects = node.handle(Received("r2a", Wire(SUMMARY_TOPIC, b"nonsense")), NOW)
+    assert any(isinstance(effect, Blame) and not effect.named for effect in effects)
+    interest = InterestSummary("r1a", 1, INTERVAL + 1, INTERVAL_S, 4, bytes(12500)).signed(made.identities["r1a"])
+    assert node.handle(Received("r2a", Wire(SUMMARY_TOPIC, interest.encode())), NOW) == []
+    assert set(node.summaries) == set(words)
+
+
+def test_of_an_overlay_in_which_nobody_measures_it_waits_for_the_owner(made: World) -> None:
+    made.overlay = made.with_policy(organising=None)
+    node = boss(made)
+    assert node.handle(Tick(), NOW) == []
+    assert node.proposed is None
+    assert node.next_deadline is None
