@@ -84,7 +84,8 @@ def test_kinds_and_properties_are_those_of_the_protocol() -> None:
         "OVERLAY_OFFER": 15, "KEY_OUTPUTS": 16, "KEY_ARCHIVE": 17, "KEY_MATERIAL": 18, "GROUP_LEASE": 19, "PULL": 20,
         "ENDORSEMENT": 21, "OWN_WORD": 22, "ADVERTISEMENT": 24, "TOKEN": 25, "TRACE": 26, "TRACE_KEY": 27,
         "REGISTRATION": 28, "REGISTERED": 29, "TRACE_SESSION": 30, "INTEREST": 31, "DISCOVERY": 32, "SUMMARY": 34,
-        "INTEREST_FILTER": 35, "SHOWN": 36, "KNOCK": 37, "RESUMED": 38,
+        "INTEREST_FILTER": 35, "SHOWN": 36, "KNOCK": 37, "RESUMED": 38, "SWAP": 39,
+        "SWAP_ENDORSEMENT": 40, "SWAP_NEWS": 41,
     }  # fmt: skip
     assert (frames.PROPERTY_HEADER, frames.PROPERTY_KEY, frames.PROPERTY_SHARES) == ("vmq", "vmq-key", "vmq-shares")
 
