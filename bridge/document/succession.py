@@ -146,7 +146,9 @@ class Succession:
         if trees.newest.number == old.trees.newest.number:
             phase = Phase.ALONE if trees.former is None else old.trees.phase
             return replace(trees, known_ms=old.trees.known_ms, phase=phase)
-        return replace(trees, known_ms=int(now * 1000))
+        # However long ago it was signed: what was sealed for the former tree may wait for us at our replicas.
+        phase = Phase.ALONE if trees.former is None else min(trees.phase, Phase.IN_FORCE)
+        return replace(trees, known_ms=int(now * 1000), phase=phase)
 
     def unendorsed(self, old: Self) -> list[str]:
         """Regions (by name) whose views do not follow from those that are in force in `old`: neither the same, nor the
