@@ -152,7 +152,9 @@ class Succession:
             edges = [(min(edge), max(edge)) for edge in present.edges]
             left = Tree(present.number, edges, present.regions & trees.newest.regions)
             former = left if left.joined else former
-        return replace(trees, former=former, known_ms=int(now * 1000))
+        # However long ago it was signed: what was sealed for the former tree may wait for us at our replicas.
+        phase = Phase.ALONE if former is None else min(trees.phase, Phase.IN_FORCE)
+        return replace(trees, former=former, known_ms=int(now * 1000), phase=phase)
 
     def unendorsed(self, old: Self) -> list[str]:
         """Regions (by name) whose views do not follow from those that are in force in `old`: neither the same, nor the

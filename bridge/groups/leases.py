@@ -136,12 +136,14 @@ class Lease:
 
 
 class LeaseTable:
-    """Every gateway's newest leases, verified against the overlay."""
+    """Every gateway's newest leases, verified against the overlay. One that a former key signed gives way to those of
+    the present key, whatever its version: else who stole it could end its member's part in each group."""
 
     def __init__(self, overlay: Overlay) -> None:
         self._overlay = overlay
         self._groups: dict[GroupId, dict[str, tuple[Lease, ...]]] = {}  # by group and member: lives, oldest first
         self._order: FairTable[tuple[GroupId, str], bool] = FairTable(LEASES_MAX)
+        self._signers: dict[tuple[GroupId, str], bytes] = {}  # the public key that signed the last one
         self._allowances: dict[str, Allowance] = {}  # by author
         self._rights: dict[tuple[str, str, int], bool] = {}
         self._sweep_at = 0.0
@@ -172,9 +174,13 @@ class LeaseTable:
         member, scope = self._overlay.members.get(lease.member), self._overlay.scope_named(lease.scope)
         if member is None or scope is None or member.certificate.role is not Role.GATEWAY:
             raise NotAuthorised(f"lease of {lease.member!r} for an unknown gateway or scope")
-        if not self._is_news(lease):
+        name, present = (lease.id, lease.member), member.certificate.public_key
+        before = self._signers.get(name)
+        if before in (None, present) and not self._is_news(lease):
             return False
-        verify_author(member, DOMAIN, lease.body(), lease.signature, now)
+        signer = verify_author(member, DOMAIN, lease.body(), lease.signature, now)
+        if signer != present and (before == present or not self._is_news(lease)):
+            return False
         epoch = self._overlay.policy.calendar.at(now)
         if not (self.may_read(lease.member, scope, now) or self._overlay.may_publish_in(lease.member, scope, epoch)):
             raise NotAuthorised(f"{lease.member} may neither read nor publish in {lease.scope}")
@@ -193,15 +199,18 @@ class LeaseTable:
         if now >= self._sweep_at:
             self._sweep_at = now + SWEEP_EVERY_S
             self._sweep(int((now - ENDED_S) * 1000))
-        self.enter(lease)
+        if signer == present and before not in (None, present):
+            self._outrank(lease)
+        self.enter(lease, signer)
         return True
 
-    def enter(self, lease: Lease) -> None:
-        """Take a lease that is our own or was verified."""
+    def enter(self, lease: Lease, signer: bytes | None = None) -> None:
+        """Take a lease that is our own or was verified. `signer`: its public key; None: the present one."""
         of_group = self._groups.setdefault(lease.id, {})
         lives = [known for known in of_group.get(lease.member, ()) if not lease.supersedes(known)]
         lives = sorted([*lives, lease], key=lambda known: known.version)[-LIVES_MAX:]
         of_group[lease.member] = tuple(lives)
+        self._signers[lease.id, lease.member] = signer or self._overlay.certificate(lease.member).public_key
         gone = self._order.put((lease.id, lease.member), lease.member.encode(), True)
         if gone is not None:
             self._forget(*gone[0])
@@ -249,6 +258,11 @@ class LeaseTable:
             return False
         return len(lives) < LIVES_MAX or lease.version > lives[0].version
 
+    def _outrank(self, lease: Lease) -> None:
+        """What a former key signed with a greater version never was: the present one signed this."""
+        of_group = self._groups[lease.id]
+        of_group[lease.member] = tuple(known for known in of_group[lease.member] if known.version < lease.version)
+
     def _sweep(self, before_ms: int) -> None:
         for group, of_group in list(self._groups.items()):
             for member, lives in list(of_group.items()):
@@ -257,6 +271,7 @@ class LeaseTable:
 
     def _forget(self, group: GroupId, member: str) -> None:
         self._order.pop((group, member))
+        self._signers.pop((group, member), None)
         of_group = self._groups.get(group, {})
         of_group.pop(member, None)
         if not of_group:

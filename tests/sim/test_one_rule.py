@@ -249,6 +249,8 @@ KEYS: dict[str, Callable[[Forge, KeyHeader], KeyHeader]] = {
     "a bump to come, for more": lambda f, k: f.signed(k, bump=1, message_limit=REFRESH_MESSAGES_MAX + 1),
     "for one message more than the scope has": lambda f, k: f.signed(k, message_limit=11),
     "for all messages": lambda f, k: f.signed(k, message_limit=REFRESH_MESSAGES_MAX),
+    "for as many as a frame can say": lambda f, k: f.signed(k, message_limit=(1 << 32) - 1),
+    "of another tree": lambda f, k: f.signed(k, tree=1),
     "first sequence": lambda f, k: f.signed(k, first_sequence=1 << 63),
     "a region left out": lambda f, k: f.signed(k, hops=k.hops[:1]),
     "another view elsewhere": lambda f, k: f.signed(k, hops=(k.hops[0], replace(k.hops[1], view=0))),
@@ -272,6 +274,8 @@ KEYS: dict[str, Callable[[Forge, KeyHeader], KeyHeader]] = {
 }
 HEADERS: dict[str, dict[str, Any]] = {
     "sequence 0": {"sequence": 0, "previous": 0},
+    "the last sequence that is taken": {"sequence": (1 << 63) - 1024},
+    "the one behind it": {"sequence": (1 << 63) - 1023},
     "the largest sequence": {"sequence": (1 << 63) - 1},
     "a larger sequence": {"sequence": 1 << 63},
     "the largest number": {"sequence": (1 << 64) - 1},
@@ -286,6 +290,8 @@ HEADERS: dict[str, dict[str, Any]] = {
     "in a dead epoch": {"time_ms": int((BEGAN - LENGTH_S - 1) * 1000)},
     "expired": {"deadline_ms": 1},
     "with a deadline": {"deadline_ms": (1 << 64) - 1},
+    "of another tree than its key": {"tree": 255},
+    "a snapshot": {"retain": True, "snapshot": True, "previous": 0, "topic": "own"},
     "qos 0": {"qos": 0},
     "qos 2": {"qos": 2},
     "retained": {"retain": True},

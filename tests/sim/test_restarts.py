@@ -12,12 +12,14 @@ import pytest
 
 from bridge.contract.machine import Acked, Deliver, Event, Keep, Received, Restored, Subscribed, Tick, Wire
 from bridge.document.policy import Refresh, Scope
+from bridge.membership.adopting import canonical
 from bridge.node import GatewayNode
 from bridge.sim.adversary import Behaviour
 from bridge.sim.checkers import check_blame, check_liveness, check_safety
 from bridge.wire.admission import KEPT_S
 from keys.envelope import Mode
 from tests.bridge.helpers import gateway, publish, subscriber
+from tests.sim.changing import regrown
 from tests.sim.lives import Lives
 from tests.sim.world import NOW, Traffic, World, make_world
 
@@ -156,3 +158,25 @@ def test_an_old_copy_of_a_readers_disk_lets_no_liar_replay_what_came_since(broug
     effects += again.handle(Tick(), later + 30)
     found = [effect for effect in effects if isinstance(effect, Deliver)]
     assert len(found) == (0 if len(brought_by) == 1 else len(live))
+
+
+def test_a_reader_that_was_dead_while_the_tree_changed_and_the_former_one_was_closed_loses_nothing():
+    """Its replicas keep for it what was sealed for the former tree until all publishers knew of the next one."""
+    world = make_world({1: 3, 2: 3}, [(1, 2)], {"site": 1, "control": 2}, [Scope("plant/#")])
+    kernel = lives_of(world, random.Random(3), ["plant/#"])
+    traffic = Traffic("site")
+    for number in range(80):
+        traffic.publish(kernel, NOW + 4 + number / 4, "plant/t", b"%d" % number, qos=2)
+    kernel.run(NOW + 10)
+    document = canonical(regrown(world, world.overlay, ((2, 1),), kernel.now))
+    for name in ("site", "r2a"):
+        kernel.call(name, lambda node, now: node.offered(document, now))  # type: ignore[attr-defined]
+    kernel.run(NOW + 10.3)
+    kernel.kill()
+    kernel.run(NOW + 30)
+    assert len(kernel.nodes["r2a"].overlay.trees.open) == 1  # type: ignore[attr-defined]
+    kernel.revive()
+    kernel.run(NOW + 90)
+    check_safety(traffic.published, kernel.committed)
+    check_liveness(traffic.published, kernel.committed)
+    assert len(kernel.nodes["control"].overlay.trees.open) == 1  # type: ignore[attr-defined]

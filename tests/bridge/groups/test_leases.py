@@ -27,6 +27,7 @@ from bridge.groups.leases import (
 from bridge.wire import AHEAD_S
 from keys.errors import BadFrame, BadSignature, NotAuthorised, NotFresh, TooOften
 from keys.identity import Identity
+from tests.bridge.reader.test_newest_retained import rotated
 from tests.sim.world import NOW, make_world
 
 NOW_MS = int(NOW * 1000)
@@ -152,6 +153,31 @@ def test_a_version_that_is_to_come_outranks_nothing():
         with pytest.raises(NotFresh):
             table.accept(lease_of("a", version=version, on=False), NOW)
     assert table.accept(lease_of("a", version=NOW_MS + int(AHEAD_S * 1000)), NOW)
+
+
+def test_who_has_a_former_key_ends_no_lease_of_the_present_one():
+    """Attack: its thief says, with the greatest version that is taken, that the member left the group."""
+    after = rotated(WORLD, "a")
+    fresh = lease_of("a")
+    ours = [replace(fresh, version=NOW_MS + renewed).signed(after.identities["a"]) for renewed in (0, 20_000)]
+    thief = replace(lease_of("a", version=NOW_MS + 299_000, on=False), ends_ms=fresh.starts_ms + 1)
+    thief = thief.signed(WORLD.identities["a"])
+    known = LeaseTable(after.overlay)
+    assert [known.accept(lease, NOW) for lease in (ours[0], thief, ours[1])] == [True, False, True]
+    assert known.server(ID, asked(), NOW) == "a"
+    late = LeaseTable(after.overlay)
+    assert [late.accept(lease, NOW) for lease in (thief, thief, ours[0])] == [True, False, True]
+    assert late.server(ID, asked(), NOW) == "a"
+
+
+def test_a_member_that_has_its_next_key_later_than_others_know_of_it_leases_on():
+    known = table_of(lease_of("a", version=NOW_MS))
+    after = rotated(WORLD, "a")
+    known.adopt(after.overlay)
+    assert known.accept(lease_of("a", end_s=55, version=NOW_MS + 1), NOW)
+    present = lease_of("a", end_s=60, version=NOW_MS + 2).signed(after.identities["a"])
+    assert known.accept(present, NOW)
+    assert [lease.version for lease in known] == [NOW_MS + 2]
 
 
 def test_a_gateway_with_too_many_groups_loses_its_own_oldest(monkeypatch: pytest.MonkeyPatch):
