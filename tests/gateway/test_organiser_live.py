@@ -164,7 +164,10 @@ def swapped(overlay: OverlayProcesses, boss: Boss, victim: str, at: float) -> No
     assert after(time.monotonic(), abs(at))
     overlay.kill(victim)
     overlay.start(victim)
-    assert wait_until(lambda: len(boss.said("in_force")) > done, 200), victim
+    if not wait_until(lambda: len(boss.said("in_force")) > done, 200):
+        there = load_overlay(overlay.directory / "boss-overlay.json", int(time.time() * 1000))
+        agreed = [(swap.number, swap.added, swap.removed, sorted(there.swap_endorsers(swap))) for swap in there.offered]
+        pytest.fail(f"{victim} was killed; waiting are {agreed}")
     assert after(time.monotonic(), 2 + GRACE_S + 1)
 
 
