@@ -343,7 +343,8 @@ class Receiver:
                 await asyncio.wait_for(wake.wait(), patience_s)
             wake.clear()
             self._trouble.moves()
-            session.check_clock()
+            if session.client.accepted or time.monotonic() - began > SETTLED_S:  # replicas keep what comes then
+                session.check_clock()
             await self._keys(session)
             collector.tick(session.follow())
             self._tell_doubt(collector.doubt)
