@@ -168,13 +168,24 @@ def test_at_first_start_with_a_clock_that_is_off_nothing_is_set_apart_and_acknow
         receiver.stop()
 
 
+class Subscribing(Replicas):
+    """Know what is wanted when the test says so; how often somebody looked."""
+
+    subscribed, looks = False, 0
+
+    @property
+    def accepted(self) -> bool:  # type: ignore[override]
+        self.looks += 1
+        return self.subscribed
+
+
 def test_a_clock_that_is_off_ends_no_session_before_replicas_know_what_to_keep(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At a first start nobody keeps anything for it yet. With a clock that is behind replicas take the subscription."""
     overlay = Overlay()
-    publisher, replicas = Publisher(overlay), Replicas(overlay)
-    replicas.accepted, replicas.ahead = False, (-400.0,) * 3
+    publisher, replicas = Publisher(overlay), Subscribing(overlay)
+    replicas.ahead = (-400.0,) * 3
     monkeypatch.setattr(receiver_module, "RETRY_S", 0.01)
     monkeypatch.setattr(receiver_module, "TICK_S", 0.01)
     receiver = Receiver(ReceiverSettings(tmp_path / "spool", tmp_path / "keys.json"), lambda: replicas)
@@ -182,9 +193,9 @@ def test_a_clock_that_is_off_ends_no_session_before_replicas_know_what_to_keep(
     try:
         assert wait_until(lambda: replicas.connections == 1)
         replicas.publish(publisher.seal("plant/a", time=time.time()))
-        time.sleep(0.3)
+        assert wait_until(lambda: replicas.looks > 20)
         assert (replicas.connections, receiver.progress.rows, replicas.unacknowledged) == (1, 0, 3)
-        replicas.accepted = True
+        replicas.subscribed = True
         assert wait_until(lambda: "set the clock" in str(receiver.trouble))
         assert (receiver.progress.rows, replicas.unacknowledged) == (0, 3)
     finally:
