@@ -32,7 +32,7 @@ from dataclasses import replace
 from typing import Any, Self
 
 from bridge.document.region_view import Endorsement, Member, RegionView
-from bridge.document.trees import Phase, Tree, Trees
+from bridge.document.trees import Phase, Trees
 from keys.errors import BadShare, BadSignature, Expired, UnknownView
 from keys.identity import Certificate, Role
 from keys.sharetree import Hop
@@ -147,12 +147,7 @@ class Succession:
         if trees.newest.number == old.trees.newest.number:
             phase = Phase.ALONE if trees.former is None else old.trees.phase
             return replace(trees, known_ms=old.trees.known_ms, phase=phase)
-        former, present = trees.former, old.trees.in_force
-        if former is not None and former.number < present.number:
-            edges = [(min(edge), max(edge)) for edge in present.edges]
-            left = Tree(present.number, edges, present.regions & trees.newest.regions)
-            former = left if left.joined else former
-        return replace(trees, former=former, known_ms=int(now * 1000))
+        return trees.beside(old.trees, now)
 
     def unendorsed(self, old: Self) -> list[str]:
         """Regions (by name) whose views do not follow from those that are in force in `old`: neither the same, nor the
