@@ -144,7 +144,7 @@ class Succession:
         """How far a change of the tree is: as far as it was, or it begins. What the owner did not know of when it
         signed a further tree is what stays open, not what it names as the former."""
         trees = self.trees
-        if trees.newest.number == old.trees.newest.number:
+        if (trees.newest.number, trees.newest.edges) == (old.trees.newest.number, old.trees.newest.edges):
             phase = Phase.ALONE if trees.former is None else old.trees.phase
             return replace(trees, known_ms=old.trees.known_ms, phase=phase)
         return trees.beside(old.trees, now)

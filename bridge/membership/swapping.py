@@ -35,7 +35,7 @@ class SwapEndorser:
         self._name, self._identity, self.objection = name, identity, objection
         self._offered: tuple[bytes, float] | None = None  # the newest, and when we heard of it
         self._signed: tuple[bytes, float] | None = None  # the tree that we agreed to change, and when
-        self._highest = 0
+        self._highest: tuple[bytes, int] = b"", 0  # that we agreed to, of the key that organises
         self._judge_at = 0.0
         self._standing: tuple[int, bytes] | None = None  # version and tree of which we looked ...
         self._proves = False  # ... or are to look, whether what is in force is proven
@@ -48,8 +48,9 @@ class SwapEndorser:
     def adopt(self, overlay: Overlay, now: float) -> None:
         """Other swaps may be offered, or endorsed by us, now or before a restart."""
         for swap in (*overlay.swaps, *overlay.offered):
-            if self._name in overlay.swap_endorsers(swap):
-                self._highest = max(self._highest, swap.number)
+            if self._name in overlay.swap_endorsers(swap) and overlay.is_organisers(swap):
+                key = swap.certificate.public_key
+                self._highest = key, max(self._highest_of(key), swap.number)
                 if self._signed is None and swap.former == overlay.tree_digest:
                     self._signed = swap.former, now  # before a restart: when, we do not know
         newest = overlay.offered[0].digest if overlay.offered else None
@@ -100,13 +101,17 @@ class SwapEndorser:
             return None
         swap, (digest, heard_at) = overlay.offered[0], self._offered
         late = max(now, self._next_at(overlay)) >= heard_at + ENDORSE_S
-        if swap.digest != digest or swap.number <= self._highest or late:
+        if swap.digest != digest or late or swap.number <= self._highest_of(swap.certificate.public_key):
             return None
         if abs(now - swap.since_ms / 1000) > CLOCKS_S:
             return None
         region = self._region(overlay)
         on_it = region in overlay.cycle(swap) and region is not None and self._name in overlay.views[region].members
         return swap if on_it else None
+
+    def _highest_of(self, key: bytes) -> int:
+        """Of another key the owner wants to hear, whatever numbers the one before used up."""
+        return self._highest[1] if self._highest[0] == key else 0
 
     def _region(self, overlay: Overlay) -> int | None:
         """Ours; None where the overlay lists us no more."""

@@ -169,3 +169,15 @@ def test_what_is_in_force_is_proven_anew_when_those_who_endorsed_it_left_or_have
     assert reloaded(proven, NOW + 310).swaps == ()
     again = proven.hears(SwapNews((), endorsements(world, swap, "r1a", "r1b")), NOW + 310)
     assert reloaded(again, NOW + 310).swaps == (swap,)
+
+
+def test_an_owners_tree_with_the_number_of_a_swap_settles_as_any_other(world: World) -> None:
+    """Nobody organises any more, and the owner, who knows of no swap, counts on by one."""
+    swap = swap_on(world.overlay, world, *GOOD)
+    ours = world.overlay.hears(agreed(world, swap, ALL), NOW).at(NOW + 40)
+    tree = world.overlay.policy.tree.followed_by(world.overlay.policy.edges, int((NOW + 50) * 1000), 2, GRACE_S)
+    newer = world.with_policy(edges=((1, 2), (1, 3), (1, 4)), tree=tree, organising=None, grants=())
+    assert newer.carrying(ours).may_follow(ours)
+    new = newer.carrying(ours).following(ours, NOW + 50)
+    assert (new.trees.newest.number, new.trees.phase, new.grants_of("far")) == (1, Phase.SETTLING, ())
+    assert new.at(NOW + 52).trees.in_force.edges == {frozenset(edge) for edge in ((1, 2), (1, 3), (1, 4))}

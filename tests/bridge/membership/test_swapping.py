@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -329,3 +330,19 @@ def test_a_replica_proves_anew_what_is_in_force_when_those_who_did_left(world: W
     assert {each.member for news in told_of.values() for each in news.endorsements} == {"r1c"}
     assert {type(effects[0]), type(effects[1])} == {Count, Adopt}, "in the file before anybody hears of it"
     assert news_of(replica.keeper.tick(NOW + 51)) == {}, "once"
+
+
+def test_a_thief_of_the_organisers_key_uses_up_no_number_of_the_next_one(world: World) -> None:
+    """Replicas endorsed a good one of number 99, which never got there: the organiser that the owner named then, or its
+    new key, had no number that they would endorse, until the owner changed edges."""
+    replica = Replica(world)
+    high = swap_on(world.overlay, world, *GOOD, number=99, steps=99)
+    replica.hears(SwapNews((high,)))
+    assert replica.endorsed(NOW + 1) == [high.digest]
+    organising = world.overlay.policy.organising
+    assert organising is not None
+    newer = world.with_policy(organising=replace(organising, organiser="site"))
+    replica.keeper.offered(canonical(newer), NOW + 2)
+    low = swap_on(newer, world, *GOOD, NOW + 70, by="site")
+    replica.hears(SwapNews((low,)), NOW + 70)
+    assert replica.endorsed(NOW + 71) == [low.digest]
