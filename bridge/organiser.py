@@ -95,7 +95,7 @@ class OrganiserNode(Node):
         swap = self.proposed.swap if self.proposed else None
         if self._open is not None and self._open in self.overlay.swaps:
             self._open, self._failed = None, 0
-        if swap is None or not self.signs or self.standing() or self._waits(now):
+        if swap is None or not self.signs or self.standing() or self._waits(now) or not self._is_listed():
             return []
         self._failed += self._open is not None
         self.signed = self.proposed
@@ -103,6 +103,10 @@ class OrganiserNode(Node):
         self._highest = self._open.number
         kept = Keep(((HIGHEST, number(self._highest, 4)),))
         return [kept, *self._adopted(self.keeper.offer_swap(self._open, now), now)]
+
+    def _is_listed(self) -> bool:
+        """Whether our key is the one in the overlay: we hear of another one a moment before we take it."""
+        return self.overlay.certificate(self.name).public_key == self._identity.public_bytes
 
     def _waits(self, now: float) -> bool:
         """Whether what was signed last may still come into force, or failed lately."""

@@ -9,6 +9,7 @@ before the tree has rested bars the link that it takes away, twice as long each 
 from __future__ import annotations
 
 import hashlib
+from collections import deque
 from dataclasses import dataclass, replace
 
 from bridge.document.organise import Organising
@@ -47,6 +48,25 @@ class Arrangement:
     def joins(self, edge: Edge) -> bool:
         """Whether it is an edge of the tree."""
         return _is_among(edge, self.edges)
+
+    def way(self, start: int, end: int) -> tuple[int, ...]:
+        """Regions from `start` to `end`, both included; none if they are not joined. In one search: whoever sends swaps
+        without end must not have a whole `Tree` made for each."""
+        beside: dict[int, list[int]] = {}
+        for a, b in self.edges:
+            beside.setdefault(a, []).append(b)
+            beside.setdefault(b, []).append(a)
+        came_from, queue = {end: end}, deque([end])
+        while queue and start not in came_from:
+            region = queue.popleft()
+            for other in beside.get(region, ()):
+                if other not in came_from:
+                    came_from[other] = region
+                    queue.append(other)
+        found = [start] if start in came_from else []
+        while found and found[-1] != end:
+            found.append(came_from[found[-1]])
+        return tuple(found)
 
     def allows(self, edge: Edge) -> bool:
         """Whether it is a potential link."""

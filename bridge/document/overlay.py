@@ -26,9 +26,9 @@ from bridge.document.arrangement import Arrangement
 from bridge.document.policy import DOMAIN_POLICY, KEY_SERVERS_MAX, Issuer, Policy, Scope, misrouted, numbered
 from bridge.document.record_rights import RecordRights
 from bridge.document.region_view import DOMAIN_VIEW, VIEW_GRACE_S, Endorsement, Member, RegionView
-from bridge.document.reorganised import OFFERED_MOST, Reorganised, read_swap_news
+from bridge.document.reorganised import Reorganised, read_swap_news
 from bridge.document.swaps import ENDORSEMENTS_MOST as SWAP_ENDORSEMENTS_MOST
-from bridge.document.swaps import ORGANISERS, SWAPS_MOST, SwapNews
+from bridge.document.swaps import NEWS_SWAPS_MOST, ORGANISERS, SwapNews
 from bridge.document.tree_checks import overlong, unjoined
 from bridge.document.trees import Tree, Trees
 from keys.errors import BadFrame, BadSignature, Expired, KeysError
@@ -44,7 +44,6 @@ __all__ = ["VIEW_GRACE_S", "Endorsement", "Member", "Overlay", "OverlayError", "
 FORMAT = 1
 HOSTED_PROPERTY_CHARS = 8192  # what a hosted broker carries in one user property (docs/protocol.md §2.10)
 ENDORSEMENTS_MAX = 4096  # read from one document; one of each replica is what honest ones hold
-SWAPS_READ_MOST = SWAPS_MOST + OFFERED_MOST + 2  # from one document; two more may be proof
 
 
 class OverlayError(OperatorError):
@@ -391,7 +390,7 @@ def _endorsements(document: Mapping[str, Any]) -> Iterable[Endorsement]:
 def _swap_news(document: Mapping[str, Any], owner: bytes) -> SwapNews:
     """Those that can be read, as for `_endorsements`."""
     return read_swap_news(
-        _frames(document.get("swaps"), SWAPS_READ_MOST),
+        _frames(document.get("swaps"), NEWS_SWAPS_MOST),
         _frames(document.get("swap_endorsements"), SWAP_ENDORSEMENTS_MOST),
         owner,
     )

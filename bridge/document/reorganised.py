@@ -10,8 +10,10 @@
 
 A swap is in force once k replicas of every region on its cycle endorsed it, in a view that is open or to come. Of two
 that both got there the one with the higher number counts, then the one with the higher digest, so that all come to the
-same tree whatever they heard first. What is in force stays so, whoever organises in a later version. The owner's next
-tree has a number beyond all that the organiser may give (`OWNER_STEPS`), so a change of the owner's is never held up.
+same tree whatever they heard first. Nothing else is asked here, so that it is in force under every version of the
+owner's alike: what a policy says of it, whether the tree `bears` too, is asked by those who endorse. The owner's next
+tree has a number beyond all that the organiser may give (`OWNER_STEPS`); one that takes up swaps may be lower than what
+is in force at who had others (`may_follow`). So no version of the owner's is ever held up.
 
 None of this changes a value, as in `succession`. Not here: who endorses, how news spread (`bridge.membership`).
 """
@@ -19,16 +21,16 @@ None of this changes a value, as in `succession`. Not here: who endorses, how ne
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+import itertools
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
 from bridge.document.arrangement import Arrangement
 from bridge.document.policy import Policy
-from bridge.document.region_view import RegionView
 from bridge.document.succession import Succession
 from bridge.document.swaps import NUMBERS_MOST, SWAPS_MOST, SignedSwap, SwapEndorsement, SwapNews
-from bridge.document.trees import Tree, Trees
+from bridge.document.trees import Trees
 from keys.errors import KeysError
 from keys.identity import Role
 
@@ -97,12 +99,24 @@ class Reorganised(Succession):
         return self.trees.newest.path(*swap.added)
 
     def is_organisers(self, swap: SignedSwap) -> bool:
-        """Whether who signed it organises by the policy."""
+        """Whether who signed it organises by the policy, with its present key: the one before may be a thief's."""
         organising = self.policy.organising
         member = self.members.get(organising.organiser) if organising else None
-        return member is not None and any(
-            (each.name, each.public_key) == (swap.author, swap.certificate.public_key) for each in member.certificates
-        )
+        if member is None:
+            return False
+        named = member.certificate
+        return (named.name, named.public_key) == (swap.author, swap.certificate.public_key)
+
+    def bears(self, swap: SignedSwap) -> bool:
+        """Whether the overlay would load if the owner had signed what an offered swap makes: asked of who endorses."""
+        after = self._after(swap, self._steps[-1])
+        return after is not None and self._bears(after.arrangement)
+
+    def may_follow(self, old: Self) -> bool:
+        """Whether somebody who has `old` may take the trees of this version of the owner's: its numbers count on, or it
+        took up other swaps than are in force there."""
+        others = self._base.change.number - old._base.change.number
+        return self.trees.follows(old.trees) or 0 < others <= NUMBERS_MOST
 
     # ------------------------------------------------------------------------------------------- what is heard
 
@@ -115,11 +129,12 @@ class Reorganised(Succession):
             swap.verify(self.owner)
         proof = self.proof or self._proof(tuple(fresh.values()))
         pool = {swap.digest: swap for swap in self.offered} | fresh
-        endorsements = self.swap_endorsements | self._agreed(news.endorsements, pool)
+        named = pool.keys() | {swap.digest for swap in self.swaps}
+        endorsements = self.swap_endorsements | self._agreed(news.endorsements, named)
         steps = self._best(pool.values(), endorsements)
         offered: list[SignedSwap] = []
         if not proof and len(steps) <= SWAPS_MOST:
-            waiting = [swap for swap in pool.values() if self._waits(swap, steps[-1], swap.digest in known)]
+            waiting = [swap for swap in pool.values() if self._waits(swap, steps[-1])]
             offered = sorted(waiting, key=lambda swap: (-swap.number, swap.digest))[:OFFERED_MOST]
         named = {step.swap.digest for step in steps if step.swap} | {swap.digest for swap in offered}
         kept = frozenset(each for each in endorsements if each.digest in named)
@@ -143,14 +158,35 @@ class Reorganised(Succession):
                 steps.append(after)
             if steps[-1].rank > self._steps[-1].rank:
                 swaps = {step.swap.digest for step in steps if step.swap}
-                endorsements = frozenset(each for each in old.swap_endorsements if each.digest in swaps)
+                endorsements = frozenset(
+                    each for each in old.swap_endorsements if each.digest in swaps and self._still_holds(each, old)
+                )
                 made = self._rearranged(tuple(steps), (), self.proof, endorsements, None)
         try:
             return made.hears(SwapNews((*old.offered, *old.proof), tuple(old.swap_endorsements)))
         except KeysError:
             return made  # of another owner's members, which a test may make
 
+    def unproven(self, region: int) -> tuple[SignedSwap, ...]:
+        """Swaps in force of which nobody new could tell by what replicas of the region's latest view signed, with keys
+        that are listed: those who endorsed them left since, or have other keys."""
+        latest = self.latest[region]
+        return tuple(
+            step.swap
+            for before, step in itertools.pairwise(self._steps)
+            if step.swap is not None and region in before.arrangement.way(*step.swap.added)
+            and not latest.quorum(self.swap_endorsers(step.swap))
+        )  # fmt: skip
+
     # ------------------------------------------------------------------------------------------- details
+
+    def _still_holds(self, endorsement: SwapEndorsement, old: Self) -> bool:
+        """Whether it can be checked by the members of this version, as it was by those of `old`."""
+        member, before = self.members.get(endorsement.member), old.members.get(endorsement.member)
+        if member is None or member.certificate.role is not Role.REPLICA:
+            return False
+        same = before is not None and set(before.certificates) <= set(member.certificates)
+        return same or endorsement.is_of(member.certificates)
 
     @property
     def _base(self) -> Arrangement:
@@ -164,7 +200,7 @@ class Reorganised(Succession):
         if steps[-1].digest != self._steps[-1].digest:
             arrangement = steps[-1].arrangement
             trees = Trees.of(arrangement.change, arrangement.edges, self.latest)
-            changes["trees"] = trees if now is None else replace(trees, known_ms=int(now * 1000))
+            changes["trees"] = trees if now is None else trees.beside(self.trees, now)
         made = self._changed(swap_endorsements=endorsements, **changes)
         return made if now is None else made.at(now)
 
@@ -206,20 +242,19 @@ class Reorganised(Succession):
                 reached[after.digest] = (*before, after)
         return max(reached.values(), key=lambda steps: steps[-1].rank)
 
-    def _waits(self, swap: SignedSwap, last: _Step, is_known: bool) -> bool:
+    def _waits(self, swap: SignedSwap, last: _Step) -> bool:
         """Whether it may still come into force behind the last one."""
-        if swap.former != last.digest or not self.is_organisers(swap):
-            return False
-        return (is_known and last.digest == self._steps[-1].digest) or self._after(swap, last) is not None
+        return self.is_organisers(swap) and self._after(swap, last) is not None
 
     def _endorsed(self, swap: SignedSwap, before: _Step, endorsers: Collection[str]) -> bool:
         """Whether k replicas of every region on the cycle did, of one view each."""
         if not endorsers:
             return False
-        ring = _tree(before.arrangement, self.latest).path(*swap.added)
+        ring = before.arrangement.way(*swap.added)
+        views = [self.latest.get(region) for region in ring]
         return len(ring) > 1 and all(
-            any(view.quorum(endorsers) for view in (self.latest[region], self.latest[region].former) if view)
-            for region in ring
+            latest is not None and any(view.quorum(endorsers) for view in (latest, latest.former) if view)
+            for latest in views
         )
 
     def _after(self, swap: SignedSwap, before: _Step) -> _Step | None:
@@ -229,18 +264,15 @@ class Reorganised(Succession):
         is_next = (swap.former, swap.number) == (before.digest, old.change.number + swap.steps)
         if not is_next or swap.number > self._base.change.number + NUMBERS_MOST or not ends <= self.latest.keys():
             return None
-        if len(set(swap.added)) < 2 or old.joins(swap.added) or not old.joins(swap.removed):
-            return None
+        ring = old.way(*swap.added)
+        if len(ring) < 3 or set(swap.removed) not in map(set, itertools.pairwise(ring)):
+            return None  # both ends are one, or joined already, or what goes is not on the cycle
         new = old.swapped(swap.added, swap.removed, swap.since_ms, swap.grace_s, swap.steps)
-        return _Step(new, new.digest(self.policy.overlay), swap) if self._bears(new) else None
+        return _Step(new, new.digest(self.policy.overlay), swap)
 
     def _bears(self, arrangement: Arrangement) -> bool:
         """Whether the overlay would load if the owner had signed it."""
         raise NotImplementedError
-
-
-def _tree(arrangement: Arrangement, latest: Mapping[int, RegionView]) -> Tree:
-    return Tree(arrangement.change.number, arrangement.edges, latest.keys())
 
 
 def read_swap_news(swaps: Iterable[bytes], endorsements: Iterable[bytes], owner: bytes) -> SwapNews:

@@ -32,7 +32,7 @@ from dataclasses import replace
 from typing import Any, Self
 
 from bridge.document.region_view import Endorsement, Member, RegionView
-from bridge.document.trees import Phase, Tree, Trees
+from bridge.document.trees import Phase, Trees
 from keys.errors import BadShare, BadSignature, Expired, UnknownView
 from keys.identity import Certificate, Role
 from keys.sharetree import Hop
@@ -144,17 +144,12 @@ class Succession:
         """How far a change of the tree is: as far as it was, or it begins. What the owner did not know of when it
         signed a further tree is what stays open, not what it names as the former."""
         trees = self.trees
-        if trees.newest.number == old.trees.newest.number:
+        if (trees.newest.number, trees.newest.edges) == (old.trees.newest.number, old.trees.newest.edges):
             phase = Phase.ALONE if trees.former is None else old.trees.phase
             return replace(trees, known_ms=old.trees.known_ms, phase=phase)
-        former, present = trees.former, old.trees.in_force
-        if former is not None and former.number < present.number:
-            edges = [(min(edge), max(edge)) for edge in present.edges]
-            left = Tree(present.number, edges, present.regions & trees.newest.regions)
-            former = left if left.joined else former
+        made = trees.beside(old.trees, now)
         # However long ago it was signed: what was sealed for the former tree may wait for us at our replicas.
-        phase = Phase.ALONE if former is None else min(trees.phase, Phase.IN_FORCE)
-        return replace(trees, former=former, known_ms=int(now * 1000), phase=phase)
+        return made if made.former is None else replace(made, phase=min(made.phase, Phase.IN_FORCE))
 
     def unendorsed(self, old: Self) -> list[str]:
         """Regions (by name) whose views do not follow from those that are in force in `old`: neither the same, nor the

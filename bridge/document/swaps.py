@@ -27,6 +27,7 @@ SIGNATURE_BYTES = 64
 SWAPS_MOST = 64  # in force since the owner's last version: then the owner signs one
 NUMBERS_MOST = 100  # which the organiser may give since then, those that never came into force included
 OWNER_STEPS = NUMBERS_MOST + 1  # so many numbers further on is the owner's next tree, whatever the organiser signed
+NEWS_SWAPS_MOST = SWAPS_MOST + 6  # read from one bundle or document: four may wait, two be proof
 ENDORSEMENTS_MOST = 16_384  # read from one bundle or document
 ORGANISERS = (Role.GATEWAY, Role.INGEST)  # who may be named: nobody whose endorsement counts
 
@@ -152,7 +153,10 @@ class SwapNews:
         """Read a frame; nothing is verified yet. Raises BadFrame."""
         frame = Reader(data)
         frame.opening(Kind.SWAP_NEWS)
-        swaps = tuple([SignedSwap.decode(frame.sized()) for _ in range(frame.number(1))])
+        count = frame.number(1)
+        if count > NEWS_SWAPS_MOST:
+            raise BadFrame(f"{count} swaps where {NEWS_SWAPS_MOST} are the most")
+        swaps = tuple([SignedSwap.decode(frame.sized()) for _ in range(count)])
         count = frame.number(2)
         if count > ENDORSEMENTS_MOST:
             raise BadFrame(f"{count} endorsements of swaps where {ENDORSEMENTS_MOST} are the most")

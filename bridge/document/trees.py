@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import TypeAlias
 
@@ -178,6 +178,11 @@ class Trees:
         """Trees that keys and publications may name, the newest first."""
         return (self.newest,) if self.phase is Phase.ALONE or self.former is None else (self.newest, self.former)
 
+    @property
+    def sealed_for(self) -> tuple[Tree, ...]:
+        """Open ones without one that settles."""
+        return (self.in_force,) if self.phase is Phase.SETTLING else self.open
+
     def named(self, tree_number: int) -> Tree:
         """Raises UnknownView for one that is to come here, Expired for one that is closed."""
         for tree in self.open:
@@ -206,6 +211,19 @@ class Trees:
         """Whether somebody who has `old` may take these: numbers count on, and one number is one tree."""
         same = self.newest.number == old.newest.number and self.newest.edges == old.newest.edges
         return same or self.newest.number > old.newest.number
+
+    def beside(self, old: Trees, now: float) -> Trees:
+        """These, as somebody learns of them now who has `old`: what is in force there stays open, though whoever signed
+        these did not know of it."""
+        trees, present = replace(self, known_ms=int(now * 1000)), old.in_force
+        edges = [(min(edge), max(edge)) for edge in present.edges]
+        left = Tree(present.number, edges, present.regions & self.newest.regions)
+        if not left.joined or present.number == self.newest.number:
+            return trees
+        if self.newest.number < present.number:  # the owner took up others than were in force there
+            change = replace(self.change, settle_s=TREE_SETTLE_S, grace_s=max(self.change.grace_s, old.change.grace_s))
+            return replace(trees, former=left, change=change, phase=Phase.SETTLING)
+        return trees if self.former is None or self.former.number >= present.number else replace(trees, former=left)
 
     @property
     def _settles_s(self) -> float:

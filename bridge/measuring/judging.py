@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from bridge.document import Overlay, SignedSwap
+from bridge.document.trees import Phase
 from bridge.measuring.proposing import way_back
 from bridge.measuring.region_costs import RegionCosts
 from bridge.measuring.summaries import ReplicaSummary
@@ -46,6 +47,8 @@ def _harm(overlay: Overlay, swap: SignedSwap, costs: RegionCosts, now: float) ->
     arrangement = overlay.arrangement
     organising = arrangement.organising
     assert organising is not None
+    if overlay.trees.phase is not Phase.ALONE:  # here; what a swap states may be long ago when it comes into force
+        return "the tree before is open still"
     judged_at, rests_until = arrangement.rests
     if now < rests_until and (now < judged_at or not arrangement.undone_by(swap.added, swap.removed)):
         return "the tree rests"

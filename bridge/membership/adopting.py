@@ -185,7 +185,7 @@ class OverlayKeeper:
                 f"overlay file is of version {version.number}, version {self._latest.number} is known; "
                 "fetch the newest from the owner"
             )
-        if not overlay.trees.follows(self.overlay.trees):
+        if not overlay.may_follow(self.overlay):
             raise OverlayError(
                 f"version {version.number} joins regions otherwise under an old number of the tree; the owner has to "
                 "sign it on top of what was signed last"
@@ -345,7 +345,7 @@ class OverlayKeeper:
         peer.distrusted_until = now + DISTRUST_S
         overlay = self._verified(_unpacked(packed), stated, now)
         peer.distrusted_until = float("-inf")
-        grown = overlay.trees.follows(self.overlay.trees) or stated.number == self._latest.number
+        grown = overlay.may_follow(self.overlay) or stated.number == self._latest.number
         strange = overlay.unendorsed(self.overlay) + ([] if grown else ["tree"])
         if strange:
             peer.distrusted_until = now + UNENDORSED_S

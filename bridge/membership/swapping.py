@@ -35,39 +35,61 @@ class SwapEndorser:
         self._name, self._identity, self.objection = name, identity, objection
         self._offered: tuple[bytes, float] | None = None  # the newest, and when we heard of it
         self._signed: tuple[bytes, float] | None = None  # the tree that we agreed to change, and when
-        self._highest = 0
+        self._highest: tuple[bytes, int] = b"", 0  # that we agreed to, of the key that organises
         self._judge_at = 0.0
+        self._standing: tuple[int, bytes] | None = None  # version and tree of which we looked ...
+        self._proves = False  # ... or are to look, whether what is in force is proven
         self.why = ""
 
     def rotate(self, identity: Identity) -> None:
         if self._identity is not None:
-            self._identity = identity
+            self._identity, self._proves = identity, True
 
     def adopt(self, overlay: Overlay, now: float) -> None:
         """Other swaps may be offered, or endorsed by us, now or before a restart."""
         for swap in (*overlay.swaps, *overlay.offered):
-            if self._name in overlay.swap_endorsers(swap):
-                self._highest = max(self._highest, swap.number)
+            if self._name in overlay.swap_endorsers(swap) and overlay.is_organisers(swap):
+                key = swap.certificate.public_key
+                self._highest = key, max(self._highest_of(key), swap.number)
+                if self._signed is None and swap.former == overlay.tree_digest:
+                    self._signed = swap.former, now  # before a restart: when, we do not know
         newest = overlay.offered[0].digest if overlay.offered else None
         if newest is None:
             self._offered, self.why = None, ""
         elif self._offered is None or self._offered[0] != newest:
             self._offered, self._judge_at, self.why = (newest, now), now, ""
+        standing = overlay.policy.version, overlay.tree_digest
+        if standing != self._standing:
+            self._standing, self._proves = standing, True
 
     def due(self, overlay: Overlay, now: float) -> tuple[SwapEndorsement, ...]:
         """What we endorse now."""
+        if self._proves and overlay.swaps and self._identity is not None:
+            self._proves = False
+            if proofs := self._proofs(overlay, self._identity):
+                return proofs
         swap = self._candidate(overlay, now)
         if swap is None or now < self._next_at(overlay) or self.objection is None or self._identity is None:
             return ()
         self._judge_at = now + JUDGE_EVERY_S
-        self.why = self.objection(overlay, swap, now)
+        self.why = self.objection(overlay, swap, now) or ("" if overlay.bears(swap) else "the tree must not be")
         if self.why:
             return ()
         self._signed = swap.former, now
         return (SwapEndorsement.of(swap, self._name, self._identity),)
 
+    def _proofs(self, overlay: Overlay, identity: Identity) -> tuple[SwapEndorsement, ...]:
+        """Of what is in force here, where too few of our region's latest view could be believed by somebody new."""
+        region = self._region(overlay)
+        if region is None or self._name not in overlay.latest[region].members:
+            return ()
+        unproven = [swap for swap in overlay.unproven(region) if self._name not in overlay.swap_endorsers(swap)]
+        return tuple([SwapEndorsement.of(swap, self._name, identity) for swap in unproven])
+
     def next_deadline(self, overlay: Overlay, now_before: float) -> float | None:
         """When `due` may say something next. `now_before`: the last moment that we know of."""
+        if self._proves and overlay.swaps and self._identity is not None:
+            return now_before
         return self._next_at(overlay) if self._candidate(overlay, now_before) is not None else None
 
     def _next_at(self, overlay: Overlay) -> float:
@@ -79,13 +101,22 @@ class SwapEndorser:
             return None
         swap, (digest, heard_at) = overlay.offered[0], self._offered
         late = max(now, self._next_at(overlay)) >= heard_at + ENDORSE_S
-        if swap.digest != digest or swap.number <= self._highest or late:
+        if swap.digest != digest or late or swap.number <= self._highest_of(swap.certificate.public_key):
             return None
         if abs(now - swap.since_ms / 1000) > CLOCKS_S:
             return None
-        region = overlay.certificate(self._name).region
-        on_it = region in overlay.cycle(swap) and self._name in overlay.views[region].members
+        region = self._region(overlay)
+        on_it = region in overlay.cycle(swap) and region is not None and self._name in overlay.views[region].members
         return swap if on_it else None
+
+    def _highest_of(self, key: bytes) -> int:
+        """Of another key the owner wants to hear, whatever numbers the one before used up."""
+        return self._highest[1] if self._highest[0] == key else 0
+
+    def _region(self, overlay: Overlay) -> int | None:
+        """Ours; None where the overlay lists us no more."""
+        member = overlay.members.get(self._name)
+        return member.certificate.region if member is not None and member.certificate.region in overlay.latest else None
 
 
 def news_since(before: Overlay, after: Overlay) -> SwapNews:

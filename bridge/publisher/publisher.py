@@ -394,9 +394,7 @@ class Publisher:
 
     def _pump(self, now: float) -> list[Effect]:
         """Fill every open window, in order; seal what is sent for the first time."""
-        effects: list[Effect] = []
-        if self.sealer.review_due(now) or now >= self._give_up_at:
-            effects += self._review(now)
+        effects = self._review(now) if self.sealer.review_due(now) or now >= self._give_up_at else []
         if paced := self._pacing.released(self._entries, now):
             self._lanes.requeue(paced, lambda peer, s: peer not in self._entries[s].acked)
         sendable: list[tuple[str, int]] = []

@@ -273,8 +273,7 @@ class Carrying:
 
     def _may_name(self) -> list[int]:
         """Trees that something which we know nothing of may have come along; others know these by now."""
-        trees = self._routes.overlay.trees
-        return [tree.number for tree in trees.open if tree.number <= trees.in_force.number]
+        return [tree.number for tree in self._routes.overlay.trees.sealed_for]
 
     def _sources(self, publisher: Certificate, announcers: Iterable[str], trees: Iterable[int]) -> list[str]:
         """Who can be asked for a publication: those that told us of it, then the others of the region before ours in

@@ -6,11 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from bridge.contract import Adopt, Blame, Count, Effect, Keep, LinkUp, Received, Send, Tick, Wire
+from bridge.contract import Adopt, Blame, Count, Effect, Keep, LinkUp, Offered, Received, Rotated, Send, Tick, Wire
 from bridge.document import SwapNews
 from bridge.measuring import SUMMARY_TOPIC, InterestSummary, ReplicaSummary
 from bridge.membership import ENDORSE_S, SWAPS_TOPIC
+from bridge.membership.adopting import canonical
 from bridge.organiser import BACKOFF_MOST_S, HIGHEST, OrganiserNode
+from tests.bridge.document.test_swap_attacks import rekeyed
 from tests.bridge.measuring.test_judging import told, world
 from tests.bridge.measuring.test_proposing import INTERVAL, INTERVAL_S
 from tests.sim.organised_world import BOSS, agreed
@@ -144,3 +146,16 @@ def test_of_an_overlay_in_which_nobody_measures_it_waits_for_the_owner(made: Wor
     assert node.handle(Tick(), NOW) == []
     assert node.proposed is None
     assert node.next_deadline is None
+
+
+def test_it_signs_nothing_between_hearing_of_another_key_for_it_and_taking_that(made: World) -> None:
+    """What it signed then would not verify, and it would end with a traceback."""
+    node = boss(made)
+    tell(node, told(made))
+    newer = rekeyed(made, BOSS, made.overlay, 7)
+    node.handle(Offered(canonical(newer)), NOW + 1)
+    assert signed(node.handle(Tick(), NOW + 2)) == []
+    node.handle(Rotated(made.identities[BOSS]), NOW + 3)
+    sent = signed(node.handle(Tick(), NOW + 4))
+    assert sent
+    assert sent[0].swaps[0].certificate == newer.certificate(BOSS)

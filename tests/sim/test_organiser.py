@@ -323,3 +323,36 @@ def test_what_made_it_worse_is_taken_back_before_the_tree_has_rested() -> None:
     assert arrangement.organising is not None
     assert [set(bar.link) for bar in arrangement.organising.bars] == [{1, 4}]
     judge(trace, traffic, world)
+
+
+# ------------------------------------------------------------------------------------------------ crossing
+
+
+def test_who_has_the_other_of_two_rivals_takes_the_owners_version() -> None:
+    """f of each region held back what they say of the second, until the owner had taken up the first: some hear of the
+    second before they hear of the owner's version, some the other way round."""
+    world = organised(PLAIN, grace_s=6)
+    kernel = running(world, random.Random(3), signs=False)
+    traffic = load(kernel, world, 60, 3)
+    kernel.run(NOW + 5)
+    base = world.overlay
+    one = swap_on(base, world, *GOOD, kernel.now, grace_s=6)
+    two = swap_on(base, world, (2, 4), (2, 3), kernel.now, number=2, steps=2, grace_s=6)
+    says(kernel, world, SwapNews((one,), endorsements(world, one, *of_regions(ALL))))
+    kernel.run(NOW + 25)
+    others = [
+        overlay_of(kernel, name) for name in kernel.nodes if name != BOSS
+    ]  # which says it, and hears it from none
+    assert all(edges_of(each) == CLOSED for each in others)
+    arrangement = overlay_of(kernel, "far").arrangement
+    newer = world.with_policy(edges=arrangement.edges, tree=arrangement.change, organising=arrangement.organising)
+    tell(kernel, world, newer, "third")
+    says(kernel, world, SwapNews((two,), endorsements(world, two, *of_regions((2, 3, 4)))))
+    kernel.run(kernel.now + 0.012)
+    others = [overlay_of(kernel, name) for name in kernel.nodes if name != BOSS]
+    found = {(each.policy.version - newer.policy.version, each.arrangement.change.number) for each in others}
+    assert {(0, 1), (-1, 2)} <= found, "some have the owner's version, some the other swap"
+    trace = kernel.run(NOW + 90)
+    assert {overlay_of(kernel, name).policy.version for name in kernel.nodes} == {newer.policy.version}
+    assert all_have(kernel, CLOSED)
+    judge(trace, traffic, world)

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from bridge.document.arrangement import Arrangement
 from bridge.document.organise import Organising
-from bridge.document.swaps import ENDORSEMENTS_MOST, SignedSwap, SwapEndorsement, SwapNews
+from bridge.document.swaps import ENDORSEMENTS_MOST, NEWS_SWAPS_MOST, SignedSwap, SwapEndorsement, SwapNews
 from bridge.document.trees import STEPS_MOST, TreeChange
 from keys.errors import BadFrame, BadSignature
 from keys.frames import Reader
@@ -59,6 +59,14 @@ def test_more_endorsements_than_there_may_be_are_refused_unread() -> None:
     head = SwapNews((SWAP,)).encode()[:-2]
     with pytest.raises(BadFrame, match=str(ENDORSEMENTS_MOST)):
         SwapNews.decode(head + (ENDORSEMENTS_MOST + 1).to_bytes(2))
+
+
+def test_more_swaps_than_anybody_may_have_are_refused_unread() -> None:
+    """Each costs two signatures, though who signed it organises nothing."""
+    news = SwapNews((SWAP,) * NEWS_SWAPS_MOST)
+    assert SwapNews.decode(news.encode()) == news
+    with pytest.raises(BadFrame, match=str(NEWS_SWAPS_MOST)):
+        SwapNews.decode(SwapNews((SWAP,) * (NEWS_SWAPS_MOST + 1)).encode())
 
 
 @pytest.mark.parametrize("change", [{"number": 2, "steps": 2}, {"added": (1, 3)}, {"grace_s": 1}, {"since_ms": 5}])

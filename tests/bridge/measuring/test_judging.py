@@ -10,7 +10,7 @@ import pytest
 from bridge.document import Organising, Overlay, SignedSwap, SwapNews
 from bridge.measuring import ReplicaSummary, objection
 from tests.bridge.measuring.test_proposing import EVERYWHERE, INTERVAL, ROW, said
-from tests.sim.organised_world import BOSS, swap_on
+from tests.sim.organised_world import BOSS, agreed, swap_on
 from tests.sim.world import NOW, World, make_world
 
 GRACE_S = 5
@@ -159,3 +159,14 @@ def test_an_edge_that_carries_nothing_is_taken_back_at_once() -> None:
     assert why(made, back, 2, up, words(True), NOW + 70) == ""
     assert "linked" in why(made, back, 2, (), words(True), NOW + 70), "what comes back has to carry something"
     assert why(made, back, 2, up, words(False), NOW + 70) == "the tree rests"
+
+
+def test_three_trees_never_come_within_one_grace_whatever_swaps_state() -> None:
+    """One that states a time long ago, or that liars held back, has rested at once; its former tree is open here."""
+    made = world(links=((4, 1), (2, 4)), dwell_s=5, interval_s=2)
+    first = swap_on(made.overlay, made, *GOOD, NOW - 115)
+    overlay = made.overlay.hears(agreed(made, first, (1, 2, 3, 4)), NOW)
+    back = swap_on(overlay, made, (2, 3), (1, 4), NOW)
+    assert why(made, back, overlay=overlay, now=NOW + 1) == "the tree before is open still"
+    closed = overlay.at(NOW + 2 + GRACE_S)
+    assert why(made, back, overlay=closed, now=NOW + 2 + GRACE_S) != "the tree before is open still"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from bridge.contract import Adopt, Blame, Count, Effect, Received, Send, Wire
 from bridge.document import Overlay, SignedSwap, SwapEndorsement, SwapNews
+from bridge.document.policy import Scope
 from bridge.membership.adopting import OverlayKeeper, canonical
 from bridge.membership.swapping import (
     CLOCKS_S,
@@ -21,7 +23,9 @@ from bridge.membership.swapping import (
     question,
     told,
 )
-from tests.sim.organised_world import BOSS, agreed, endorsements, organised, swap_on
+from keys.envelope import Mode
+from tests.sim.changing import changed, endorsed_by
+from tests.sim.organised_world import BOSS, agreed, endorsements, of_regions, organised, swap_on
 from tests.sim.world import NOW, World
 
 ALL = (1, 2, 3, 4)
@@ -267,3 +271,78 @@ def test_a_link_that_goes_up_and_down_is_told_all_swaps_a_few_times_and_then_lat
     assert due <= NOW + 2 + NEWS_EVERY_S
     assert news_of(replica.keeper.tick(NOW + 2 + NEWS_EVERY_S)) == {"r4a": agreed(world, swap, ALL)}
     assert news_of(replica.keeper.tick(NOW + 3 + NEWS_EVERY_S)) == {}
+
+
+def test_who_endorsed_before_a_restart_lets_that_swap_have_its_time_still(world: World) -> None:
+    replica = Replica(world)
+    first = swap_on(world.overlay, world, *GOOD)
+    replica.hears(SwapNews((first,)))
+    assert replica.endorsed(NOW + 1) == [first.digest]
+    kept = Overlay.load(json.loads(canonical(replica.keeper.overlay)), int((NOW + 2) * 1000))
+    again = Replica(world, overlay=kept)
+    again.keeper.tick(NOW + 3)
+    second = swap_on(world.overlay, world, (2, 4), (2, 3), NOW + 4, number=2, steps=2)
+    third = swap_on(world.overlay, world, *GOOD, NOW + 40, number=3, steps=3)
+    again.hears(SwapNews((second,)), NOW + 4)
+    assert again.endorsed(NOW + 5) == []
+    again.hears(SwapNews((third,)), NOW + 40)
+    assert again.endorsed(NOW + 41) == []
+    assert again.endorsed(NOW + 3 + ENDORSE_S) == [third.digest]
+
+
+def test_a_tree_that_must_not_be_is_not_endorsed(world: World) -> None:
+    apart = organised(Scope("shop/#", Mode.PLAIN, regions=(2, 3)))
+    replica = Replica(apart)
+    swap = swap_on(apart.overlay, apart, *GOOD)
+    replica.hears(SwapNews((swap,)))
+    assert replica.endorsed(NOW + 1) == []
+    assert replica.keeper.swaps.why == "the tree must not be"
+
+
+def test_who_is_dropped_while_a_swap_waits_goes_quietly(world: World) -> None:
+    replica = Replica(world, "r1c")
+    without = changed(world, world.overlay, 1, ("r1a", "r1b", "r1d"), NOW - 500, grace_s=60)
+    without = without.endorsed(endorsed_by(world, without, 1, "r1a", "r1b"), NOW - 500)
+    gone = changed(world, without, 3, ("r3a", "r3b", "r3d"), NOW, grace_s=60)
+    assert "r1c" not in gone.members
+    replica.why = "not yet"
+    replica.hears(SwapNews((swap_on(world.overlay, world, *GOOD),)))
+    replica.keeper.offered(canonical(without), NOW + 1)
+    replica.keeper.offered(canonical(gone), NOW + 1)
+    assert replica.keeper.removed
+    for second in range(2, 9):
+        replica.keeper.tick(NOW + second)
+        replica.keeper.next_deadline  # noqa: B018
+
+
+def test_a_replica_proves_anew_what_is_in_force_when_those_who_did_left(world: World) -> None:
+    swap = swap_on(world.overlay, world, *GOOD)
+    replica = Replica(world, "r1c")
+    replica.hears(agreed(world, swap, ALL))
+    replica.keeper.tick(NOW + 1)
+    assert replica.keeper.overlay.swap_endorsers(swap) == set(of_regions(ALL)), "enough did"
+    version = changed(world, world.overlay, 1, ("r1b", "r1c", "r1d"), NOW + 50)
+    replica.keeper.offered(canonical(version), NOW + 50)
+    assert replica.keeper.next_deadline is not None
+    assert replica.keeper.next_deadline <= NOW + 50
+    effects = replica.keeper.tick(NOW + 50)
+    told_of = news_of(effects)
+    assert {each.member for news in told_of.values() for each in news.endorsements} == {"r1c"}
+    assert {type(effects[0]), type(effects[1])} == {Count, Adopt}, "in the file before anybody hears of it"
+    assert news_of(replica.keeper.tick(NOW + 51)) == {}, "once"
+
+
+def test_a_thief_of_the_organisers_key_uses_up_no_number_of_the_next_one(world: World) -> None:
+    """Replicas endorsed a good one of number 99, which never got there: the organiser that the owner named then, or its
+    new key, had no number that they would endorse, until the owner changed edges."""
+    replica = Replica(world)
+    high = swap_on(world.overlay, world, *GOOD, number=99, steps=99)
+    replica.hears(SwapNews((high,)))
+    assert replica.endorsed(NOW + 1) == [high.digest]
+    organising = world.overlay.policy.organising
+    assert organising is not None
+    newer = world.with_policy(organising=replace(organising, organiser="site"))
+    replica.keeper.offered(canonical(newer), NOW + 2)
+    low = swap_on(newer, world, *GOOD, NOW + 70, by="site")
+    replica.hears(SwapNews((low,)), NOW + 70)
+    assert replica.endorsed(NOW + 71) == [low.digest]
