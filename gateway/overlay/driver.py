@@ -14,6 +14,7 @@ from functools import partial
 from typing import Protocol, assert_never
 
 from bridge.contract import (
+    Acked,
     Adopt,
     Adoption,
     Blame,
@@ -28,6 +29,8 @@ from bridge.contract import (
     Keep,
     KeysChanged,
     LeaveOnDisk,
+    LinkDown,
+    LinkUp,
     NotAdopted,
     Offered,
     Outlived,
@@ -225,3 +228,18 @@ class Driver:
                     self._live.complete()
             except Exception:  # noqa: BLE001  the log has its traceback
                 LogEvent.OVERLAY_LOOK_FAILED.say(log, exc_info=True)
+
+
+class Linked(NoHands):
+    """A party whose machine is told of each link as it is: what `Dials` calls goes to the driver."""
+
+    _driver: Driver
+
+    def link_up(self, peer: str) -> None:
+        self._driver.handle(LinkUp(peer))
+
+    def link_down(self, peer: str) -> None:
+        self._driver.handle(LinkDown(peer))
+
+    def link_watched(self, peer: str, ticket: int) -> None:
+        self._driver.handle(Acked(peer, ticket))

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from bridge.contract import Acked, LinkDown, LinkUp, Received, Wire
+from bridge.contract import Received, Wire
 from bridge.document import ORGANISERS, Overlay
 from bridge.organiser import HIGHEST, OrganiserNode
 from gateway.base import Figures, PrivateFileError, read_private, stamp, write_private
@@ -21,7 +21,7 @@ from gateway.base.log_events import LogEvent
 from gateway.client import LinkTls, MqttClient
 from gateway.mqtt5.packets import Publish
 from gateway.overlay.dials import Dials
-from gateway.overlay.driver import Driver, NoHands
+from gateway.overlay.driver import Driver, Linked
 from gateway.overlay.region_client import dial
 from gateway.trust import LiveOverlay, LocalIdentity, TrustError, load_overlay, take_listed_key
 
@@ -31,7 +31,7 @@ SESSION_EXPIRY_S = 0  # what was said while we were away is said again when we l
 NUMBER_FILE = "swaps"  # in the identity's directory: the highest number that was given
 
 
-class Organiser(NoHands):
+class Organiser(Linked):
     """See the module. `signs`: whether it signs what it proposes. Raises TrustError, OverlayError, TlsError."""
 
     def __init__(self, identity_dir: Path, overlay_file: Path, signs: bool) -> None:
@@ -90,15 +90,6 @@ class Organiser(NoHands):
         return client
 
     # -------------------------------------------------------------------------------- called by dials
-
-    def link_up(self, peer: str) -> None:
-        self._driver.handle(LinkUp(peer))
-
-    def link_down(self, peer: str) -> None:
-        self._driver.handle(LinkDown(peer))
-
-    def link_watched(self, peer: str, ticket: int) -> None:
-        self._driver.handle(Acked(peer, ticket))
 
     def link_published(self, peer: str, publish: Publish, client: MqttClient) -> None:
         self._published(peer, client, (publish,))

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from bridge.base import overlaps
-from bridge.contract import Acked, KeyDoubted, KeyWanted, LinkDown, LinkUp, NotTaken, Received, Subscribed, Wire
+from bridge.contract import Acked, KeyDoubted, KeyWanted, NotTaken, Received, Subscribed, Wire
 from bridge.document import Overlay, OverlayError, ScopeSecret
 from bridge.membership import GRANT_TOPIC, OVERLAY_TOPIC, SWAPS_TOPIC, VIEWS_TOPIC
 from bridge.node import ReaderNode
@@ -34,7 +34,7 @@ from gateway.mqtt5.packets import Properties, Publish
 from gateway.mqtt5.types import MqttError
 from gateway.overlay import hosted
 from gateway.overlay.dials import Dials
-from gateway.overlay.driver import Driver, NoHands
+from gateway.overlay.driver import Driver, Linked
 from gateway.overlay.peer_refusals import reason_in
 from gateway.trust import (
     LiveOverlay,
@@ -132,7 +132,7 @@ def _one_by_one(
         on_arrival(Arrival(replica, _wire(publish), publish, client))
 
 
-class RegionClient(NoHands):
+class RegionClient(Linked):
     """All replicas of the home region of the identity in `identity_dir`, and the key servers. `start` it on a loop.
 
     `on_arrival` gets every wire, those of `KEYS_TOPIC` (live keys for a new subscription) included. Who gives
@@ -263,15 +263,6 @@ class RegionClient(NoHands):
         self.send(replica, Wire(topic, payload), 0)
 
     # -------------------------------------------------------------------------------- called by dials
-
-    def link_up(self, peer: str) -> None:
-        self._driver.handle(LinkUp(peer))
-
-    def link_down(self, peer: str) -> None:
-        self._driver.handle(LinkDown(peer))
-
-    def link_watched(self, peer: str, ticket: int) -> None:
-        self._driver.handle(Acked(peer, ticket))
 
     def link_published(self, peer: str, publish: Publish, client: MqttClient) -> None:
         self._published(peer, client, (publish,))
