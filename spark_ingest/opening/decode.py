@@ -219,13 +219,13 @@ class _Origins:
 
 
 def check_written(batch: Any, opened: Opened) -> None:
-    """Raises SpoolDamaged if a row that the receiver had whole stays closed and is not what it wrote.
+    """Raises SpoolDamaged if a row stays closed and is not what the receiver wrote, its reason to stay so included.
 
     What a publisher made so is no damage, nor what waits for a key.
     """
     told = batch.column("reason")
     closed = {
-        row: reason for row, reason in opened.closed if told[row].as_py() is None and not reason.startswith(GRANT)
+        row: reason for row, reason in opened.closed if told[row].as_py() is not None or not reason.startswith(GRANT)
     }
     if not closed:
         return

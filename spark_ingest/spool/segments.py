@@ -58,6 +58,8 @@ SCHEMA = pa.schema(
         pa.field("check", pa.uint32(), nullable=False),
         # What records of this row may be about (`RecordRights.to_text`), as the policy said when it came.
         pa.field("rights", pa.string()),
+        # CRC-32 of topic, times, reason, rights and key header. Null: the row was written before there was one.
+        pa.field("check_rest", pa.uint32()),
     ]
 )
 
@@ -156,11 +158,27 @@ def checksum(header: bytes, sealed: bytes | None, shares: bytes | None) -> int:
     return zlib.crc32(shares or b"", zlib.crc32(sealed or b"", zlib.crc32(header)))
 
 
+def checksum_of_rest(
+    wire_topic: str, published_us: int, received_us: int, reason: str | None, rights: str | None, key: bytes | None
+) -> int:
+    """CRC-32 over what `checksum` leaves out: where that is changed, a row would stay closed and nobody say why."""
+    return zlib.crc32(key or b"", zlib.crc32(repr((wire_topic, published_us, received_us, reason, rights)).encode()))
+
+
+_CHECKED = ("header", "sealed", "shares", "check")
+_CHECKED_REST = ("wire_topic", "published_at", "received_at", "reason", "rights", "key_header", "check_rest")
+
+
 def changed_row(batch: Any) -> int | None:
-    """The first row of a batch (SCHEMA) that is not what its checksum was made of; None: all are."""
-    fields = (batch.column(name).to_pylist() for name in ("header", "sealed", "shares", "check"))
-    rows = enumerate(zip(*fields, strict=True))
-    return next((number for number, (*row, check) in rows if checksum(*row) != check), None)
+    """The first row of a batch (SCHEMA) that is not what its checksums were made of; None: all are."""
+    columns = (batch.column(name) for name in (*_CHECKED, *_CHECKED_REST))
+    plain = (each.cast(pa.int64()) if pa.types.is_timestamp(each.type) else each for each in columns)
+    for number, values in enumerate(zip(*(each.to_pylist() for each in plain), strict=True)):
+        *row, check = values[: len(_CHECKED)]
+        *rest, check_rest = values[len(_CHECKED) :]
+        if checksum(*row) != check or check_rest not in (None, checksum_of_rest(*rest)):
+            return number
+    return None
 
 
 def segment_schema(directory: Path, number: int, part: str) -> Any:

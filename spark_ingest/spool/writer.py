@@ -42,6 +42,7 @@ from spark_ingest.spool.segments import (
     ByteRange,
     Position,
     checksum,
+    checksum_of_rest,
     directory_bytes,
     open_segment,
     read_groups,
@@ -93,7 +94,10 @@ def as_batch(records: Sequence[SpoolRecord], keys: Mapping[bytes, SpooledKey]) -
     for key_id, row in {key_id: row for row, key_id in reversed(list(enumerate(key_ids)))}.items():
         if (key := keys.get(key_id)) is not None:
             key_headers[row], shares[row] = key.header, key.shares
-    columns += [key_headers, shares, list(map(checksum, headers, contents, shares)), rights]
+    topics, (published, received, reasons) = columns[3], columns[8:11]
+    checks = list(map(checksum, headers, contents, shares))
+    rest = list(map(checksum_of_rest, topics, published, received, reasons, rights, key_headers))
+    columns += [key_headers, shares, checks, rights, rest]
     arrays = [pa.array(values, column.type) for values, column in zip(columns, SCHEMA, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 

@@ -183,7 +183,7 @@ def test_no_bit_that_flips_on_disk_crashes_a_worker_or_makes_a_row_vanish(job: J
         data[random.randrange(first, len(data))] ^= 1 << random.randrange(8)
         path.write_bytes(data)
         try:
-            left_out += rows("telemetry") < 20  # the checksum of a row is not of its wire topic and rights
+            left_out += rows("telemetry") < 20
         except SpoolDamaged:
             refused += 1
         try:
@@ -193,7 +193,7 @@ def test_no_bit_that_flips_on_disk_crashes_a_worker_or_makes_a_row_vanish(job: J
         else:
             assert set_apart + rows("telemetry", failOnDataLoss="false") == 20
     assert 0 < unreadable < 30 < refused
-    assert left_out < 6, "for the others the query fails"
+    assert not left_out, "the query fails"
 
 
 def test_a_row_that_was_changed_on_disk_fails_the_query_and_its_segment_is_not_packed(tmp_path: Path) -> None:
