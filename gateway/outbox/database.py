@@ -251,11 +251,7 @@ class Outbox:
     def totals(self) -> tuple[int, int]:
         """Number and bytes of all rows. Reads the whole table's pages, not its rows: 0.1 s a million. Raises
         StoreError."""
-        query = "SELECT count(*), coalesce(sum(length(sealed)), 0) FROM outbox"
-        try:
-            count, size = self._reader.execute(query).fetchone()
-        except sqlite3.Error as error:
-            raise store_error(error, self.path.parent) from None
+        count, size = self._row("SELECT count(*), coalesce(sum(length(sealed)), 0) FROM outbox") or (0, 0)
         return int(count), int(size)
 
     def page(self, start: int, skip: Callable[[int], bool]) -> Page:
@@ -286,18 +282,28 @@ class Outbox:
         return Page(tuple(rows), following, damaged)
 
     def first(self, start: int) -> tuple[int, int] | None:
-        """Sequence and time of storage (ms since the UNIX epoch) of the first row from `start` on; None: no such."""
+        """Sequence and time of storage (ms since the UNIX epoch) of the first row from `start` on; None: no such.
+        Raises StoreError."""
         query = "SELECT sequence, committed_ms FROM outbox WHERE sequence >= ? ORDER BY sequence LIMIT 1"
-        row = self._reader.execute(query, (start,)).fetchone()
+        row = self._row(query, start)
         return None if row is None else (int(row[0]), int(row[1]))
 
     def holds(self, sequence: int) -> bool:
-        return self._reader.execute("SELECT 1 FROM outbox WHERE sequence = ?", (sequence,)).fetchone() is not None
+        """Raises StoreError."""
+        return self._row("SELECT 1 FROM outbox WHERE sequence = ?", sequence) is not None
 
     def last_of(self, chain: str) -> int:
-        """The sequence of the last QoS >= 1 publication of a chain, 0 for none."""
-        row = self._reader.execute("SELECT sequence FROM topics WHERE topic = ?", (self._name_of(chain),)).fetchone()
+        """The sequence of the last QoS >= 1 publication of a chain, 0 for none. Raises StoreError."""
+        row = self._row("SELECT sequence FROM topics WHERE topic = ?", self._name_of(chain))
         return int(row[0]) if row else 0
+
+    def _row(self, query: str, *values: int | bytes) -> tuple[Any, ...] | None:
+        """The one row of a query. Raises StoreError."""
+        try:
+            row: tuple[Any, ...] | None = self._reader.execute(query, values).fetchone()
+        except sqlite3.Error as error:
+            raise store_error(error, self.path.parent) from None
+        return row
 
     def _open(self, sequence: int, previous: int, life: int, sealed: bytes) -> Publication:
         try:

@@ -33,7 +33,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
 from bridge.contract import Chain, Publication, size_of
-from gateway.base import PrivateFileError, erase, lock_exclusively, private_directory, read_private, write_private
+from gateway.base import PrivateFileError, lock_exclusively, private_directory, read_private, write_private
 from gateway.outbox.bundling import bundled
 from gateway.outbox.database import (
     SEQUENCE_BLOCK,
@@ -45,6 +45,7 @@ from gateway.outbox.database import (
     encode_publication,
 )
 from gateway.outbox.lingering import Lingering
+from gateway.outbox.seeds import erase_seeds, split_seed
 from keys.envelope import TAG_BYTES
 
 __all__ = ["OutboxFullError", "Page", "Store", "StoreError", "StoredEntry"]
@@ -280,16 +281,30 @@ class Store:
         return page
 
     def is_left(self, sequence: int) -> bool:
-        """Whether an entry is on disk and nobody has it in hand."""
-        return sequence not in self._in_hand and sequence not in self._deleting and self._outbox.holds(sequence)
+        """Whether an entry is on disk and nobody has it in hand. Of a disk that cannot be read: what follows waits, and
+        `page` says why."""
+        if sequence in self._in_hand or sequence in self._deleting:
+            return False
+        try:
+            return self._outbox.holds(sequence)
+        except StoreError:
+            return True
 
     def first(self, start: int) -> tuple[int, int] | None:
-        """Sequence and time of storage (ms since the UNIX epoch) of the first entry on disk from `start` on."""
-        return self._outbox.first(start)
+        """Sequence and time of storage (ms since the UNIX epoch) of the first entry on disk from `start` on. Of a disk
+        that cannot be read `start`, at no time: there is something to look at, and `page` says why not."""
+        try:
+            return self._outbox.first(start)
+        except StoreError:
+            return start, 0
 
     def last_of(self, chain: str) -> int:
-        """The sequence of the last QoS >= 1 publication of a chain that was stored, 0 for none."""
-        return self._outbox.last_of(chain)
+        """The sequence of the last QoS >= 1 publication of a chain that was stored, 0 for none, or if the disk cannot
+        be read: only what is not stored itself asks."""
+        try:
+            return self._outbox.last_of(chain)
+        except StoreError:
+            return 0
 
     @property
     def depth(self) -> int:
@@ -303,35 +318,12 @@ class Store:
     # -------------------------------------------------------------------------------------- seeds
 
     def split_seed(self, epoch: int) -> bytes:
-        """The 32 bytes from which all splits of this epoch follow; on disk before they are returned.
-
-        Raises StoreError. Blocking, once an epoch.
-        """
-        path = self._seed_path(epoch)
-        try:
-            if not path.exists():
-                private_directory(path.parent)
-                write_private(path, secrets.token_bytes(32))
-            seed = read_private(path)
-        except PrivateFileError as error:
-            raise StoreError(str(error)) from None
-        if len(seed) != 32:
-            raise StoreError(f"{path}: is damaged; remove it (shares of epoch {epoch} will be split anew)")
-        return seed
+        """As `seeds.split_seed`."""
+        return split_seed(self.directory / "seeds", epoch)
 
     def erase_seeds(self, is_over: Callable[[int], bool]) -> list[int]:
-        """Erase the seeds of epochs that are over, and say which: nothing split in them can be derived again.
-
-        `is_over` must hold after the epoch's grace only. Raises StoreError.
-        """
-        try:
-            held = [int(path.stem) for path in (self.directory / "seeds").glob("*.seed") if path.stem.isdigit()]
-            gone = sorted(epoch for epoch in held if is_over(epoch))
-            for epoch in gone:
-                erase(self._seed_path(epoch))
-        except OSError as error:
-            raise _one_line(error, self.directory) from None
-        return gone
+        """As `seeds.erase_seeds`."""
+        return erase_seeds(self.directory / "seeds", is_over)
 
     def sealing_key(self, purpose: bytes) -> bytes:
         """32 secret bytes for files beside the outbox that are sealed too; another purpose, another key."""
@@ -341,9 +333,6 @@ class Store:
             )
         except PrivateFileError as error:
             raise StoreError(str(error)) from None
-
-    def _seed_path(self, epoch: int) -> Path:
-        return self.directory / "seeds" / f"{int(epoch)}.seed"
 
     # -------------------------------------------------------------------------------------- close
 

@@ -113,7 +113,7 @@ def standing(links: BrokerOverlay, now: float, outbox_bytes_max: int) -> Overlay
         outbox_depth=store.depth,
         outbox_bytes=store.held_bytes,
         outbox_bytes_max=outbox_bytes_max if isinstance(node, GatewayNode) else 0,
-        oldest_s=max(0.0, now - oldest[1] / 1000) if oldest else 0.0,
+        oldest_s=max(0.0, now - oldest[1] / 1000) if oldest and oldest[1] else 0.0,
         epoch=epoch,
         keys_missing=node.lacks(epoch) if isinstance(node, ReaderNode) else (),
         keys_late=node.lacks(epoch + 1) if late_s > 0 and isinstance(node, ReaderNode) else (),

@@ -308,25 +308,6 @@ def test_a_row_moved_to_another_number_is_refused(tmp_path: Path) -> None:
     run_with(tmp_path, second)
 
 
-def test_a_split_seed_is_durable_differs_by_epoch_and_can_be_erased(tmp_path: Path) -> None:
-    seeds: list[bytes] = []
-
-    async def use(store: Store) -> None:
-        seeds.append(store.split_seed(3))
-        assert store.split_seed(4) != seeds[-1]
-
-    async def erase(store: Store) -> None:
-        assert store.erase_seeds(lambda epoch: epoch < 4) == [3]
-        assert store.erase_seeds(lambda epoch: epoch < 4) == []
-
-    run_with(tmp_path, use)
-    run_with(tmp_path, use)
-    assert seeds[0] == seeds[1]
-    run_with(tmp_path, erase)
-    run_with(tmp_path, use)
-    assert seeds[2] != seeds[0]
-
-
 def test_keys_for_other_files_differ_by_purpose_and_store_and_outlive_a_restart(tmp_path: Path) -> None:
     keys: list[bytes] = []
 
@@ -338,16 +319,6 @@ def test_keys_for_other_files_differ_by_purpose_and_store_and_outlive_a_restart(
     run_with(tmp_path / "b", use)
     assert keys[:2] == keys[2:4]
     assert len(set(keys)) == 4
-
-
-def test_a_seed_that_others_may_read_is_refused(tmp_path: Path) -> None:
-    async def use(store: Store) -> None:
-        store.split_seed(0)
-        (tmp_path / "seeds" / "0.seed").chmod(0o644)
-        with pytest.raises(StoreError, match="chmod 600"):
-            store.split_seed(0)
-
-    run_with(tmp_path, use)
 
 
 def test_two_processes_cannot_share_a_directory(tmp_path: Path) -> None:
@@ -369,6 +340,29 @@ def test_a_damaged_directory_is_one_line(tmp_path: Path, name: str, content: byt
     with pytest.raises(StoreError, match=says) as caught:
         Store.open(tmp_path)
     assert "\n" not in str(caught.value)
+
+
+def test_a_disk_that_goes_bad_while_we_run_lets_nothing_overtake_and_page_tells_why(tmp_path: Path) -> None:
+    """SQLite's own errors would end whatever asked, in the middle of an event."""
+
+    async def use(store: Store) -> None:
+        (kept,) = [await store.put(message())]
+        store.leave(kept.sequence)
+        db = sqlite3.connect(tmp_path / "outbox.sqlite3", isolation_level=None)
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        (page_bytes,) = db.execute("PRAGMA page_size").fetchone()
+        db.close()
+        with (tmp_path / "outbox.sqlite3").open("r+b") as file:
+            size = file.seek(0, 2)
+            file.seek(page_bytes)
+            file.write(b"\xff" * (size - page_bytes))
+        assert store.is_left(kept.sequence), "so what follows it waits"
+        assert store.first(0) == (0, 0), "there is something to look at"
+        assert store.last_of("a/b") == 0
+        with pytest.raises(StoreError, match="damaged"):
+            store.page(0)
+
+    run_with(tmp_path, use)
 
 
 CHILD = """

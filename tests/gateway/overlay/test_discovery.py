@@ -33,10 +33,12 @@ def test_what_is_advertised_is_found_and_known():
         async with Neighbourhood(LOOPBACK) as one, Neighbourhood(LOOPBACK) as other:
             other.find(heard.put_nowait)
             await one.advertise(me())
-            return await asyncio.wait_for(heard.get(), 10)
+            async with asyncio.timeout(10):
+                while (found := await heard.get()) != me():
+                    pass  # of a test in another process: loopback is everybody's
+            return found
 
     found = asyncio.run(run())
-    assert found == me()
     assert found.addresses == ("127.0.0.1:8881",)
     assert known(found, OVERLAY)
 
