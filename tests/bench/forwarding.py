@@ -45,7 +45,9 @@ RUNS = 5
 SECONDS = 3.0
 WINDOW, MANY = 100, 1000
 PACED_GOAL_US = 3000.0
-BEFORE_BATCHES_US = 830.0  # of processor time a message, whatever the number of gateways, before there were batches
+BEFORE_BATCHES_US = {(10, 5.0): 5_450.0, (200, 1.0): 5_772.0, (200, 5.0): 15_888.0}
+"""Of processor time a message that was delivered, by gateways and messages a second from each, before there were
+batches. Measured once under this very load: a figure of streams would say nothing. Of 200 x 5 it delivered 18 %."""
 CROWD_S = 20.0
 PACE = 300
 PACE_LONG = 30
@@ -314,10 +316,12 @@ def by_crowd(_: Medians) -> Iterator[Result]:
     def prepare(path: Path) -> None:
         path.write_text(yaml.safe_dump(_configured(yaml.safe_load(path.read_text()))))
 
-    for size, rate in ((1, 50.0), (10, 5.0), (gateways.GATEWAYS, gateways.RATE_PER_S)):
+    for size, rate in ((1, 50.0), *BEFORE_BATCHES_US):
         crowd = gateways.measured(size, rate, SEALED, PAYLOAD_BYTES, CROWD_S, [_scope(SEALED), _scope(PLAIN)], prepare)
         work, cpu_us = f"{size} x {rate:.0f} msg/s", crowd.cpu_us
-        yield Result(f"cpu, {work}", cpu_us, BEFORE_BATCHES_US, "before batches", MICROSECONDS, _at_most(0.6))
+        if before_us := BEFORE_BATCHES_US.get((size, rate)):
+            goal = _at_most(0.6) if (size, rate) == (gateways.GATEWAYS, gateways.RATE_PER_S) else None
+            yield Result(f"cpu, {work}", cpu_us, before_us, "before batches", MICROSECONDS, goal)
         yield Result(f"cpu above idle, {work}", crowd.above_idle_us, cpu_us, "all of it", MICROSECONDS)
         yield Result(f"cpu of replicas, {work}", crowd.replicas_us, cpu_us, "all of it", MICROSECONDS)
         yield Result(f"cpu of the reader, {work}", crowd.reader_us, cpu_us, "all of it", MICROSECONDS)

@@ -60,8 +60,9 @@ class Kind(NamedTuple):
     segment_bytes: int = 8 << 20
 
     def part(self, part: int) -> Kind:
-        """So much smaller."""
-        return self._replace(rows=self.rows // part, segment_bytes=self.segment_bytes // part)
+        """So much smaller, but for what fills one segment and begins another: only full ones are copied."""
+        rows = max(self.rows // part, 2 * spools.GROUP_ROWS * self.batch)
+        return self._replace(rows=rows, segment_bytes=self.segment_bytes // part)
 
 
 MANY = "many"
