@@ -6,7 +6,7 @@ modes `copies`, `one` and `plain`; in mode `blocks` any n - f of n Reed-Solomon 
 publisher's region. Blocks carry the length of the content before the content.
 
     copies   each replica carries the whole content, and has it from one of the region before: its own plane
-    one      one replica of each region carries it: place (sequence mod n) + 1
+    one      one replica of each region carries it: place (CRC-32 of publisher and sequence mod n) + 1
     blocks   block i is carried by place (i mod n) + 1
 
 Property `vmq-part` says which pieces the payload is: absent for the only one there is; `-` for none, an announcement;
@@ -16,6 +16,7 @@ else indexes, ascending, of blocks that follow one another. Not here: when to se
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
@@ -120,11 +121,17 @@ def remade(header: MessageHeader, pieces: Pieces, index: int) -> bytes | None:
 # --------------------------------------------------------------------------------------------- who has what
 
 
+def alone(header: MessageHeader, count: int) -> int:
+    """The place of the one replica of `count` that carries it in mode `one`. A number alone would not spread batches:
+    those of full ones are apart by a multiple of their records."""
+    return zlib.crc32(header.sequence.to_bytes(8), zlib.crc32(header.publisher)) % count + 1
+
+
 def carried(header: MessageHeader, place: int, count: int) -> tuple[int, ...]:
     """Pieces that pass through the replica at `place` of a region of `count`: never more than suffice."""
     total = len(header.digests)
     if header.mode is Mode.ONE:
-        return (0,) if header.sequence % count == place - 1 else ()
+        return (0,) if alone(header, count) == place else ()
     if header.mode is Mode.BLOCKS:
         return tuple(range(place - 1, total, count))[: needed(total)]
     return (0,)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zlib
+from collections import Counter
 from dataclasses import replace
 from itertools import combinations, product
 
@@ -181,13 +183,26 @@ def test_a_piece_that_is_here_needs_no_others_and_others_of_two_lengths_make_non
 
 
 def test_who_carries_what() -> None:
-    """`one`: place (sequence mod n) + 1 of a region; `blocks`: block i by place (i mod n) + 1; copies: everybody."""
-    for sequence, place in ((1, 2), (2, 3), (3, 1), (1000, 2)):
+    """`one`: one place of a region; `blocks`: block i by place (i mod n) + 1; copies: everybody."""
+    for sequence in (1, 2, 3, 1000):
         alone = header_of(Mode.ONE, (b"x",), sequence)
+        place = content.alone(alone, 3)
+        assert place == zlib.crc32(alone.publisher + sequence.to_bytes(8)) % 3 + 1
         assert [content.carried(alone, at, 3) for at in (1, 2, 3)] == [(0,) if at == place else () for at in (1, 2, 3)]
     blocks = header_of(Mode.BLOCKS, content.cut(b"c" * 90, Mode.BLOCKS, 5))
     assert [content.carried(blocks, at, 3) for at in (1, 2, 3)] == [(0, 3), (1, 4), (2,)]
     assert [content.carried(header_of(Mode.COPIES, (b"x",)), at, 3) for at in (1, 2, 3)] == [(0,)] * 3
+
+
+@pytest.mark.parametrize("records", [1, 3, 64, 256])
+@pytest.mark.parametrize("count", range(2, 10))
+def test_batches_of_any_length_are_spread_over_all_places(records: int, count: int) -> None:
+    """A bad replica at the one place of all would make each of them wait for a request."""
+    places = Counter(
+        content.alone(header_of(Mode.ONE, (b"x",), number), count) for number in range(1, 2000 * records, records)
+    )
+    assert sorted(places) == list(range(1, count + 1))
+    assert max(places.values()) < 1.3 * 2000 / count
 
 
 @pytest.mark.parametrize("mode", MODES)
