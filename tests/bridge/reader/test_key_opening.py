@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
@@ -198,3 +199,30 @@ def test_no_turn_tries_more_choices_than_its_share_of_the_loop(monkeypatch: pyte
         of_one = [share for share in next_key.shares if share.places[2] == place]
         opening += ring.take(f"r3{'abcde'[place - 1]}", dict(next_key.properties(of_one)), now)[0]
     assert counted(opening, "recombined") == 1
+
+
+def test_garbage_twice_a_second_behind_three_regions_of_five_delays_no_honest_key():
+    """Attack: whole trees of shares, 25 from each replica, under commitments that nothing fits, for a minute."""
+    world = make_world({1: 5, 2: 5, 3: 5}, [(1, 2), (2, 3)], {"site": 1, "evil": 1}, [Scope("plant/#")])
+    ring = KeyRing(world.overlay, 3, OpeningKeys(world.secrets, world.keys), Admission(world.overlay, replica=False))
+    refuted = 0
+
+    def takes(key: ForgedKey, places: Iterable[int], now: float) -> bytes | None:
+        nonlocal refuted
+        opened = None
+        for place in places:
+            of_one = [share for share in key.shares if share.label[-1].place == place]
+            effects, told = ring.take(f"r3{'abcde'[place - 1]}", dict(key.properties(of_one)), now)
+            refuted += counted(effects, "keys_refuted")
+            opened = told or opened
+        return opened
+
+    for half in range(120):
+        now = NOW + half / 2
+        takes(down_the_path(world, committing_to_nothing(world, half)), range(1, 6), now)
+        if half % 10 == 0:
+            honest = down_the_path(world, forge_key(world, "site", "plant/#", half))
+            assert takes(honest, range(1, 4), now) == honest.header.key_id, "at once, with its third sender"
+        effects, _ = ring.tick(now)
+        refuted += counted(effects, "keys_refuted")
+    assert 5 < refuted < 30, "each costs its author twice the last: the others are not tried"
