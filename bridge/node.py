@@ -294,7 +294,7 @@ class GatewayNode(ReaderNode):
                 self.groups.wanted(topic_filter)
                 before, effects = self.interest.wanted(), super()._own(event, now)
                 for wire_filter in self.interest.wanted() - before:
-                    self.collector.resumed(wire_filter, now)
+                    self.collector.scopes.resumed(wire_filter, now)
                 return effects
             case Unsubscribed(topic_filter):
                 return [] if self.groups.postpones(topic_filter) else self._unwanted(topic_filter, now)
@@ -319,7 +319,7 @@ class GatewayNode(ReaderNode):
     def _unwanted(self, topic_filter: str, now: float) -> list[Effect]:
         before, effects = self.interest.wanted(), self.interest.unsubscribed(topic_filter, now)
         for wire_filter in before - self.interest.wanted():
-            self.collector.paused(wire_filter)
+            self.collector.scopes.paused(wire_filter)
         return effects
 
     def _collected(self, effects: list[Effect], now: float) -> list[Effect]:
