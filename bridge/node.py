@@ -57,7 +57,7 @@ from bridge.groups import GROUPS_TOPIC, LeaseRelay, SharedGroups
 from bridge.measuring import PROBE_TOPIC, SUMMARY_TOPIC, IntervalProposal, Measurer, SwapProposal, objection
 from bridge.membership import GRANT_TOPIC, KeyClient, KeyServerNode, Node, handed_over
 from bridge.publisher import NothingLeft, OutboxIntake, Publisher, Shelf
-from bridge.reader import Collector, ScopeInterest
+from bridge.reader import LINK_WINDOW, Collector, ScopeInterest
 from bridge.replica import Forwarder
 from bridge.topology import potential_peers
 from bridge.wire import GENERATION_TOPIC, PULL_TOPIC, SUBSCRIBE_TOPIC, OwnLife, refused
@@ -65,7 +65,7 @@ from keys.epochs import KeyName, ScopeKeys
 from keys.errors import KeysError
 from keys.identity import Identity
 
-__all__ = ["GatewayNode", "KeyServerNode", "Node", "ReaderNode", "ReplicaNode"]
+__all__ = ["LINK_WINDOW", "GatewayNode", "KeyServerNode", "Node", "ReaderNode", "ReplicaNode"]
 
 
 class ReaderNode(Node):

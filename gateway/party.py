@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING
 
 from bridge.contract import Count, OverlayNode
 from bridge.document import Issuer, Overlay, OverlayError, Scope, ScopeSecret
-from bridge.node import GatewayNode, KeyServerNode, ReplicaNode
-from bridge.reader import LINK_WINDOW
+from bridge.node import LINK_WINDOW, GatewayNode, KeyServerNode, ReplicaNode
 from gateway.attached import Attached
 from gateway.base import ConfigError, Figures, LinkFigures, LinkState, OverlaySettings, Settings, collect_seldom, stamp
 from gateway.base.log_events import LogEvent
