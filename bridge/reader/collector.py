@@ -122,7 +122,7 @@ class Collector:
         except KeysError as error:
             # What the wire brought before its fault (a verified key may have opened something) stays valid.
             effects += refused(event.peer, error)
-        return effects + self._freed(now)
+        return effects + self._freed(now) if self._overflow else effects
 
     def _bridged(self, name: Name, now: float) -> list[Effect]:
         """Another replica said that something was left out before a publication: it may wait for that."""

@@ -7,7 +7,6 @@ stream again. Not here: what becomes of it (`collector`); how much may wait (`ro
 from __future__ import annotations
 
 import heapq
-from collections import Counter
 
 from bridge.reader.room import HeldRoom
 from bridge.reader.streams import Held, Stream, StreamId
@@ -20,7 +19,7 @@ class Waiting:
     def __init__(self) -> None:
         self._room = HeldRoom()
         self._by_key: dict[bytes, set[tuple[bytes, str, int]]] = {}
-        self._streams: dict[bytes, Counter[StreamId]] = {}  # by publisher: where how many of its wait
+        self._streams: dict[bytes, dict[StreamId, int]] = {}  # by publisher: where how many of its wait
         self._left: set[bytes] = set()
         self._deadlines: dict[StreamId, float] = {}
         self._wakeups: list[tuple[float, StreamId]] = []  # a heap; those that `_deadlines` does not confirm are stale
@@ -34,9 +33,10 @@ class Waiting:
         header = held.admitted.header
         stream.held[header.sequence] = held
         self._room.add(header.publisher, held.size)
-        self._streams.setdefault(header.publisher, Counter())[held.stream_id] += 1
+        stream_id, streams = held.stream_id, self._streams.setdefault(header.publisher, {})
+        streams[stream_id] = streams.get(stream_id, 0) + 1
         if header.mode is not Mode.PLAIN:
-            self._by_key.setdefault(header.key_id, set()).add((*held.stream_id, header.sequence))
+            self._by_key.setdefault(header.key_id, set()).add((*stream_id, header.sequence))
 
     def take(self, stream: Stream, sequence: int) -> Held:
         """It waits no more."""
@@ -44,15 +44,16 @@ class Waiting:
         header = held.admitted.header
         self._room.remove(header.publisher, held.size)
         self._left.add(header.publisher)
-        streams = self._streams[header.publisher]
-        streams[held.stream_id] -= 1
-        if not streams[held.stream_id]:
-            del streams[held.stream_id]
-            if not streams:
-                del self._streams[header.publisher]
+        stream_id, streams = held.stream_id, self._streams[header.publisher]
+        if streams[stream_id] > 1:
+            streams[stream_id] -= 1
+        elif len(streams) > 1:
+            del streams[stream_id]
+        else:
+            del self._streams[header.publisher]
         named = self._by_key.get(header.key_id)
         if named is not None:
-            named.discard((*held.stream_id, sequence))
+            named.discard((*stream_id, sequence))
             if not named:
                 del self._by_key[header.key_id]
         return held
