@@ -57,7 +57,7 @@ from bridge.groups import GROUPS_TOPIC, LeaseRelay, SharedGroups
 from bridge.measuring import PROBE_TOPIC, SUMMARY_TOPIC, IntervalProposal, Measurer, SwapProposal, objection
 from bridge.membership import GRANT_TOPIC, KeyClient, KeyServerNode, Node, handed_over
 from bridge.publisher import NothingLeft, OutboxIntake, Publisher, Shelf
-from bridge.reader import Collector, ScopeInterest
+from bridge.reader import LINK_WINDOW, Collector, ScopeInterest
 from bridge.replica import Forwarder
 from bridge.topology import potential_peers
 from bridge.wire import GENERATION_TOPIC, PULL_TOPIC, SUBSCRIBE_TOPIC, OwnLife, refused
@@ -65,7 +65,7 @@ from keys.epochs import KeyName, ScopeKeys
 from keys.errors import KeysError
 from keys.identity import Identity
 
-__all__ = ["GatewayNode", "KeyServerNode", "Node", "ReaderNode", "ReplicaNode"]
+__all__ = ["LINK_WINDOW", "GatewayNode", "KeyServerNode", "Node", "ReaderNode", "ReplicaNode"]
 
 
 class ReaderNode(Node):
@@ -294,7 +294,7 @@ class GatewayNode(ReaderNode):
                 self.groups.wanted(topic_filter)
                 before, effects = self.interest.wanted(), super()._own(event, now)
                 for wire_filter in self.interest.wanted() - before:
-                    self.collector.resumed(wire_filter, now)
+                    self.collector.scopes.resumed(wire_filter, now)
                 return effects
             case Unsubscribed(topic_filter):
                 return [] if self.groups.postpones(topic_filter) else self._unwanted(topic_filter, now)
@@ -319,7 +319,7 @@ class GatewayNode(ReaderNode):
     def _unwanted(self, topic_filter: str, now: float) -> list[Effect]:
         before, effects = self.interest.wanted(), self.interest.unsubscribed(topic_filter, now)
         for wire_filter in before - self.interest.wanted():
-            self.collector.paused(wire_filter)
+            self.collector.scopes.paused(wire_filter)
         return effects
 
     def _collected(self, effects: list[Effect], now: float) -> list[Effect]:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from bridge.contract import Count, OverlayNode
 from bridge.document import Issuer, Overlay, OverlayError, Scope, ScopeSecret
-from bridge.node import GatewayNode, KeyServerNode, ReplicaNode
+from bridge.node import LINK_WINDOW, GatewayNode, KeyServerNode, ReplicaNode
 from gateway.attached import Attached
 from gateway.base import ConfigError, Figures, LinkFigures, LinkState, OverlaySettings, Settings, collect_seldom, stamp
 from gateway.base.log_events import LogEvent
@@ -186,6 +186,7 @@ def _dial(party: Party, neighbours: Neighbours | None, peer: str) -> MqttClient:
         session_expiry_s=SESSION_EXPIRY_S,
         logins=party.logins,
         limits=LINK_LIMITS,
+        receive_maximum=LINK_WINDOW,
         manual_ack=party.local.role is Role.GATEWAY,
         random=random.SystemRandom().random,
         elsewhere=partial(neighbours.addresses, peer) if neighbours else tuple,

@@ -85,6 +85,7 @@ from bridge.contract.machine import (
     Worked,
 )
 from bridge.contract.publisher_guard import ARRIVAL_FACTOR, BURST_S, PublisherGuard
+from bridge.contract.withholding import Take, Withhold
 
 __all__ = [
     "ARRIVAL_FACTOR",
@@ -146,6 +147,7 @@ __all__ = [
     "Rotated",
     "Send",
     "Subscribed",
+    "Take",
     "Tick",
     "Unstored",
     "Unsubscribed",
@@ -153,6 +155,7 @@ __all__ = [
     "Wanted",
     "Watch",
     "Wire",
+    "Withhold",
     "Worked",
     "claim_of",
     "count_of",

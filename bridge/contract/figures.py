@@ -63,7 +63,10 @@ class FigureName(StrEnum):
         "generations_passed",
         "A start of ours with a wrong clock came to count: we went on with a later generation.",
     )
-    HELD_OVERFLOW = "held_overflow", "There is no room to hold another publication; it comes again."
+    HELD_OVERFLOW = (
+        "held_overflow",
+        "There is no room for another publication to wait for its turn: it is not acknowledged before there is.",
+    )
     HOLES = "holes", "A publication that came before its predecessor was delivered all the same, after waiting."
     INCOMPLETE = "incomplete", "A publication never became whole: too few shares, or no content."
     KEY_REFUSALS = "key_refusals", "A key server refused a request."
@@ -170,4 +173,8 @@ class FigureName(StrEnum):
     VIEWS_CHANGED = "views_changed", "Another view of a region is in force."
     VIEWS_REFUSED = "views_refused", "A view that somebody endorsed does not hold."
     VOUCHERS_AWAITED = "vouchers_awaited", "A publication of an ended epoch waits until enough replicas brought it."
+    WAITS_CUT_SHORT = (
+        "waits_cut_short",
+        "There was no room at all for more of a publisher: what its others wait for is waited for no longer.",
+    )
     WRONG_EPOCH_KEY = "wrong_epoch_key", "A publisher's check value contradicts the epoch key that we hold."

@@ -14,6 +14,7 @@ from dataclasses import field
 from enum import StrEnum
 from typing import Protocol, TypeAlias
 
+from bridge.contract.withholding import Take, Withhold
 from bridge.document import Overlay
 from bridge.predicates import Predicate
 from keys.epochs import KeyName
@@ -169,8 +170,7 @@ class KeyDoubted:
 @value
 class Subscribed:
     """A local client subscribed to `filter` (clear names), and wants what `predicate` holds for; None: everything. Said
-    of the first one, and of others unless all they want is wanted already. `narrows`: that is all that is wanted now.
-    """
+    of the first one, and of others unless all they want is wanted already. `narrows`: no more is wanted now."""
 
     filter: str
     predicate: Predicate | None = None
@@ -317,8 +317,8 @@ class Forget:
 
 @value
 class Keep:
-    """Rows of ours that are to outlive this process, by key; None: gone. They are written with what the effects beside
-    them deliver; the wire that brought these may be acknowledged once they are on disk."""
+    """Rows of ours that outlive this process, by key; None: gone. They are written with what the effects beside them
+    deliver; the wire that brought these may be acknowledged once they are on disk."""
 
     rows: tuple[tuple[bytes, bytes | None], ...] = field(repr=False)
 
@@ -416,8 +416,8 @@ class KeysChanged:
 
 
 Effect: TypeAlias = (
-    Send | Refuse | Delay | Watch | Deliver | DeliverShared | Forget | LeaveOnDisk | ReadPage | Count | Blame
-    | Wanted | Doubted | Adopt | NotAdopted | KeysChanged | KeepMaterial | KeepArchive | Keep | Outlived
+    Send | Refuse | Delay | Withhold | Take | Watch | Deliver | DeliverShared | Forget | LeaveOnDisk | ReadPage | Count
+    | Blame | Wanted | Doubted | Adopt | NotAdopted | KeysChanged | KeepMaterial | KeepArchive | Keep | Outlived
 )  # fmt: skip
 
 

@@ -13,9 +13,11 @@ from bridge.reader.interest import ScopeInterest
 from bridge.reader.key_opening import KeyRing
 from bridge.reader.lineages import Lineages
 from bridge.reader.opening import Opening
+from bridge.reader.overflow import LINK_WINDOW
 from bridge.reader.replays import is_dated
 
 __all__ = [
+    "LINK_WINDOW",
     "Collector",
     "Intake",
     "KeyRing",

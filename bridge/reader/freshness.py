@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bridge.wire.admission import SESSION_S
+
 FRESH_S = 300.0
-SESSION_S = 3600.0  # how long replicas keep for a gateway that is away
 
 
 @dataclass(slots=True)

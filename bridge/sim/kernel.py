@@ -40,9 +40,11 @@ from bridge.contract import (
     Received,
     Refuse,
     Send,
+    Take,
     Tick,
     Wanted,
     Watch,
+    Withhold,
 )
 from bridge.sim.outbox import SimulatedOutbox
 from bridge.topology import peers_of
@@ -282,6 +284,8 @@ class Kernel:
                 self.trace.not_adopted.append((name, why))
             case Watch() | KeysChanged() | KeepMaterial() | KeepArchive() | Keep() | Outlived() | Refuse() | Delay():
                 pass  # no stock brokers here, and no files
+            case Withhold() | Take():
+                pass  # nor windows of links
             case Wanted() | Doubted():
                 raise AssertionError("what a reader says to its own node")
             case _:

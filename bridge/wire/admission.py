@@ -56,8 +56,10 @@ BLOCKS_FREE = 32
 together and compare 255 blocks of 512 KiB takes half a second."""
 AHEAD_S = 300.0  # clocks of members may differ by so much about what cannot be yet
 AGE_S = 3_610.0  # how long replicas keep for who is away, and a repair: what was sealed before is refused
-KEPT_S = AGE_S + 3_600.0 + 2 * AHEAD_S
-"""What is older no honest replica brings a reader: taken at the last moment, and kept for a session's life."""
+SESSION_S = 3_600.0  # how long replicas keep for a gateway that is away
+LATE_S = AGE_S + 2 * AHEAD_S  # taken by a replica at the last moment, with clocks that differ both ways
+KEPT_S = LATE_S + SESSION_S
+"""What is older no honest replica brings a gateway, and nobody who keeps no account of all that came: `goes_back`."""
 BUMP_GRACE_S = 30.0  # a bump reaches all members within it, whatever the calendar's grace is
 
 
@@ -108,6 +110,12 @@ class Admission:
         self._blocks_max = _blocks_max(overlay)
         self._span = _NO_SPAN  # the epoch asked for last, and its milliseconds
         self._live = (-1, -1.0)  # the epoch that was found live last, and when
+        self._known_from_ms, self._back_s = 0, KEPT_S
+
+    def goes_back(self, known_from_ms: int, session_s: float) -> None:
+        """A reader knows all that came to it of what was sealed since, over restarts, and replicas keep for it for so
+        long: what of that is old and new to it was kept for it, whoever brings it."""
+        self._known_from_ms, self._back_s = known_from_ms, LATE_S + session_s
 
     def adopt(self, overlay: Overlay, now: float) -> None:
         """Another version of the overlay, or other views of it, of the same regions."""
@@ -314,7 +322,9 @@ class Admission:
         live, age_s = self._check_epoch(epoch, now), now - header.time_ms / 1000
         if self._replica and (age_s < -AHEAD_S or (age_s > AGE_S and not header.retain)):
             raise NotFresh(f"sealed {age_s:.0f} s before our time")
-        return live and (header.retain or age_s <= KEPT_S)
+        if not live or header.retain or age_s <= KEPT_S:
+            return live
+        return age_s <= self._back_s and header.time_ms >= self._known_from_ms
 
     @staticmethod
     def shares(properties: Mapping[str, str], expected: Sequence[Place | Hop]) -> list[Share]:

@@ -15,6 +15,7 @@ from gateway.overlay.key_material import DIRECTORY, KeyMaterial, KeyMaterialErro
 from gateway.overlay.neighbours import Neighbours
 from gateway.overlay.reader_rows import ReaderRows
 from gateway.overlay.region_client import (
+    SESSION_EXPIRY_S,
     ClientError,
     ConfigError,
     MqttClient,
@@ -35,6 +36,7 @@ __all__ = [
     "DIRECTORY",
     "NOBODY",
     "PLAIN",
+    "SESSION_EXPIRY_S",
     "BrokerOverlay",
     "ClientError",
     "ConfigError",

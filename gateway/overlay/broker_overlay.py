@@ -57,6 +57,7 @@ from gateway.overlay.loading import Loading
 from gateway.overlay.peer_refusals import refusal
 from gateway.overlay.reader_rows import ReaderRows
 from gateway.overlay.wires import PACKET_TOO_LARGE, Wires
+from gateway.overlay.withheld import Withheld
 from keys.envelope import Mode
 from keys.identity import Role
 
@@ -112,6 +113,8 @@ class BrokerOverlay:
         self._refusal = ""  # why what is handled at this moment is refused
         self._delay_s = 0.0  # by how much later it is acknowledged
         self._delays = Delays()
+        self._withheld = Withheld(self._when_kept)
+        self.withhold, self.take = self._withheld.withhold, self._withheld.take
         self._shown: dict[str, bytes] = {}  # members that dialled us, with the certificate that they showed
         self._accepting = Accepting(self._gateway.awaits if self._gateway is not None else lambda _: False)
         self._showing: asyncio.Task[None] | None = None
@@ -341,10 +344,15 @@ class BrokerOverlay:
         self._wires.link_down(peer)
 
     def link_published(self, peer: str, publish: Publish, client: MqttClient) -> None:
+        self._withheld.begin()
         self._received(peer, publish)
-        if client.manual_ack and publish.qos and self._broker is not None:
-            # Once what it changed is on disk, with what was delivered: so a restart neither loses nor repeats.
-            self._broker.when_kept(partial(client.acknowledge, publish))
+        if client.manual_ack and publish.qos:
+            self._withheld.handled(partial(client.acknowledge, publish))
+
+    def _when_kept(self, acknowledge: Callable[[], None]) -> None:
+        """Once what it changed is on disk, with what was delivered: so a restart neither loses nor repeats."""
+        if self._broker is not None:
+            self._broker.when_kept(acknowledge)
 
     def link_watched(self, peer: str, ticket: int) -> None:
         self._handle(Acked(peer, ticket))

@@ -39,10 +39,12 @@ from bridge.contract import (
     Refuse,
     Rotated,
     Send,
+    Take,
     Tick,
     Wanted,
     Watch,
     Wire,
+    Withhold,
 )
 from bridge.document import Overlay
 from gateway.base import Figures
@@ -67,6 +69,8 @@ class Hands(Protocol):
     def keep(self, rows: Sequence[tuple[bytes, bytes | None]]) -> None: ...
     def refuse(self, reason: str) -> None: ...
     def delay(self, delay_s: float) -> None: ...
+    def withhold(self, number: int) -> None: ...
+    def take(self, numbers: Sequence[int]) -> None: ...
     def keys_changed(self) -> None: ...
     def keep_material(self, material: bytes) -> None: ...
     def keep_archive(self, epoch: int, content: bytes | None) -> None: ...
@@ -88,7 +92,7 @@ class NoHands:
         raise AssertionError("an effect that this party's machine does not have")
 
     deliver = deliver_shared = forget = leave = read_page = _never
-    keep = refuse = delay = keep_material = keep_archive = _never
+    keep = refuse = delay = withhold = take = keep_material = keep_archive = _never
 
 
 class Driver:
@@ -174,6 +178,10 @@ class Driver:
                 hands.refuse(reason)
             case Delay(delay_s):
                 hands.delay(delay_s)
+            case Withhold(number):
+                hands.withhold(number)
+            case Take(numbers):
+                hands.take(numbers)
             case Watch():
                 self._dials.watch(effect)
             case Blame(member, named, why):

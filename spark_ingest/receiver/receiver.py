@@ -278,7 +278,7 @@ class Receiver:
         settings = self._settings
         parts = [(name, grants_of(settings.grants, settings.name, name)) for name in kin(settings.spool, settings.name)]
         beside = recovered_beside(settings.spool, parts, self._readers(), lineages)
-        return recovered(writer.state, writer.history(), grants.spool_key, beside, lineages)
+        return recovered(writer.state, writer.history(), grants.spool_key, beside, lineages, int(time.time() * 1000))
 
     def _packer(self) -> SegmentPacker | None:
         told = self._settings

@@ -37,10 +37,12 @@ def recovered(
     spool_key: bytes | None = None,
     beside: Sequence[tuple[Seen, list[SpooledKey]]] = (),
     lineages: Lineages | None = None,
+    now_ms: int | None = None,
 ) -> tuple[Seen, list[SpooledKey]]:
     """From the writer's `state` and `history()`. `spool_key`: of sealed shares; data keys that it does not open are not
     known any more, until their publishers tell them again. `beside`: what other parts say (`recovered_beside`).
-    `lineages`: of publishers in the overlay that is in force. Raises SpoolDamaged for a state that is none of ours."""
+    `lineages`: of publishers in the overlay that is in force. `now_ms`: a receiver begins with it now. Raises
+    SpoolDamaged for a state that is none of ours."""
     seen = Seen([each for each, _ in beside])
     keys: OrderedDict[bytes, SpooledKey] = OrderedDict()  # by header, those that were told last at the end
     for _, known in beside:
@@ -59,6 +61,8 @@ def recovered(
             ) from None
     if lineages is not None:
         seen.goes_by(lineages)
+    if now_ms is not None:
+        seen.begins(now_ms)
     for batch in batches:
         _mark(seen, batch)
         columns = (batch.column(name).to_pylist() for name in ("key_header", "shares"))

@@ -23,7 +23,7 @@ from bridge.contract import Blame, Count, Effect, LinkGuard, Send, Wire
 from bridge.document import Overlay
 from bridge.reader import Intake, misfit
 from bridge.wire import PROPERTY_PART, refused
-from gateway.overlay import Publish
+from gateway.overlay import SESSION_EXPIRY_S, Publish
 from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, KeyName, Mode
 from keys.errors import BadContent, KeysError
 from spark_ingest.receiving.division import Part
@@ -61,6 +61,7 @@ class SpoolCollector:
         self.granted = GrantedKeys()
         self.seen = seen or Seen()
         self.seen.goes_by(self._intake.lineages)
+        self._goes_back()
         self._links = LinkGuard()
         self._asks: list[Send] = []
         self.figures: Counter[tuple[str, str]] = Counter()
@@ -68,6 +69,14 @@ class SpoolCollector:
         self._publications = Publications(
             self._missing, partial(material_of, self._keys), self._count, self.seen, self._intake.lineages, incomplete_s
         )
+
+    def _goes_back(self) -> None:
+        """Replicas keep for us as long as our sessions live, and what we have written since we began is known: what is
+        new to us and that old waited there, whoever brings it (docs/protocol.md §2.7)."""
+        since_ms = self.seen.since_ms
+        self._has_begun = since_ms is not None
+        if since_ms is not None:
+            self._intake.admission.goes_back(since_ms, SESSION_EXPIRY_S)
 
     @property
     def doubt(self) -> str | None:
@@ -92,11 +101,13 @@ class SpoolCollector:
 
     def receive(self, replica: str, wire: Wire, ack: Ack, now: float) -> None:
         """A piece from a replica of the home region. Never raises for what the wire holds."""
+        self._begin(now)
         self._receive(replica, wire.topic, wire.payload, wire.properties, ack, now)
         self._settle_owed()
 
     def receive_all(self, replica: str, publishes: Sequence[Publish], acks: Iterable[Ack], now: float) -> None:
         """The same for the messages of one read, each with its `ack`."""
+        self._begin(now)
         entries = self._publications.told
         for publish, ack in zip(publishes, acks, strict=False):
             properties = publish.properties.user
@@ -110,6 +121,11 @@ class SpoolCollector:
             else:
                 self._receive(replica, publish.topic, publish.payload, properties, ack, now)
         self._settle_owed()
+
+    def _begin(self, now: float) -> None:
+        if not self._has_begun:
+            self.seen.begins(int(now * 1000))
+            self._goes_back()
 
     def _settle_owed(self) -> None:
         publications = self._publications

@@ -4,6 +4,9 @@ A publication counts as seen only when it is on disk. The windows are written in
 a *retained* publication that is older than its author's window is let in once: retained state may be older than all
 that its author sent since. Everything else that is older than the window counts as seen. The author of what a member's
 next key signs anew is its former key (`bridge.reader.lineages`, which are in the state too).
+
+The state says, too, since when it knows of everything that was written (`since_ms`): what was sealed later and is not
+seen never came, however old it is.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ class Seen:
         """Who is the author of what: those that are asked about here are authors."""
         self.told: list[tuple[bytes, bytes]] = []
         """Of lineages, by a former process."""
+        self._since_ms: int | None = None
         self._windows: dict[bytes, SequenceWindow] = {}
         self._retained: OrderedDict[tuple[bytes, str], int] = OrderedDict()
 
@@ -39,6 +43,16 @@ class Seen:
         for each in (*self._beside, self):
             lineages.restore(each.told)
         self.lineages = lineages
+
+    def begins(self, now_ms: int) -> None:
+        """A receiver begins to write, with what is seen here. One that began earlier, on this clock, counts."""
+        self._since_ms = now_ms if self._since_ms is None else min(self._since_ms, now_ms)
+
+    @property
+    def since_ms(self) -> int | None:
+        """Since when all that was written is known; None: nobody has begun. What is beside is of the same receiver."""
+        known = (self._since_ms, *(each.since_ms for each in self._beside))
+        return min((at for at in known if at is not None), default=None)
 
     def knows(self, author: bytes) -> bool:
         """Whether anything of this author was written."""
@@ -73,6 +87,7 @@ class Seen:
         """For the spool's state; what is beside stands in other ones."""
         lineages = self.told if self.lineages is None else self.lineages.rows()
         return {
+            "since_ms": self._since_ms,
             "lineages": [[key.hex(), row.hex()] for key, row in lineages],
             "windows": {publisher.hex(): _pack(window) for publisher, window in self._windows.items()},
             "retained": [[publisher.hex(), topic, at] for (publisher, topic), at in self._retained.items()],
@@ -82,6 +97,8 @@ class Seen:
     def from_json(cls, document: dict[str, Any], beside: Sequence[Seen] = ()) -> Seen:
         """The inverse of `to_json`. Raises KeyError, TypeError or ValueError for anything else."""
         seen = cls(beside)
+        since_ms = document.get("since_ms")  # None of a version that did not write it
+        seen._since_ms = None if since_ms is None else int(since_ms)
         seen.told = [(bytes.fromhex(key), bytes.fromhex(row)) for key, row in document.get("lineages", ())]
         for publisher, window in document["windows"].items():
             seen._windows[bytes.fromhex(publisher)] = _unpack(window)

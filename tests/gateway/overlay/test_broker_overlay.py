@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,18 +11,20 @@ from typing import Any
 import pytest
 
 from bridge.contract.machine import Deliver, DeliverShared, Publication
+from bridge.contract.machine import Wire as OverlayWire
 from bridge.document.policy import Scope
 from bridge.traces.availability import EntityConnected
 from bridge.traces.reporting import TraceReport
 from gateway.base.figures import Figures
-from gateway.mqtt5.packets import Disconnect, PubAck, PubComp, PubRec, PubRel, Version, Will
+from gateway.mqtt5.packets import Disconnect, Properties, PubAck, PubComp, Publish, PubRec, PubRel, Version, Will
 from gateway.mqtt5.types import ReasonCode
 from gateway.overlay.broker_overlay import NOT_AUTHORIZED, BrokerOverlay
 from gateway.overlay.dials import Dials
 from gateway.overlay.entities import LocalEntities
+from gateway.overlay.reader_rows import ReaderRows
 from keys.envelope import Mode
 from keys.identity import Role
-from tests.bridge.helpers import NOW, gateway
+from tests.bridge.helpers import NOW, gateway, publish, subscriber
 from tests.gateway.harness import Wire
 from tests.gateway.traced_site import WAIT_S, Site
 from tests.sim.world import make_world
@@ -118,14 +121,15 @@ class Broker:
         self.got.append(publication.topic)
 
 
-def links_of(broker: Broker) -> BrokerOverlay:
+def links_of(broker: Broker, node: Any = None) -> BrokerOverlay:
     nothing: Any = None
     keeping: Any = SimpleNamespace(live=None, role=Role.GATEWAY)
     store: Any = SimpleNamespace()
     entities = LocalEntities("gate", "entities")
     links = BrokerOverlay(
-        nothing, Figures("gate", "gateway"), store, keeping, Dials(nothing), entities, clock=lambda: 25.0
-    )
+        node, Figures("gate", "gateway"), store, keeping, Dials(nothing), entities, clock=lambda: NOW if node else 25.0,
+        rows=None if node is None else ReaderRows(bytes(32), bytes(32), "gate"),
+    )  # fmt: skip
     links._broker = broker  # type: ignore[assignment]
     links._driver.schedule = lambda *what: None  # type: ignore[method-assign]
     return links
@@ -198,3 +202,69 @@ def test_a_bridge_takes_out_what_is_plain_or_ours_to_read_and_nothing_else() -> 
         assert links.may_leave("open/door")
         assert links.may_leave("kitchen/lamp"), "of no scope, and not protected"
         assert not links.may_leave("ward/7"), "protected here, and nobody signed a scope for it"
+
+
+class Disk(Broker):
+    """A broker whose rows are on disk when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waiting: list[Callable[[], None]] = []
+        self.rows = 0
+
+    def keep(self, rows: Sequence[Any]) -> None:
+        self.rows += len(rows)
+
+    def when_kept(self, done: Callable[[], None]) -> None:
+        self.waiting.append(done)
+
+    def commit(self) -> None:
+        waiting, self.waiting = self.waiting, []
+        for done in waiting:
+            done()
+
+
+class Replica:
+    """A connection that we dialled: what we acknowledged on it."""
+
+    manual_ack = True
+
+    def __init__(self) -> None:
+        self.acknowledged: list[Publish] = []
+
+    def acknowledge(self, publish: Publish) -> None:
+        self.acknowledged.append(publish)
+
+
+def test_what_found_no_room_gets_no_puback_before_there_is_some_and_it_is_on_disk(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Number 2 is late, and four of those that follow it find room."""
+    monkeypatch.setattr("bridge.reader.room.HELD_MAX", 4)
+    world = make_world({1: 3}, [], {"site": 1, "control": 1})
+    site, disk, replica = gateway(world, "site"), Disk(), Replica()
+    links = links_of(disk, subscriber(world, "control"))
+    sealed = {n: publish(site, "plant/t", b"%d" % n, sequence=n, previous=n - 1) for n in range(1, 10)}
+
+    def bring(number: int, peer: str) -> Publish:
+        wire: OverlayWire = sealed[number][peer]
+        packet = Publish(wire.topic, wire.payload, 1, properties=Properties(user=wire.properties))
+        links.link_published(peer, packet, replica)  # type: ignore[arg-type]
+        return packet
+
+    async def scenario() -> None:
+        packets = {n: [bring(n, peer) for peer in ("r1a", "r1b", "r1c")] for n in (1, *range(3, 10))}
+        disk.commit()
+        assert replica.acknowledged == [packet for n in (1, 3, 4, 5, 6) for packet in packets[n]]
+        assert disk.got == ["plant/t"]
+        assert links.figures.counts["held_overflow"] == 3
+        second = bring(2, "r1b")
+        assert len(replica.acknowledged) == 15, "delivered, and not on disk yet"
+        assert disk.got == ["plant/t"] * 9
+        disk.commit()
+        assert {id(each) for each in replica.acknowledged[15:]} == {
+            id(each) for each in [second, *packets[7], *packets[8], *packets[9]]
+        }
+        assert not len(links._withheld)
+
+    asyncio.run(scenario())

@@ -35,6 +35,7 @@ from bridge.contract.machine import (
     Watch,
     Wire,
 )
+from bridge.contract.withholding import Take, Withhold
 from gateway.base.figures import Figures
 from gateway.overlay import driver as driver_module
 from gateway.overlay.driver import Driver, NoHands
@@ -58,6 +59,8 @@ EFFECTS: dict[str, tuple[Effect, ...]] = {
     "keys_changed": (KeysChanged(),),
     "keep_material": (KeepMaterial(b""),),
     "keep_archive": (KeepArchive(1, None),),
+    "withhold": (Withhold(1),),
+    "take": (Take((1, 2)),),
     "adopted": (Adopt(OVERLAY, b"", Adoption.LIVE), Adopt(OVERLAY, b"", Adoption.REMOVED)),
 }
 OTHERS = (Count, Blame, Watch, NotAdopted, Wanted, Doubted, Outlived)

@@ -92,3 +92,16 @@ def test_a_restart_changes_nothing(marks: list[tuple[bytes, int, bool]]) -> None
 def test_what_is_no_state_is_refused(document: dict[str, object]) -> None:
     with pytest.raises((KeyError, TypeError, ValueError)):
         Seen.from_json(document)
+
+
+def test_it_says_since_when_it_knows_what_was_written() -> None:
+    """The first receiver that began counts, and one whose clock was ahead of it does not; those beside, too."""
+    seen = Seen()
+    assert seen.since_ms is None
+    seen.begins(2_000)
+    seen.begins(3_000)
+    assert Seen.from_json(json.loads(json.dumps(seen.to_json()))).since_ms == 2_000
+    seen.begins(1_000)
+    assert Seen([seen]).since_ms == 1_000
+    former = {name: value for name, value in seen.to_json().items() if name != "since_ms"}
+    assert Seen.from_json(former).since_ms is None

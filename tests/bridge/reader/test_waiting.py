@@ -1,0 +1,65 @@
+"""What waits in streams: found by key and by publisher, given back with its room, and looked at when its time comes."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridge.reader.streams import Held, Stream
+from bridge.reader.waiting import Waiting
+from bridge.wire.admission import Admission
+from keys.envelope import Mode
+from tests.bridge.helpers import NOW, craft
+from tests.sim.world import make_world
+
+WORLD = make_world({1: 3}, [], {"a": 1, "b": 1})
+ADMISSION = Admission(WORLD.overlay, replica=True)
+A, B = (WORLD.identities[name].party_id for name in "ab")
+KEY = b"k" * 16
+
+
+def held(sequence: int, publisher: str = "a", key: bytes = KEY) -> Held:
+    mode = Mode.COPIES
+    wire = craft(WORLD, publisher, "plant/t", sequence=sequence, key_id=key, mode=mode, content=b"c")
+    admitted = ADMISSION.publication(dict(wire.properties)["vmq"], wire.topic, NOW)
+    return Held(admitted, wire.payload, wire.topic, NOW, admitted.header.publisher)
+
+
+def test_what_waits_is_found_by_its_key_and_its_publisher_until_it_leaves() -> None:
+    waiting, streams = Waiting(), {A: Stream(), B: Stream()}
+    first, second, other = held(1), held(2), held(1, "b")
+    for one in (first, second, other):
+        waiting.put(streams[one.author], one)
+    assert waiting.naming(KEY) == sorted([first.stream_id, other.stream_id])
+    assert (waiting.of(A), waiting.of(B)) == (first.stream_id, other.stream_id)
+    assert waiting.left() == set()
+    assert waiting.take(streams[A], 1) is first
+    assert waiting.of(A) == second.stream_id
+    assert waiting.left() == {A}
+    assert waiting.left() == set()
+    waiting.take(streams[A], 2)
+    assert waiting.of(A) is None
+    assert waiting.naming(KEY) == [other.stream_id]
+    assert streams[A].held == {}
+
+
+def test_its_room_is_its_publishers_and_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bridge.reader.room.HELD_MAX", 1)
+    waiting, stream = Waiting(), Stream()
+    waiting.put(stream, held(1))
+    assert not waiting.has_room(held(2))
+    assert waiting.has_room(held(2, "b"))
+    waiting.take(stream, 1)
+    assert waiting.has_room(held(2))
+
+
+def test_a_stream_is_looked_at_once_at_the_time_that_was_said_last() -> None:
+    waiting, one, two = Waiting(), (A, "t"), (B, "t")
+    waiting.wakes(one, NOW + 5)
+    waiting.wakes(one, NOW + 2)
+    waiting.wakes(two, NOW + 3)
+    assert waiting.next_deadline == NOW + 2
+    assert waiting.due(NOW + 1) is None
+    assert [waiting.due(NOW + 4) for _ in range(3)] == [one, two, None]
+    waiting.wakes(one, None)
+    assert waiting.next_deadline is None
+    assert waiting.due(NOW + 9) is None
