@@ -11,7 +11,8 @@ import heapq
 from collections.abc import Iterable, Mapping, Sequence
 
 from bridge.contract import Blame, Count, Effect, FairTable, Received
-from bridge.document import Overlay, ScopeSecret, batch_topic
+from bridge.document import Overlay, ScopeSecret
+from bridge.reader.ahead_scopes import AheadScopes
 from bridge.reader.awaiting_keys import Keyless
 from bridge.reader.freshness import Away
 from bridge.reader.intake import Intake, misfit
@@ -19,7 +20,6 @@ from bridge.reader.kept import (
     ALIVE,
     KEY,
     RETAINED,
-    SCOPE,
     STREAM,
     WAITING,
     KeptReader,
@@ -34,7 +34,8 @@ from bridge.reader.opening import OpeningKeys
 from bridge.reader.replays import NOT_TAKEN, is_dated
 from bridge.reader.room import HeldRoom
 from bridge.reader.skipped import Skipped
-from bridge.reader.streams import Held, Stream, StreamId, name_of
+from bridge.reader.streams import Held, Stream, StreamId, name_of, scope_stream
+from bridge.reader.subscribed import Subscriptions
 from bridge.reader.unpacking import Unpacked
 from bridge.wire import PROPERTY_PART, Admitted, read_skip, refused
 from keys.envelope import DataKey, Mode
@@ -59,39 +60,22 @@ class Collector:
         self._keys, self._assembling, self._lineages = self._intake.keys, self._intake.assembling, self._intake.lineages
         self._joining = Joining(overlay, self.kept)
         self._streams: FairTable[StreamId, Stream] = FairTable(STREAMS_MAX)
-        self._generations: dict[str, int] = {}  # by scope: how often it was subscribed
-        self._since: dict[str, float] = {}  # by scope: when it was subscribed last
-        self._goes_on: set[str] = set()  # scopes that our former process had subscribed when it ended
+        self.subscriptions = Subscriptions(self.kept)
         self._away = Away()
         self._sweep_at = 0.0
         self._room = HeldRoom()
         self._waiting: dict[bytes, set[tuple[bytes, str, int]]] = {}  # key id -> what is held and names it
-        self._keyless = Keyless()
+        self._keyless, self._ahead = Keyless(), AheadScopes(self._intake.admission, self.kept)
         self._skipped = Skipped(overlay, name)
         self._deadlines: dict[StreamId, float] = {}
         self._wakeups: list[tuple[float, StreamId]] = []  # a heap; those that `_deadlines` does not confirm are stale
 
     # --------------------------------------------------------------------------------------------- events
 
-    def resumed(self, wire_filter: str, now: float) -> None:
-        """A scope is subscribed (again): what was published meanwhile is not waited for. It goes on where our former
-        process, for which replicas kept what came, had it too."""
-        if wire_filter in self._goes_on:
-            self._goes_on.discard(wire_filter)
-            return
-        self._generations[wire_filter] = self._generations.get(wire_filter, 0) + 1
-        self._since[wire_filter] = now
-        self.kept.put(SCOPE + wire_filter.encode(), b"")
-
-    def paused(self, wire_filter: str) -> None:
-        """A scope is not subscribed any more."""
-        self._goes_on.discard(wire_filter)
-        self.kept.drop(SCOPE + wire_filter.encode())
-
     def restore(self, rows: Rows, now: float) -> list[Effect]:
         """What a former process kept, before anything else happens."""
         effects: list[Effect] = []
-        self._goes_on = {key.decode() for key, _ in of_kind(rows, SCOPE)}
+        self.subscriptions.restore(rows)
         self._lineages.restore(rows)
         for key, row in of_kind(rows, STREAM):
             stream_id, stream = stream_of(key, row)
@@ -141,7 +125,7 @@ class Collector:
                     self._keep_waiting(event, admitted, now)
         except KeysError as error:
             # What the wire brought before its fault (a verified key may have opened something) stays valid.
-            effects += refused(event.peer, error)
+            effects += self._ahead.keep(event, now) or refused(event.peer, error)
         return effects
 
     def _bridged(self, name: Name, now: float) -> list[Effect]:
@@ -166,6 +150,7 @@ class Collector:
         return (
             any(stream is not None and sequence in stream.held for stream in streams)
             or self._keyless.holds(name)
+            or self._ahead.holds(name)
             or self._joining.holds(topic, publisher, sequence)
             or self._assembling.holds_any((publisher, sequence))
         )
@@ -182,7 +167,11 @@ class Collector:
         self._opening.adopt(secrets)
         self._joining.adopt(overlay)
         effects, opened = self._intake.adopt(overlay, now)
-        return effects + [effect for key_id in opened for effect in self._wake(key_id, now)]
+        for key_id in opened:
+            effects += self._wake(key_id, now)
+        for event in self._ahead.take():
+            effects += self.received(event, now) if event.peer in overlay.members else []
+        return effects
 
     def tick(self, now: float) -> list[Effect]:
         """Give up on what waited too long, search and audit keys, take up what is retained."""
@@ -223,11 +212,11 @@ class Collector:
         if not self._away.let_in and not self._intake.vouched(event.peer, admitted, event.wire.topic):
             return [Count("vouchers_awaited")]
         author = self._lineages.author(header.publisher, header.sequence)
-        stream = self._streams.get((author, batch_topic(admitted.scope.number))) or Stream()
+        stream = self._streams.get(scope_stream(author, admitted.scope.stream)) or Stream()
         waiting = stream.held.get(header.sequence)
         if stream.delivered(header.sequence) or (waiting is not None and not waiting.gains(admitted)):
             return [Count("duplicates_dropped")]
-        new = header.snapshot or not stream.knows(header.sequence, self._generations.get(admitted.scope.filter, 0))
+        new = header.snapshot or not stream.knows(header.sequence, self.subscriptions.generation(admitted.scope))
         if new and (is_over or is_dated(header, now, self._away)):
             return [Count("expired" if is_over else "replays_dropped")]
         repaired = [Count("repairs")] if self._assembling.asked_for((header.publisher, header.sequence)) else []
@@ -240,7 +229,8 @@ class Collector:
             # Those behind it wait, too; not for what may be an old header that is replayed.
             young = abs(now * 1000 - header.time_ms) < REPAIR_S * 1000 or self._away.let_in
             return self._hold(held, now) if waiting is None and young and header.sequence > stream.highest else []
-        if waiting is not None and waiting.content is None and waiting.admitted.header == header:
+        same = waiting is not None and (waiting.topic, waiting.admitted.header) == (event.wire.topic, header)
+        if waiting is not None and waiting.content is None and same:
             self._room.remove(header.publisher, waiting.size)
             waiting.content, waiting.is_over = content, is_over
             self._room.add(header.publisher, waiting.size)
@@ -251,7 +241,7 @@ class Collector:
             held.replayed = True
             return [*repaired, *([] if self._joining.offer(held) else [Count("replays_dropped")])]
         # What came before it on other topics is nowhere any more, and not missed before what follows it.
-        held.replayed = header.retain and header.time_ms / 1000 < self._since.get(admitted.scope.filter, 0.0)
+        held.replayed = header.retain and header.time_ms / 1000 < self.subscriptions.since(admitted.scope)
         return [*repaired, *self._hold(held, now)]
 
     def _hold(self, held: Held, now: float) -> list[Effect]:
@@ -326,6 +316,7 @@ class Collector:
             held = stream.held[sequence]
             wake_at = held.arrived + REPAIR_S
             if stop and held.may_follow(stop):
+                wake_at = None  # of those that lack their keys the first says when
                 break
             if held.content is None:
                 # Nothing that is whole waits for longer than that for what is not.
@@ -377,7 +368,7 @@ class Collector:
 
     def _stream_before(self, stream: Stream, held: Held) -> Stream | None:
         """Where what precedes it is missing, unless it was delivered. None for the first that a subscription brings."""
-        generation = self._generations.get(held.admitted.scope.filter, 0)
+        generation = self.subscriptions.generation(held.admitted.scope)
         return None if held.replayed else self._lineages.stream_before(held, stream, self._streams.get, generation)
 
     def _is_bridged(self, before: Stream | None, held: Held) -> bool:
@@ -395,7 +386,7 @@ class Collector:
         header = held.admitted.header
         if not held.replayed:
             previous = 0 if bridged else header.previous
-            late = stream.deliver(header.sequence, previous, self._generations.get(held.admitted.scope.filter, 0))
+            late = stream.deliver(header.sequence, previous, self.subscriptions.generation(held.admitted.scope))
             late = late or self._lineages.is_overtaken(held.stream_id, self._streams.get)
             self.kept.stream(held.stream_id, stream)
             return self._open(held, late)
