@@ -292,9 +292,9 @@ class GatewayNode(ReaderNode):
                 return self.groups.left((group, topic_filter), now)
             case Subscribed(topic_filter):
                 self.groups.wanted(topic_filter)
-                before, effects = self.interest.wanted(), super()._own(event, now)
-                for wire_filter in self.interest.wanted() - before:
-                    self.collector.scopes.resumed(wire_filter, now)
+                before, effects = self._subscribed(), super()._own(event, now)
+                for stream in self._subscribed() - before:
+                    self.collector.subscriptions.resumed(stream, now)
                 return effects
             case Unsubscribed(topic_filter):
                 return [] if self.groups.postpones(topic_filter) else self._unwanted(topic_filter, now)
@@ -317,10 +317,15 @@ class GatewayNode(ReaderNode):
         return effects + leases
 
     def _unwanted(self, topic_filter: str, now: float) -> list[Effect]:
-        before, effects = self.interest.wanted(), self.interest.unsubscribed(topic_filter, now)
-        for wire_filter in before - self.interest.wanted():
-            self.collector.scopes.paused(wire_filter)
+        before, effects = self._subscribed(), self.interest.unsubscribed(topic_filter, now)
+        for stream in before - self._subscribed():
+            self.collector.subscriptions.paused(stream)
         return effects
+
+    def _subscribed(self) -> frozenset[int]:
+        """Streams of the scopes that local clients want now: with other tokens a scope is the same."""
+        wanted = self.interest.wanted()
+        return frozenset(scope.stream for scope in self.overlay.policy.scopes if scope.filter in wanted)
 
     def _collected(self, effects: list[Effect], now: float) -> list[Effect]:
         """The collector's effects; what it says about epoch keys and retained publications concerns other machines."""

@@ -202,6 +202,11 @@ class Overlay(Reorganised):
     def scope_numbered(self, number: int) -> Scope | None:
         return self._numbered.get(number)
 
+    def stream_of(self, number: int) -> int:
+        """Under which number readers know what they have seen of the scope with this one (`Scope.stream`)."""
+        scope = self._numbered.get(number)
+        return number if scope is None else scope.stream
+
     def may_publish(self, name: str, wire_topic: str, epoch: int) -> bool:
         return any(grant.may_publish(wire_topic, epoch) for grant in self._grants.get(name, ()))
 
@@ -350,6 +355,9 @@ class Overlay(Reorganised):
         """Each scope has a number of its own, regions that there are, and brokers that can carry it."""
         if len(self._numbered) < len(self.policy.scopes) or 0 in self._numbered:
             raise OverlayError("two scopes have one number, or one has none; sign the overlay anew")
+        present = [scope.stream for scope in self.policy.scopes if not scope.retiring]
+        if len(set(present)) < len(present):
+            raise OverlayError("two scopes go on with the streams of one, and only one may; sign the overlay anew")
         for scope in self.policy.scopes:
             unknown = sorted(set(scope.regions) - self.latest.keys())
             if unknown:

@@ -32,8 +32,16 @@ FLAG_KEYS_ON_TOPIC = 0x08
 FLAG_SHOWN = 0x10
 FLAG_PLANES = 0x20
 FLAG_BATCHES = 0x40  # it says how many records go together
+FLAG_ORIGIN = 0x80  # it goes on with the streams of another number
 SCOPE_FLAGS = (
-    FLAG_TOKENS | FLAG_SHARES_ONLY | FLAG_RETIRING | FLAG_KEYS_ON_TOPIC | FLAG_SHOWN | FLAG_PLANES | FLAG_BATCHES
+    FLAG_TOKENS
+    | FLAG_SHARES_ONLY
+    | FLAG_RETIRING
+    | FLAG_KEYS_ON_TOPIC
+    | FLAG_SHOWN
+    | FLAG_PLANES
+    | FLAG_BATCHES
+    | FLAG_ORIGIN
 )
 REFRESH_MESSAGES_MAX = 65_536  # a reader remembers which sequences a key served
 REFRESH_BYTES_MAX = 1 << 31
@@ -95,9 +103,9 @@ class Scope:
     somebody is shut out at once: keys of lower bumps seal nothing from then on. A `retiring` scope is still read, but
     no longer published in: its topics have new tokens. `keys_on_topic`: data keys do not ride on publications but come
     once each, on a topic of their own (`key_repository`). `number`: names the scope on the wire, for good, whatever its
-    filter; the owner counts them and uses none again. 0: it has none yet (`numbered`). `shown`: by what replicas may
-    filter its publications. `planes`: they may take detours over other replicas (`topology.planes`).
-    `batch`: how many of them go together.
+    filter; the owner counts them and uses none again. 0: it has none yet (`numbered`). `origin`: the first number that
+    this scope had, under other tokens; 0: its own. `shown`: by what replicas may filter its publications. `planes`:
+    they may take detours over other replicas (`topology.planes`). `batch`: how many of them go together.
     """
 
     filter: str
@@ -113,6 +121,12 @@ class Scope:
     shown: tuple[ShownAttribute, ...] = ()
     planes: bool = False
     batch: Batching = BATCHING
+    origin: int = 0
+
+    @property
+    def stream(self) -> int:
+        """What stays when its tokens change: under this number readers know what they have seen, and chains go on."""
+        return self.origin or self.number
 
     @property
     def keyed(self) -> bool:
@@ -128,12 +142,13 @@ class Scope:
         flags = (FLAG_TOKENS if self.tokens else 0) | (FLAG_SHARES_ONLY if self.shares_only else 0)
         flags |= (FLAG_RETIRING if self.retiring else 0) | (FLAG_KEYS_ON_TOPIC if self.keys_on_topic else 0)
         flags |= (FLAG_SHOWN if self.shown else 0) | (FLAG_PLANES if self.planes else 0)
-        flags |= FLAG_BATCHES if self.batch != BATCHING else 0
+        flags |= (FLAG_BATCHES if self.batch != BATCHING else 0) | (FLAG_ORIGIN if self.origin else 0)
         parts = [opening(Kind.SCOPE, flags), text(self.filter), number(self.mode, 1), number(self.bump, 2)]
         parts += [number(len(self.regions), 1), *(number(r, 4) for r in self.regions)]
         shown = [number(len(self.shown), 1), *(each.encode() for each in self.shown)] if self.shown else []
         batch = self.batch.encode() if self.batch != BATCHING else b""
-        return b"".join([*parts, self.refresh.encode(), number(self.number, 4), *shown, batch])
+        origin = number(self.origin, 4) if self.origin else b""
+        return b"".join([*parts, self.refresh.encode(), number(self.number, 4), *shown, batch, origin])
 
     @classmethod
     def decode(cls, data: bytes) -> Scope:
@@ -146,6 +161,9 @@ class Scope:
         refresh, scope_number = Refresh.read(frame), frame.number(4)
         shown = _read_shown(frame) if flags & FLAG_SHOWN else ()
         batch = Batching.read(frame) if flags & FLAG_BATCHES else BATCHING
+        origin = frame.number(4) if flags & FLAG_ORIGIN else 0
+        if flags & FLAG_ORIGIN and not 1 <= origin < scope_number:
+            raise BadFrame(f"scope {scope_number} goes on with {origin}, which was not before it")
         frame.end()
         tokens, shares_only, retiring, on_topic = (
             bool(flags & f) for f in (FLAG_TOKENS, FLAG_SHARES_ONLY, FLAG_RETIRING, FLAG_KEYS_ON_TOPIC)
@@ -164,6 +182,7 @@ class Scope:
             shown,
             bool(flags & FLAG_PLANES),
             batch,
+            origin,
         )
 
 

@@ -93,7 +93,7 @@ class SharedGroups:
         self._identity, self._name = identity, name
         self._home = overlay.certificate(name).region
         self._view = overlay.views[self._home]
-        self._secrets = list(secrets)
+        self._set_secrets(secrets)
         self._accepted = accepted
         self._table = LeaseTable(overlay)
         self._groups: dict[SharedName, _Group] = {}
@@ -209,7 +209,7 @@ class SharedGroups:
         """Another version of the overlay, or other views, of the same regions."""
         self._view = overlay.views[self._home]
         self._table.adopt(overlay)
-        self._secrets = list(secrets)
+        self._set_secrets(secrets)
         scopes = {secret.scope.filter for secret in secrets}
         effects: list[Effect] = []
         for group in self._groups.values():
@@ -222,6 +222,18 @@ class SharedGroups:
         """Sign with another key of ours from now on."""
         self._identity = identity
 
+    def _set_secrets(self, secrets: Sequence[ScopeSecret]) -> None:
+        self._secrets = list(secrets)
+        first: dict[int, str] = {}
+        for scope in sorted((secret.scope for secret in secrets), key=lambda scope: scope.number):
+            first.setdefault(scope.stream, scope.filter)
+        self._leased_by = {secret.scope.filter: first[secret.scope.stream] for secret in secrets}
+
+    def _leased(self, scope: str) -> str:
+        """By the leases of which scope, both by wire filter, publications of one are served: while old tokens retire,
+        by those of the old, which everybody has, who knows of the new ones and who does not yet."""
+        return self._leased_by.get(scope, scope)
+
     # -------------------------------------------------------------------------------------- publications
 
     def placed(self, deliver: Deliver, now: float) -> list[Effect]:
@@ -232,7 +244,7 @@ class SharedGroups:
         lost: set[SharedName] = set()
         effects: list[Effect] = []
         for group in groups:
-            share = group.shares.get(deliver.scope)
+            share = group.shares.get(self._leased(deliver.scope))
             if share is None:
                 continue  # we have no lease there: nobody chooses us, and nobody can tell others to leave it to us
             server = self._server(share, deliver, now)
@@ -264,7 +276,7 @@ class SharedGroups:
 
     def _let_go(self, held: _Held, now: float) -> list[Effect]:
         """Held for long enough, or too much is: of what was unknown we serve what nobody else said to."""
-        share = held.group.shares.get(held.deliver.scope)
+        share = held.group.shares.get(self._leased(held.deliver.scope))
         if not held.unknown or share is None or held.group.linger_until is not None:
             return []
         return self._take_over(held, share) if self._server(share, held.deliver, now) == self._name else []
@@ -281,7 +293,7 @@ class SharedGroups:
         ours = self._by_id.get(group)
         effects: list[Effect] = []
         for held in [held for table in (self._held, self._held_large) for held in table.values() if held.group is ours]:
-            share = held.group.shares.get(held.deliver.scope)
+            share = held.group.shares.get(self._leased(held.deliver.scope))
             if share is None or share.id != group or held.group.linger_until is not None or held.unknown:
                 continue
             if self._server(share, held.deliver, now) == self._name:

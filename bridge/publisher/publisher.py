@@ -280,7 +280,7 @@ class Publisher:
             secret = self.sealer.secret_of(entry.publication)
             # What was protected goes never in clear, but waits under what it was committed for, as without any scope.
             if secret is not None and (secret.scope.mode is not Mode.PLAIN or entry.secret.scope.mode is Mode.PLAIN):
-                if secret.scope.number != entry.secret.scope.number:  # another chain
+                if secret.scope.stream != entry.secret.scope.stream:  # another chain
                     entry.previous = 0
                 entry.secret, entry.topic = secret, self.sealer.wire_topic_of(secret, entry.publication)
         return effects + self._pump(now)

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from bridge.contract import Blame, Count, Effect, FairTable, Received, Withhold
-from bridge.document import Overlay, ScopeSecret, batch_topic
+from bridge.document import Overlay, ScopeSecret
+from bridge.reader.ahead_scopes import AheadScopes
 from bridge.reader.awaiting_keys import Keyless
 from bridge.reader.freshness import Away
 from bridge.reader.handing_out import HandingOut
@@ -32,9 +33,9 @@ from bridge.reader.newest_retained import Joining
 from bridge.reader.opening import OpeningKeys
 from bridge.reader.overflow import InHand, Overflow
 from bridge.reader.replays import NOT_TAKEN, is_dated
-from bridge.reader.scopes import Scopes
 from bridge.reader.skipped import Skipped
-from bridge.reader.streams import Held, Stream, StreamId, name_of
+from bridge.reader.streams import Held, Stream, StreamId, name_of, scope_stream
+from bridge.reader.subscribed import Subscriptions
 from bridge.reader.waiting import Waiting
 from bridge.wire import PROPERTY_PART, Admitted, read_skip, refused
 from keys.envelope import DataKey, Mode
@@ -59,11 +60,11 @@ class Collector:
         self._joining = Joining(overlay, self.kept)
         self._handing_out = HandingOut(secrets, self._keys, self._joining)
         self._streams: FairTable[StreamId, Stream] = FairTable(STREAMS_MAX)
-        self.scopes = Scopes(self.kept)
+        self.subscriptions = Subscriptions(self.kept)
         self._away = Away()
         self._sweep_at = 0.0
         self._waiting, self._overflow = Waiting(), Overflow(overlay.hosted)
-        self._keyless = Keyless()
+        self._keyless, self._ahead = Keyless(), AheadScopes(self._intake.admission, self.kept)
         self._skipped = Skipped(overlay, name)
 
     # --------------------------------------------------------------------------------------------- events
@@ -71,7 +72,7 @@ class Collector:
     def restore(self, rows: Rows, now: float) -> list[Effect]:
         """What a former process kept, before anything else happens."""
         effects: list[Effect] = []
-        self.scopes.restore(rows)
+        self.subscriptions.restore(rows)
         self._lineages.restore(rows)
         for key, row in of_kind(rows, STREAM):
             stream_id, stream = stream_of(key, row)
@@ -121,7 +122,7 @@ class Collector:
                     self._keep_waiting(event, admitted, now)
         except KeysError as error:
             # What the wire brought before its fault (a verified key may have opened something) stays valid.
-            effects += refused(event.peer, error)
+            effects += self._ahead.keep(event, now) or refused(event.peer, error)
         return effects + self._freed(now) if self._overflow else effects
 
     def _bridged(self, name: Name, now: float) -> list[Effect]:
@@ -146,6 +147,7 @@ class Collector:
         return (
             any(stream is not None and sequence in stream.held for stream in streams)
             or self._keyless.holds(name)
+            or self._ahead.holds(name)
             or self._joining.holds(topic, publisher, sequence)
             or self._assembling.holds_any((publisher, sequence))
             or self._overflow.get(name) is not None
@@ -166,6 +168,8 @@ class Collector:
         self._joining.adopt(overlay)
         effects, opened = self._intake.adopt(overlay, now)
         effects += [effect for key_id in opened for effect in self._wake(key_id, now)]
+        for event in self._ahead.take():
+            effects += self.received(event, now) if event.peer in overlay.members else []
         return effects + self._freed(now)
 
     def tick(self, now: float) -> list[Effect]:
@@ -203,14 +207,14 @@ class Collector:
         if not self._away.let_in and not self._intake.vouched(event.peer, admitted, event.wire.topic):
             return [Count("vouchers_awaited")]
         author = self._lineages.author(header.publisher, header.sequence)
-        stream = self._streams.get((author, batch_topic(admitted.scope.number))) or Stream()
+        stream = self._streams.get(scope_stream(author, admitted.scope.stream)) or Stream()
         waiting = stream.held.get(header.sequence)
         if stream.delivered(header.sequence) or (waiting is not None and not waiting.gains(admitted)):
             return [Count("duplicates_dropped")]
         in_hand = self._overflow.get(name_of(event.wire.topic, admitted)) if self._overflow else None
         if in_hand is not None and not in_hand.held.gains(admitted):
             return self._withhold_too(in_hand, event.peer, now)
-        new = header.snapshot or not stream.knows(header.sequence, self.scopes.generation(admitted.scope.filter))
+        new = header.snapshot or not stream.knows(header.sequence, self.subscriptions.generation(admitted.scope))
         if new and (is_over or is_dated(header, now, self._away)):
             return [Count("expired" if is_over else "replays_dropped")]
         repaired = [Count("repairs")] if self._assembling.asked_for((header.publisher, header.sequence)) else []
@@ -225,7 +229,8 @@ class Collector:
             young = abs(now * 1000 - header.time_ms) < REPAIR_S * 1000 or self._away.let_in
             is_wanted = waiting is None and young and header.sequence > stream.highest
             return self._hold(held, now, brought) if is_wanted else []
-        if waiting is not None and waiting.content is None and waiting.admitted.header == header:
+        same = waiting is not None and (waiting.topic, waiting.admitted.header) == (event.wire.topic, header)
+        if waiting is not None and waiting.content is None and same:
             self._waiting.take(stream, header.sequence)
             held.arrived = waiting.arrived
             return [*repaired, *self._hold(held, now, brought)]
@@ -235,7 +240,7 @@ class Collector:
             held.replayed = True
             return [*repaired, *([] if self._joining.offer(held) else [Count("replays_dropped")])]
         # What came before it on other topics is nowhere any more, and not missed before what follows it.
-        held.replayed = header.retain and header.time_ms / 1000 < self.scopes.since(admitted.scope.filter)
+        held.replayed = header.retain and header.time_ms / 1000 < self.subscriptions.since(admitted.scope)
         return [*repaired, *self._hold(held, now, brought)]
 
     def _hold(self, held: Held, now: float, brought: Received | None = None) -> list[Effect]:
@@ -291,8 +296,7 @@ class Collector:
 
     def _withhold_too(self, in_hand: InHand, peer: str, now: float) -> list[Effect]:
         """Another replica brings what is in hand."""
-        number = self._overflow.join(in_hand, peer)
-        if number:
+        if number := self._overflow.join(in_hand, peer):
             return [Count("duplicates_dropped"), Withhold(number)]
         return [Count("duplicates_dropped"), *self._make_room(in_hand.held, now), *self._admit(in_hand, now)]
 
@@ -361,6 +365,7 @@ class Collector:
             held = stream.held[sequence]
             wake_at = held.arrived + REPAIR_S
             if stop and held.may_follow(stop):
+                wake_at = None  # of those that lack their keys the first says when
                 break
             if held.content is None:
                 # Nothing that is whole waits for longer than that for what is not.
@@ -397,9 +402,7 @@ class Collector:
         else:
             wake_at = None
         wake_at = min((at for at in (wake_at, *keyless.values()) if at is not None), default=None)
-        if stream is None or not stream.held:
-            self._waiting.wakes(stream_id, None)
-        elif wake_at is not None:
+        if wake_at is not None or stream is None or not stream.held:
             self._waiting.wakes(stream_id, wake_at)
         for after in self._lineages.streams_after(stream_id) if effects else ():
             effects += self._advance(after, now)
@@ -414,7 +417,7 @@ class Collector:
 
     def _stream_before(self, stream: Stream, held: Held) -> Stream | None:
         """Where what precedes it is missing, unless it was delivered. None for the first that a subscription brings."""
-        generation = self.scopes.generation(held.admitted.scope.filter)
+        generation = self.subscriptions.generation(held.admitted.scope)
         return None if held.replayed else self._lineages.stream_before(held, stream, self._streams.get, generation)
 
     def _is_bridged(self, before: Stream | None, held: Held) -> bool:
@@ -432,7 +435,7 @@ class Collector:
         header = held.admitted.header
         if not held.replayed:
             previous = 0 if bridged else header.previous
-            late = stream.deliver(header.sequence, previous, self.scopes.generation(held.admitted.scope.filter))
+            late = stream.deliver(header.sequence, previous, self.subscriptions.generation(held.admitted.scope))
             late = late or self._lineages.is_overtaken(held.stream_id, self._streams.get)
             self.kept.stream(held.stream_id, stream)
             return self._handing_out.open(held, late)

@@ -78,7 +78,7 @@ class Intake(Generic[Opened]):
         """Whether to drop a publication unread, for what its header says of itself. Raises BadFrame."""
         if self.admission.remembers(told, wire_topic):
             return False  # to be looked at costs nothing
-        return is_replayed(told, wire_topic, streams, self.lineages.author, now, away)
+        return is_replayed(told, wire_topic, streams, self.lineages.scope_stream, now, away)
 
     def vouched(self, peer: str, admitted: Admitted, wire_topic: str) -> bool:
         """A replica brings it: whether it is believed now."""

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bridge.document import Overlay
+from bridge.document import Overlay, is_retained_topic, read_wire_topic
 from bridge.reader.kept import LINEAGE, KeptReader, Name, Rows, of_kind
-from bridge.reader.streams import Held, Stream, StreamId, streams_of
+from bridge.reader.streams import Held, Stream, StreamId, scope_stream
 from keys.frames import number
 
 NUMBERS_PER_MS = 1024  # those of a start begin at so many times its milliseconds
@@ -57,7 +57,13 @@ class Lineages:
     def streams_of(self, name: Name) -> list[StreamId]:
         """Where a publication of this name waits for its turn, if it does."""
         publisher, topic, number = name
-        return streams_of(self.author(publisher, number), topic)
+        scope = self.scope_stream(publisher, number, topic)
+        return [scope, (scope[0], topic)] if is_retained_topic(topic) else [scope]
+
+    def scope_stream(self, publisher: bytes, number: int, topic: str) -> StreamId:
+        """Where it is known what was seen of the author of this number in the scope that a wire topic names. Raises
+        BadFrame for what is no wire topic."""
+        return scope_stream(self.author(publisher, number), self._overlay.stream_of(read_wire_topic(topic).scope))
 
     def before(self, held: Held) -> list[tuple[bytes, int]]:
         """Publisher and number of what precedes it, which its publisher may have signed with a former key."""

@@ -17,7 +17,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 
 from bridge.contract import Count, claim_of
-from bridge.document import Overlay, batch_topic, is_retained_topic, read_wire_topic
+from bridge.document import Overlay, is_retained_topic
 from bridge.reader.freshness import Away
 from bridge.reader.streams import Stream, StreamId
 from bridge.wire import Admitted
@@ -42,17 +42,17 @@ def is_replayed(
     told: str,
     wire_topic: str,
     streams: Callable[[StreamId], Stream | None],
-    author: Callable[[bytes, int], bytes],
+    stream_of: Callable[[bytes, int, str], StreamId],
     now: float,
     away: Away,
 ) -> bool:
     """Whether a header that nobody verified claims to be of what was seen long ago, or is dated. `told`: property `vmq`
-    as it came; `author`: under which of its publisher's keys a number was given. Raises BadFrame for what is no wire
-    topic."""
+    as it came; `stream_of`: of a publisher, a number and a wire topic, where it is known what was seen. Raises BadFrame
+    for what is no wire topic."""
     claim = claim_of(told)
     if not claim.publisher or claim.order or now - claim.sealed_ms / 1000 < RECALLED_S:
         return False
-    stream = streams((author(claim.publisher, claim.sequence), batch_topic(read_wire_topic(wire_topic).scope)))
+    stream = streams(stream_of(claim.publisher, claim.sequence, wire_topic))
     if stream is not None:
         return stream.delivered(claim.sequence)
     return not is_retained_topic(wire_topic) and not away.is_fresh(claim.sealed_ms, now)

@@ -10,11 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from bridge.document import batch_topic, is_retained_topic, read_wire_topic
+from bridge.document import batch_topic
 from bridge.reader.heads import Head
 from bridge.wire import Admitted
 
-StreamId: TypeAlias = tuple[bytes, str]  # author, wire topic
+StreamId: TypeAlias = tuple[bytes, str]
+"""Author, and wire topic: of what is retained and may be old its own, else that of the scope's batches under its first
+number (`Scope.stream`), whatever tokens it has by now."""
 
 
 @dataclass(slots=True)
@@ -40,7 +42,7 @@ class Held:
     @property
     def scope_stream(self) -> StreamId:
         """That of its scope."""
-        return self.author, batch_topic(self.admitted.scope.number)
+        return scope_stream(self.author, self.admitted.scope.stream)
 
     @property
     def name(self) -> tuple[bytes, str, int]:
@@ -107,7 +109,6 @@ def name_of(topic: str, admitted: Admitted) -> tuple[bytes, str, int]:
     return admitted.header.publisher, topic, admitted.header.sequence
 
 
-def streams_of(author: bytes, topic: str) -> list[StreamId]:
-    """Where a publication of this author waits for its turn, if it does."""
-    scope = [(author, batch_topic(read_wire_topic(topic).scope))] if is_retained_topic(topic) else []
-    return [*scope, (author, topic)]
+def scope_stream(author: bytes, stream: int) -> StreamId:
+    """That of what an author publishes in a scope; `stream`: the scope's first number."""
+    return author, batch_topic(stream)

@@ -317,10 +317,10 @@ class Carrying:
         """What precedes a publication in its chain and is here whole, down to a number, the oldest first: who asks for
         the last of a gap has all of it in a few requests."""
         found: list[Effect] = []
-        scope, number = passing.admitted.scope.number, passing.header.previous
+        stream, number = passing.admitted.scope.stream, passing.header.previous
         for _ in range(CHAIN_MAX - 1 if above else 0):
             before = self._recent.get((passing.header.publisher, number)) if number > above else None
-            if before is None or before.admitted.scope.number != scope or before.header.previous >= number:
+            if before is None or before.admitted.scope.stream != stream or before.header.previous >= number:
                 break
             if not self._answers.may_ask(peer, before.header.publisher, now):
                 break

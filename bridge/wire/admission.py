@@ -169,6 +169,16 @@ class Admission:
             raise
         return admitted if certified else admitted._replace(live=False)
 
+    def is_to_come(self, told: str, wire_topic: str) -> bool:
+        """Whether a publication is of a scope that the next versions will list: its number is beyond all that we know.
+        Its header is verified. Raises BadFrame, BadSignature, NotAuthorised."""
+        if read_wire_topic(wire_topic).scope <= max((s.number for s in self._overlay.policy.scopes), default=0):
+            return False
+        frame = from_property(told)
+        header = header_of(frame)
+        verify_header(header, frame, wire_topic, self.publisher(header.publisher).public_key)
+        return True
+
     def _verified(
         self, header: MessageHeader, frame: bytes, publisher: Certificate, wire_topic: str, now: float
     ) -> Admitted:

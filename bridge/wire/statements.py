@@ -99,7 +99,8 @@ class RoutingTable:
 
     A statement leads nowhere in an epoch in which its author may not read: the right is asked at every use. What ended,
     or was signed by a former key, does not stand in the way of what the present key signs, whatever its version: else
-    a copy of a gateway, or who stole its key, could mute it for good.
+    a copy of a gateway, or who stole its key, could mute it for good. Who wants a scope that retires wants what it is
+    now, until it says something of that: it may hear of the new tokens later, or before we know them.
     """
 
     def __init__(self, overlay: Overlay) -> None:
@@ -110,10 +111,11 @@ class RoutingTable:
         self._allowances: dict[str, Allowance] = {}  # by author
         self._rights: dict[tuple[str, str, int], bool] = {}  # (member, filter, epoch); bounded by members x scopes
         self._epoch = 0
+        self._formers = _formers(overlay)
 
     def adopt(self, overlay: Overlay) -> None:
         """Another version of the overlay: statements of members and scopes that it does not list are forgotten."""
-        self._overlay = overlay
+        self._overlay, self._formers = overlay, _formers(overlay)
         self._rights.clear()
         self._allowances = {name: left for name, left in self._allowances.items() if name in overlay.members}
         for wire_filter in list(self._statements):
@@ -189,13 +191,19 @@ class RoutingTable:
     def wanting(self, scope: Scope, now: float) -> list[str]:
         """Members that may read the scope now and whose live statement says that they want it. A lease ends with its
         author's certificate."""
-        return [
-            s.member
-            for s, _ in self._statements.get(scope.filter, {}).values()
-            if s.on
-            and now * 1000 < min(s.expires_ms, self._overlay.certificate(s.member).not_after_ms)
-            and self.may_read(s.member, scope, now)
-        ]
+        stated = self._statements.get(scope.filter, {})
+        found = [s.member for s, _ in stated.values() if self._leads(s, scope, now)]
+        for former in self._formers.get(scope.filter, ()):
+            for s, _ in self._statements.get(former, {}).values():
+                known = stated.get(s.member)
+                says_nothing = known is None or now * 1000 >= known.statement.expires_ms
+                if says_nothing and s.member not in found and self._leads(s, scope, now):
+                    found.append(s.member)
+        return found
+
+    def _leads(self, s: Statement, scope: Scope, now: float) -> bool:
+        lives = s.on and now * 1000 < min(s.expires_ms, self._overlay.certificate(s.member).not_after_ms)
+        return lives and self.may_read(s.member, scope, now)
 
     def left_out(self, scope: Scope, shown: ShownList) -> frozenset[str]:
         """Of them, whose statements say that they do not want what shows this."""
@@ -212,6 +220,16 @@ class RoutingTable:
     def all(self) -> list[Statement]:
         """Everything known, for a neighbour whose link came up."""
         return [known.statement for of_filter in self._statements.values() for known in of_filter.values()]
+
+
+def _formers(overlay: Overlay) -> dict[str, tuple[str, ...]]:
+    """By wire filter of a scope those that it had before and that retire."""
+    of_stream: dict[int, list[str]] = {}
+    for scope in overlay.policy.scopes:
+        if scope.retiring:
+            of_stream.setdefault(scope.stream, []).append(scope.filter)
+    present = [scope for scope in overlay.policy.scopes if not scope.retiring and scope.stream in of_stream]
+    return {scope.filter: tuple(of_stream[scope.stream]) for scope in present}
 
 
 def verify_author(member: Member, domain: str, body: bytes, signature: bytes, now: float) -> bytes:

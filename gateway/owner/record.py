@@ -58,8 +58,9 @@ class KnownScope:
 class OwnerRecord:
     """See the module. `retiring`: the token generation before the present one, as long as it is read; `bumps`: by wire
     filter, also of scopes that are gone: a scope that comes back may not come back under old keys. `numbers`, in the
-    same way, name them on the wire: none is used again for another. `valid_days`,
-    `renew_before_days`: as the description said last; None: certificates are not renewed unasked."""
+    same way, name them on the wire: none is used again for another. `streams`: by clear filter the first number that it
+    had, under which its readers know what they have seen, whatever its tokens. `valid_days`, `renew_before_days`: as
+    the description said last; None: certificates are not renewed unasked."""
 
     overlay: str
     generation: int = 0
@@ -68,6 +69,7 @@ class OwnerRecord:
     granted: list[GrantedRight] = field(default_factory=list)
     bumps: dict[str, int] = field(default_factory=dict)
     numbers: dict[str, int] = field(default_factory=dict)
+    streams: dict[str, int] = field(default_factory=dict)
     document: dict[str, Any] | None = None
     valid_days: int = VALID_DAYS
     renew_before_days: int | None = None
@@ -108,6 +110,12 @@ class OwnerRecord:
         """The number of the scope with this wire filter; its first one, if it has none yet."""
         return self.numbers.setdefault(wire, max(self.numbers.values(), default=0) + 1)
 
+    def origin_of(self, known: KnownScope) -> int:
+        """With which number's streams a scope goes on: the first that its clear filter had. 0: that is its own."""
+        own = self.number_of(known.wire)
+        first = self.streams.setdefault(known.clear, own)
+        return first if first < own else 0
+
     def raise_bumps(self, scopes: Iterable[Scope]) -> list[str]:
         """Outdate the keys of these scopes; their clear filters."""
         raised = [scope.filter for scope in scopes if scope.keyed]
@@ -133,6 +141,7 @@ class OwnerRecord:
             ],
             "bumps": self.bumps,
             "numbers": self.numbers,
+            "streams": self.streams,
             "document": self.document,
             "renewal": [self.valid_days, self.renew_before_days],
             "edges": self.edges,
@@ -146,8 +155,11 @@ class OwnerRecord:
         if int(fields["veilmq_owner"]) > RECORD_FORMAT:
             found = fields["veilmq_owner"]
             raise TrustError(f"is of format {found}, this program knows {RECORD_FORMAT}; upgrade veilmq")
-        valid_days, renew_before_days = fields.get("renewal", [VALID_DAYS, None])  # absent in older ones
+        # Absent in older ones: renewal, streams.
+        valid_days, renew_before_days = fields.get("renewal", [VALID_DAYS, None])
         scopes = [KnownScope(str(wire), str(clear), generation) for wire, clear, generation in fields["scopes"]]
+        numbers = {str(wire): int(number) for wire, number in fields["numbers"].items()}
+        known = {s.clear: numbers[s.wire] for s in sorted(scopes, key=lambda s: -numbers[s.wire])}
         return cls(
             overlay=str(fields["overlay"]),
             generation=int(fields["generation"]),
@@ -156,7 +168,8 @@ class OwnerRecord:
             granted=[GrantedRight(m, f, Right(right), first, last, since) for m, f, right, first, last, since in
                      fields["granted"]],
             bumps={str(wire): int(bump) for wire, bump in fields["bumps"].items()},
-            numbers={str(wire): int(number) for wire, number in fields["numbers"].items()},
+            numbers=numbers,
+            streams={str(clear): int(number) for clear, number in fields.get("streams", known).items()},
             document=fields["document"],
             valid_days=int(valid_days),
             renew_before_days=None if renew_before_days is None else int(renew_before_days),

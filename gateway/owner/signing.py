@@ -308,8 +308,8 @@ def _scopes(
                 raise TrustError(f"scope {entry.filter} is listed twice; list it once")
             known[wire] = KnownScope(wire, entry.filter, generation if entry.tokens else None)
             regions = tuple(sorted(region_id(ids, name, f"scope {entry.filter}") for name in entry.regions))
-            mode = Mode[entry.mode.upper()]
-            scopes.append(replace(_scope(wire, entry, mode, regions, retiring), number=record.number_of(wire)))
+            scope = _scope(wire, entry, Mode[entry.mode.upper()], regions, retiring)
+            scopes.append(replace(scope, number=record.number_of(wire), origin=record.origin_of(known[wire])))
     record.scopes = known
     return scopes
 

@@ -218,4 +218,4 @@ def test_material_is_worth_mutating():
     assert {PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES} <= {name for w in MATERIAL for name, _ in w.properties}
     assert PROPERTY_PART in {name for w in MATERIAL for name, _ in w.properties}
     assert {SUBSCRIBE_TOPIC, PULL_TOPIC, "veilmq/batch/1", "veilmq/batch/2"} <= {w.topic for w in MATERIAL}
-    assert Scope("plant/#") == WORLD.secrets[0].scope
+    assert Scope("plant/#", number=1) == WORLD.secrets[0].scope

@@ -180,3 +180,41 @@ def test_a_reader_that_was_dead_while_the_tree_changed_and_the_former_one_was_cl
     check_safety(traffic.published, kernel.committed)
     check_liveness(traffic.published, kernel.committed)
     assert len(kernel.nodes["control"].overlay.trees.open) == 1  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("comes_back", ["is there", "knows the new ones", "knows the old ones"])
+@pytest.mark.parametrize("told", ["site", "r1a", "control"])
+@pytest.mark.parametrize("mode", [Mode.COPIES, Mode.PLAIN], ids=lambda mode: mode.name.lower())
+def test_new_tokens_neither_lose_nor_repeat_anything(mode: Mode, told: str, comes_back: str):
+    """Twice in a row, whoever hears of it first, the subscriber's process there or killed meanwhile: one stream."""
+    world = make_world({1: 3, 2: 3}, [(1, 2)], {"site": 1, "control": 2}, [Scope("plant/#", mode, tokens=True)])
+    kernel = lives_of(world, random.Random(f"{told}{comes_back}"), ["plant/#"])
+    traffic = Traffic("site")
+    for number in range(480):
+        topic = "plant/kept" if number % 40 == 7 else "plant/t"
+        traffic.publish(kernel, NOW + 4 + number / 2.5, topic, b"%d" % number, qos=2, retain=topic == "plant/kept")
+    kernel.run(NOW + 10)
+    for generation in (1, 2):
+        knew = world.overlay, world.secrets
+        document = canonical(world.renew_tokens("plant/#", generation))
+        if comes_back != "is there":
+            kernel.kill()
+        first = "site" if comes_back != "is there" and told == "control" else told
+        kernel.call(first, lambda node, now, document=document: node.offered(document, now))  # type: ignore[attr-defined,misc]
+        kernel.run(kernel.now + 45)  # longer than replicas can answer who asks
+        if comes_back != "is there":
+            knows = world.overlay, world.secrets
+            world.overlay, world.secrets = knew if comes_back == "knows the old ones" else knows
+            kernel.revive()
+            world.overlay, world.secrets = knows
+        kernel.run(kernel.now + 40)
+        document = canonical(world.retire())
+        kernel.call(told, lambda node, now, document=document: node.offered(document, now))  # type: ignore[attr-defined,misc]
+        kernel.run(kernel.now + 3)
+    kernel.run(NOW + 260)
+    check_safety(traffic.published, kernel.committed)
+    check_liveness(traffic.published, kernel.committed)
+    assert not kernel.replayed
+    check_blame(kernel.trace.named(), ())
+    assert not [d.sequence for d in kernel.committed if d.late]
+    assert "holes" not in kernel.trace.figures

@@ -18,6 +18,7 @@ from bridge.sim.outbox import SimulatedOutbox
 from bridge.topology import peers_of
 from keys.epochs import Calendar, KeyName, ScopeKeys, scope_key, token_key
 from keys.grants import Grant, Right
+from keys.handover import ScopeGrant, seal_grants
 from keys.identity import Certificate, Identity, Role
 from keys.topictokens import tokenise_filter
 
@@ -54,12 +55,21 @@ class World:
                 name = KeyName(secret.scope.filter, epoch, bump)
                 keys.put(name, scope_key(ROOT, name.scope, epoch, bump))
 
-    def with_policy(self, **changes: object) -> Overlay:
-        """The next version of the overlay, signed by the same owner."""
+    def with_policy(self, *handed: ScopeGrant, **changes: object) -> Overlay:
+        """The next version of the overlay, signed by the same owner, who hands this to gateways."""
         assert self.owner is not None
         old = self.overlay
         policy = replace(old.policy, version=old.policy.version + 1, **changes)  # type: ignore[arg-type]
-        return Overlay.sign(self.owner, policy, old.latest.values(), old.members.values())
+        members = [self._handed(member, handed) for member in old.members.values()]
+        return Overlay.sign(self.owner, policy, old.latest.values(), members)
+
+    def _handed(self, member: Member, handed: Sequence[ScopeGrant]) -> Member:
+        to = member.certificate
+        if not handed or to.role is not Role.GATEWAY:
+            return member
+        return replace(
+            member, box=seal_grants(self.overlay.policy.overlay, to.name, to.agreement_key, handed, bytes(32))
+        )
 
     def revoked(self, member: str, last_epoch: int, bump: int | None = None) -> Overlay:
         """The next version, in which the member's grants end; a `bump` outdates the keys of all scopes."""
@@ -75,6 +85,26 @@ class World:
         """Our secrets with the scopes as another version of the overlay has them."""
         found = [(secret, overlay.scope_named(secret.scope.filter)) for secret in self.secrets]
         return [replace(secret, scope=scope) for secret, scope in found if scope is not None]
+
+    def renew_tokens(self, clear: str, generation: int = 1, drop_before: bool = False) -> Overlay:
+        """The next version, which hides the names of a scope by another generation of tokens; the scope with the
+        present ones retires, or ends. From now on it is the world's; who runs has to adopt it."""
+        old = next(s for s in self.secrets if s.clear_filter == clear and not s.scope.retiring).scope
+        tokens = token_key(ROOT, generation)
+        wire = replace(old, filter=tokenise_filter(clear, tokens), number=0, origin=old.stream)
+        name, key = KeyName(wire.filter, 0, 0), scope_key(ROOT, wire.filter, 0)
+        handed = ScopeGrant(wire.filter, clear, tokens, ((name, key),))
+        kept = [s for s in self.overlay.policy.scopes if not s.retiring and not (drop_before and s == old)]
+        self.overlay = self.with_policy(handed, scopes=(*(replace(s, retiring=s == old) for s in kept), wire))
+        self.keys.put(name, key)
+        self.secrets = [*self.secrets_under(self.overlay), ScopeSecret(self.overlay.policy.scopes[-1], clear, tokens)]
+        return self.overlay
+
+    def retire(self) -> Overlay:
+        """The next version, without the scopes that retire."""
+        self.overlay = self.with_policy(scopes=tuple(s for s in self.overlay.policy.scopes if not s.retiring))
+        self.secrets = self.secrets_under(self.overlay)
+        return self.overlay
 
     def chain_of(self, topic: str) -> str:
         """The clear filter of the scope that takes a topic."""
@@ -196,6 +226,7 @@ def make_world(
     issuer = Issuer.CHAIN if servers else Issuer.OWNER
     policy = Policy("test", 1, tuple(edges), tuple(wire_scopes), tuple(grants), calendar, issuer, servers)
     overlay = Overlay.sign(owner, policy, views, members)
+    secrets = [replace(secret, scope=scope) for secret, scope in zip(secrets, overlay.policy.scopes, strict=True)]
     return World(overlay, identities, secrets, keys, seed, owner=owner)
 
 

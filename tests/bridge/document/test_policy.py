@@ -104,3 +104,26 @@ def test_the_signature_covers_the_whole_policy():
     document["policy"] = document["policy"] | {"body": base64.b64encode(other.body()).decode()}
     with pytest.raises(OverlayError, match="tampered"):
         Overlay.policy_of(document, world.overlay.owner)
+
+
+def test_a_scope_with_other_tokens_says_under_which_number_its_streams_began():
+    scope = Scope("tokens/#", tokens=True, number=5, origin=2)
+    assert Scope.decode(scope.encode()) == scope
+    assert [each.stream for each in (scope, Scope("a/#", number=3))] == [2, 3]
+    for origin in (5, 6):
+        with pytest.raises(BadFrame, match="was not before it"):
+            Scope.decode(replace(scope, origin=origin).encode())
+    flagged = bytearray(scope.encode())
+    flagged[-4:] = bytes(4)
+    with pytest.raises(BadFrame, match="was not before it"):
+        Scope.decode(bytes(flagged))
+
+
+def test_one_scope_that_does_not_retire_goes_on_with_each_stream():
+    world = make_world({1: 3}, [], {"site": 1})
+    first = world.overlay.policy.scopes[0]
+    later = Scope("tokens/#", tokens=True, number=9, origin=first.number)
+    with pytest.raises(OverlayError, match="only one may"):
+        world.with_policy(scopes=(first, later))
+    overlay = world.with_policy(scopes=(replace(first, retiring=True), later))
+    assert [overlay.stream_of(number) for number in (1, 9, 7)] == [1, 1, 7]

@@ -27,6 +27,7 @@ from bridge.document.policy import Scope
 from bridge.groups import shared_groups as sharing
 from bridge.groups.leases import GROUPS_TOPIC, Lease, group_id
 from bridge.groups.shared_groups import HOLD_S, JOIN_S, LEASE_S, LINGER_S, RENEW_AFTER_S, SharedGroups
+from bridge.membership.adopting import canonical
 from bridge.node import GatewayNode
 from bridge.reader.interest import ScopeInterest
 from bridge.wire.statements import SUBSCRIBE_TOPIC, Statement
@@ -123,6 +124,21 @@ def test_what_others_serve_our_members_do_not_get():
     assert not any(us.serves(sequence, NOW + 5, "them") for sequence in range(20)), "their devices', their members'"
     other = Deliver("site", theirs[0], Publication("open/t", b"", 1, time_ms=int(NOW * 1000)), False, "open/#")
     assert us.node.groups.placed(other, NOW + 5) == [other], "another scope"
+
+
+def test_while_tokens_change_a_group_is_served_by_the_leases_that_all_have():
+    """Whoever does not know of the new ones yet chooses by the old ones; nobody serves what another one serves."""
+    us = Gateway()
+    us.joined()
+    us.hears(of_them(NOW), NOW)
+    before = ours_and_theirs(us, NOW + 5)
+    world = make_world({1: 3}, [], {"us": 1, "them": 1, "site": 1}, [Scope("plant/#", tokens=True), Scope("open/#")])
+    us.node.offered(canonical(world.renew_tokens("plant/#")), NOW + 6)
+    publication = Publication("plant/t", b"x", 1, time_ms=int((NOW + 7) * 1000))
+    present = world.secrets[-1].scope.filter
+    delivers = [Deliver("site", n, publication, False, present, int((NOW + 7) * 1000)) for n in range(40)]
+    lost = [us.node.groups.placed(each, NOW + 7)[0].groups_lost for each in delivers]  # type: ignore[union-attr]
+    assert [n for n in range(40) if GROUP not in lost[n]] == before[0]
 
 
 def test_a_gateway_that_leaves_is_followed_without_a_gap():

@@ -581,6 +581,18 @@ def test_what_lacks_its_key_stops_only_what_follows_it_in_its_chain(world: World
     assert sorted(told(feed(node, lost))) == [(2, True), (4, False), (5, False)]
 
 
+def test_what_came_before_its_predecessor_without_a_key_does_not_wait_for_ever(world: World):
+    node, site, former = subscriber(world, "control"), gateway(world, "site"), gateway(world, "site")
+    feed(node, publish(site, "plant/t", sequence=1))
+    lost = publish(former, "plant/t", sequence=2, previous=1)
+    assert told(feed(node, publish(site, "plant/t", sequence=3, previous=2), NOW + 0.1)) == []
+    feed(node, lost, NOW + 0.2, peers=("r1a",))
+    assert told(node.handle(Tick(), NOW + 0.1 + REPAIR_S)) == []
+    assert node.next_deadline is not None
+    assert node.next_deadline <= NOW + 0.2 + REPAIR_S
+    assert told(node.handle(Tick(), NOW + 0.2 + REPAIR_S)) == [(3, False)]
+
+
 def test_nobody_waits_for_what_expired_on_its_way(world: World):
     node, site = subscriber(world, "control"), gateway(world, "site")
     one, two, three, four = (

@@ -350,3 +350,26 @@ def test_who_wants_less_is_left_out_where_a_publication_shows_it(world: World):
     assert table.left_out(scopes[0], hall) == {"control"}
     table.adopt(world.with_policy(scopes=(PLANT,)))
     assert not table.left_out(PLANT, hall), "the owner shows it no more"
+
+
+def test_who_wants_a_scope_that_retires_wants_what_it_is_now_until_it_says_something_of_that():
+    rights = {"nosy": (("#",), ("open/#",))}
+    world = make_world({1: 3}, [], {"control": 1, "nosy": 1}, [Scope("plant/#", tokens=True)], rights=rights)
+    former = world.secrets[0].scope.filter
+    table = RoutingTable(world.overlay)
+    table.accept(stated(world, wire_filter=former), NOW)
+    table.adopt(world.renew_tokens("plant/#"))
+    present = world.secrets[-1].scope
+    assert present.number != 1
+    assert table.wanting(present, NOW) == ["control"]
+    assert table.wanting(present, NOW + 7200) == [], "its lease is over"
+    nosy = world.with_policy()
+    nosy.set_grants(grant for grant in world.overlay.policy.grants if grant.member != "control")
+    without = RoutingTable(world.overlay)
+    without.accept(stated(world, wire_filter=former), NOW)
+    without.adopt(nosy)
+    assert without.wanting(present, NOW) == [], "its right to what the scope is now counts"
+    table.accept(stated(world, wire_filter=present.filter, version=2, on=False), NOW)
+    assert table.wanting(present, NOW) == []
+    table.accept(stated(world, wire_filter=present.filter, version=3), NOW)
+    assert table.wanting(present, NOW) == ["control"]

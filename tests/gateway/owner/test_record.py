@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -61,3 +62,13 @@ def test_two_commands_do_not_sign_one_version_twice(served: ServedWorld) -> None
     with locked(TrustDomain.load(served.owner)), pytest.raises(TrustError, match="another veilmq signs with it now"):
         grant(served.out, served.owner, "g1", PUMPS, NOW)
     assert grant(served.out, served.owner, "g1", PUMPS, NOW).policy.version == 2
+
+
+def test_a_record_of_before_scopes_had_streams_goes_on_with_their_numbers(world: World) -> None:
+    first = {s.number for s in world.sign().overlay.policy.scopes if s.tokens}
+    path = record_path(TrustDomain.load(world.owner), "demo")
+    fields = json.loads(path.read_bytes())
+    del fields["streams"]
+    path.write_text(json.dumps(fields))
+    path.chmod(0o600)
+    assert {s.stream for s in world.sign(new_tokens=True).overlay.policy.scopes if s.tokens} == first

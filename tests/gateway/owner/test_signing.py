@@ -341,6 +341,19 @@ def test_new_tokens_hide_names_anew_while_the_old_ones_are_read(world: World) ->
         world.sign(drop_retiring=True)
 
 
+def test_a_scope_goes_on_with_its_streams_whatever_its_tokens(world: World) -> None:
+    (first,) = [s.number for s in world.sign().overlay.policy.scopes if s.tokens]
+    seen = {first}
+    for _ in range(2):
+        scopes = world.sign(new_tokens=True).overlay.policy.scopes
+        (present,) = [s for s in scopes if s.tokens and not s.retiring]
+        assert present.number not in seen
+        assert {s.stream for s in scopes if s.tokens} == {first}
+        seen.add(present.number)
+        (ended,) = [s for s in world.sign(drop_retiring=True).overlay.policy.scopes if s.tokens]
+        assert (ended.number, ended.stream) == (present.number, first)
+
+
 def test_rights_follow_the_tokens_also_when_they_are_granted_later(world: World) -> None:
     world.sign(new_tokens=True)
     overlay = grant(world.out, world.owner, "spark", [("ward/#", Right.READ)], NOW)
