@@ -33,6 +33,7 @@ from bridge.predicates import Attributes
 from bridge.publisher.data_keys import DataKeys, LiveKey
 from bridge.publisher.own_rights import OwnRights
 from bridge.publisher.residents import Standing
+from bridge.publisher.sealed_before import SealedBefore
 from bridge.wire import PROPERTY_SHOWN, OwnLife, shown_list
 from bridge.wire import pieces as content
 from bridge.wire.shown_lists import LIST_BYTES
@@ -80,6 +81,8 @@ class Entry:
     hops: tuple[Hop, ...] = ()
     tree: int = 0
     sealed_ms: int = 0
+    may_be_had: bool = False
+    """A former life may have sealed it."""
     key: LiveKey | None = None
     acked: set[str] = field(default_factory=set)
     too_large_for: set[str] = field(default_factory=set)
@@ -89,6 +92,11 @@ class Entry:
     """It stands for what was dropped."""
     is_snapshot: bool = False
     """Of what is retained: it follows nothing, and nothing follows it."""
+
+    @property
+    def was_sealed(self) -> bool:
+        """Whether replicas and readers may have it."""
+        return self.may_be_had or self.sealed_ms > 0
 
     @property
     def since_s(self) -> float:
@@ -145,7 +153,7 @@ class Sealer:
         self._name, self._life = name, life
         self._data_keys = DataKeys(overlay, identity, overlay.certificate(name).region, keys, random, life)
         self._set_secrets(secrets)
-        self.rights = OwnRights(overlay, name)
+        self.rights, self.sealed_before = OwnRights(overlay, name), SealedBefore()
         self._last_now = 0.0
         # What each scope seals under, by wire filter, as of the last review; None asks for a review.
         self._names: dict[str, KeyName | None] = {}
@@ -172,6 +180,21 @@ class Sealer:
         if not publication.records:
             return self.secret_for(publication.topic)
         return next((s for s in self._secrets if s.clear_filter == publication.topic), None)
+
+    def renewed(self, secret: ScopeSecret) -> ScopeSecret:
+        """The same scope as it stands in the present policy, under its number; it as it is if that is gone. What was
+        protected goes never in clear."""
+        scope = self._overlay.scope_named(secret.scope.filter)
+        number = secret.scope.number
+        found = next((s for s in self._secrets if number and s.scope.number == number), None)
+        found = replace(secret, scope=scope) if found is None and scope is not None else found
+        if found is None or (found.scope.mode is Mode.PLAIN and secret.scope.mode is not Mode.PLAIN):
+            return secret
+        return found
+
+    def is_there(self, secret: ScopeSecret) -> bool:
+        """Whether the policy has the scope, be it one in which nothing new is published."""
+        return self._overlay.scope_named(secret.scope.filter) is not None
 
     def wire_topic_of(self, secret: ScopeSecret, publication: Publication) -> str:
         """Where a publication of the scope travels: on the topic of its batches, or of what is retained."""
@@ -228,6 +251,10 @@ class Sealer:
         calendar = self._overlay.policy.calendar
         return calendar.at(now - calendar.grace_s - calendar.skew_s)
 
+    def epoch(self, now: float) -> int:
+        """The present one: rights last for whole epochs."""
+        return self._overlay.policy.calendar.at(now)
+
     def seal_of(self, entry: Entry) -> str:
         """The same of what was sealed."""
         assert entry.name is not None
@@ -251,7 +278,7 @@ class Sealer:
         """Why an entry cannot be sealed now: a figure's name; None if it can."""
         if self._life.outlived_by:
             return "outlived_waits"
-        if not self.rights.whole(entry.secret, entry.publication, now, began=entry.sealed_ms > 0):
+        if not self.rights.whole(entry.secret, entry.publication, now, began=entry.was_sealed):
             return "not_authorised"
         return "key_waits" if self._names.get(entry.secret.scope.filter) is None else None
 
@@ -338,6 +365,8 @@ class Sealer:
             if entry.shown is not None:
                 entry.signed += ((PROPERTY_SHOWN, to_property(entry.shown)),)
             entry.header, entry.pieces = header, pieces
+            if header.qos == 2:
+                self.sealed_before.sealed(entry.sequence)
             entry.wire = entry.with_pieces((0,) if header.mode in (Mode.COPIES, Mode.PLAIN) else ())
         sealed = len(entries) - len(unsealable)
         counted: list[Effect] = [Count("sealed", sealed)] if sealed else []
