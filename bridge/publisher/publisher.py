@@ -124,11 +124,8 @@ class Publisher:
         for sequence, previous, publication in entries:
             if sequence in self._entries:
                 continue
-            secret = self.sealer.secret_of(publication)
-            if secret is None:  # the configuration changed while the entry lay on disk
-                secret = nowhere(publication, self.scopes.was_plain(publication.topic))
-            stored = Entry(sequence, publication, secret, "", previous, now)
-            for each in self.cuts.stored(stored):
+            stored = Entry(sequence, publication, self._home_of(publication), "", previous, now)
+            for each in self.cuts.stored(stored, self._home_of):
                 each.may_be_had = publication.qos == 2 and self.sealer.sealed_before.may_be(each.sequence)
                 parts = parts_of(each, self.sealer, now)
                 taken += [each] if parts[0][1] == () else self.cuts.split(each, parts)
@@ -146,6 +143,11 @@ class Publisher:
                 self._fleeting.add(entry.sequence, entry.size)
         effects += self._drop_expired([entry.sequence for entry in taken], now) if late else []
         return effects + self._drop_qos0() + self._pump(now)
+
+    def _home_of(self, publication: Publication) -> ScopeSecret:
+        """The scope by which it was stored; its topics may be others' now."""
+        plain = self.scopes.was_plain(publication.topic)
+        return self.sealer.secret_of(publication) or nowhere(publication, plain)
 
     def _add(self, entry: Entry, late: bool) -> None:
         self._entries[entry.sequence] = entry
@@ -371,7 +373,7 @@ class Publisher:
         again += outdated(self._entries, self.sealer, self.view, self._lanes, now)
         before, self._placed = self._placed, self.sealer.epoch(now)
         is_other = before != self._placed  # scopes or rights may have changed
-        again += homeless(self._entries, self.sealer, self.view) if is_other else []
+        again += homeless(self._entries, self.sealer, self.view, now) if is_other else []
         unseal(again, self._entries, self._residents, self._lanes)
         back = [(s, self._entries[s].chain) for s in (*again, *self._waiting, *self._uncounted)]
         self._uncounted.clear()
