@@ -101,10 +101,10 @@ class FigureName(StrEnum):
     )
     NAMED = "named", "A member was named as a liar."
     NEWCOMERS_UNSERVED = "newcomers_unserved", "A newcomer asked for what is retained more often than its allowance."
-    NOT_AUTHORISED = "not_authorised", "A publication of ours waits for the right to be published."
+    NOT_AUTHORISED = "not_authorised", "A publication of ours waits: no scope takes it, or no right allows it."
     NOT_AUTHORISED_DROPPED = (
         "not_authorised_dropped",
-        "A publication of ours was given up: the right did not come in time.",
+        "A publication of ours was given up: no scope or right for it came in time.",
     )
     OTHERS_DROPPED = "others_dropped", "A publication is another receiver's to take."
     OUTBOX_DAMAGED = "outbox_damaged", "A row of the outbox could not be read."

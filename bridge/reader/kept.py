@@ -9,7 +9,11 @@
     v                            the version that we stated last: replicas hear nothing older
     o topic                      what we published retained ourselves (`publisher.own_retained`)
     l party                      whose key it succeeded to, and up to which number (`lineages`)
-    d sequence                   what we dropped unsent, and what was before it (`publisher.predecessors`)
+    d sequence chain             what we dropped unsent, or has left a chain, and what was before it
+                                 (`publisher.predecessors`)
+    p sequence                   a row of the outbox that goes in parts, and what is left of it (`publisher.cutting`)
+    c                            the scopes in which we stored something (`publisher.former_scopes`)
+    q run                        numbers of QoS 2 of which we sealed some (`publisher.sealed_before`)
 
 Without it a restart would deliver again what replicas repeat, lose what they were told we have, and take every retained
 publication for a live one. Rows change as the machines do; `changes` gives those that did. The shell acknowledges a

@@ -161,6 +161,8 @@ class Driver:
         match effect:
             case Count():
                 self.figures.count(effect)
+                if effect.name == "not_authorised_dropped":
+                    LogEvent.STORED_GIVEN_UP.say(log, effect.amount)
             case Send(peer, wire, ticket):
                 hands.send(peer, wire, ticket)
             case Deliver():
