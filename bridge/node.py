@@ -205,7 +205,7 @@ class GatewayNode(ReaderNode):
         self._outgoing = None if outgoing is None else {secret.clear_filter for secret in outgoing}
         self.life = OwnLife(generation, passed_over or {})
         self.publisher = Publisher(overlay, identity, name, self._sends(), keys, random, self.life, max_age_s)
-        self.intake = OutboxIntake(self.publisher, shelf or NothingLeft(), max_age_s)
+        self.intake = OutboxIntake(self.publisher, shelf or NothingLeft(), max_age_s, self.publisher.scopes)
         self.collector = Collector(overlay, name, secrets, keys)
         self.interest.kept = self.collector.kept
         self.groups = SharedGroups(overlay, identity, name, secrets, self.interest.accepted)
@@ -213,7 +213,7 @@ class GatewayNode(ReaderNode):
     def handle(self, event: Event, now: float) -> list[Effect]:
         effects = super().handle(event, now)
         own = self.publisher
-        effects += [*self.collector.changes(now), *own.retained.changes(), *own.predecessors.changes()]
+        effects += [*self.collector.changes(now), *own.rows.changes()]
         return effects if self.removed else effects + self.intake.wanted(now)
 
     def secret_for(self, topic: str) -> ScopeSecret | None:
@@ -278,7 +278,10 @@ class GatewayNode(ReaderNode):
             case Unstored():
                 return self.intake.unstored(event, now)
             case OutboxPage():
-                return self.intake.page(event, now)
+                effects = self.intake.page(event, now)
+                if event.following is None and not event.unreadable:
+                    self.publisher.rows.all_read()
+                return effects
             case LinkUp(peer):
                 # Leases before publications: whoever gets both then knows which groups we served already.
                 effects = super()._own(event, now) + self.groups.link_up(peer, now)
@@ -301,7 +304,7 @@ class GatewayNode(ReaderNode):
             case Restored(rows):
                 self.interest.restore(rows)
                 self.publisher.retained.restore(rows, self.intake.is_left)
-                self.publisher.predecessors.restore(rows)
+                self.publisher.rows.restore(rows)
                 return self._collected(self.collector.restore(rows, now), now)
             case Tick():
                 return self._tick(event, now)

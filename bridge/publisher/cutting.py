@@ -1,21 +1,30 @@
-"""A batch that is larger than what brokers take, which they did not say: cut in two, until its parts fit.
+"""A batch that does not go as it was stored: in parts, each a batch with the number of its first record.
 
-Replicas say how long their packets may be, and batches are made for that (`gateway.overlay`). A hosted broker may have
-a bound that it does not announce, or lower one below what is stored. What none of them takes is not sent again as it
-is: each half is a batch with the number of its first record, sealed under another key. On disk it stays one row, that
-goes when the last of its parts does; after a restart it is cut again. Not here: who refused it (`publisher`), what a
-single record comes to that nobody takes: it waits, and is offered again.
+It is cut in two until its parts fit if it is larger than what brokers take, which they did not say. Replicas say how
+long their packets may be, and batches are made for that (`gateway.overlay`). A hosted broker may have a bound that it
+does not announce, or lower one below what is stored. And its records are divided if they are not all of one scope any
+more, or may not all go (`placing`). On disk it stays one row, that goes when the last of its parts does. Which parts
+there are is on disk, too (`Keep`): after a restart it is cut in the same way, since readers know a batch by its number.
+Not here: who refused it (`publisher`), what a single record comes to that nobody takes: it waits, and is offered again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from bridge.contract import Numbered, packed, unpacked
+from bridge.contract import Keep, Numbered, numbers_of, packed, unpacked
 from bridge.document import RegionView
+from bridge.publisher.fleeting import Fleeting
+from bridge.publisher.placing import Part
+from bridge.publisher.predecessors import Predecessors
 from bridge.publisher.residents import Residents, Standing
 from bridge.publisher.sealing import Entry
 from bridge.publisher.windows import Lanes
+from keys.errors import KeysError
+from keys.frames import Reader, number
+
+ROW = b"p"  # before the number of the row in the names of rows
+_COUNT, _NUMBER = 2, 8  # bytes
 
 
 def may_be_cut(entry: Entry, view: RegionView, up: Collection[str]) -> bool:
@@ -32,10 +41,21 @@ def may_be_cut(entry: Entry, view: RegionView, up: Collection[str]) -> bool:
 class Cuts:
     """Of one gateway. `entries`: all in memory, by number; `young`: those whose stragglers' bound is to come."""
 
-    def __init__(self, entries: dict[int, Entry], young: dict[int, None], residents: Residents, lanes: Lanes) -> None:
+    def __init__(
+        self,
+        entries: dict[int, Entry],
+        young: dict[int, None],
+        residents: Residents,
+        lanes: Lanes,
+        predecessors: Predecessors,
+        fleeting: Fleeting,
+    ) -> None:
         self._entries, self._young, self._residents, self._lanes = entries, young, residents, lanes
+        self._predecessors, self._fleeting = predecessors, fleeting
         self._row_of: dict[int, int] = {}  # by part: the number of the row on disk
-        self._parts: dict[int, set[int]] = {}  # by row: its parts that are not gone
+        self._parts: dict[int, dict[int, tuple[int, ...]]] = {}  # by row: the numbers of what is not gone, by part
+        self._former: dict[int, list[tuple[int, ...]]] = {}  # by row: those that a former life left
+        self._changed: dict[int, None] = {}  # rows whose parts are to be written
 
     def forget_peer(self, peer: str) -> None:
         """Its link is new, and so may be what it takes."""
@@ -51,36 +71,66 @@ class Cuts:
             return False
         of = unpacked(entry.publication.payload, entry.sequence)
         numbered = [each for each in of if isinstance(each, Numbered)]
-        if len(numbered) > 1:
-            self._cut(entry, numbered)
-        return len(numbered) > 1
-
-    def _cut(self, entry: Entry, numbered: Sequence[Numbered]) -> None:
         middle = len(numbered) // 2
-        row = self._row_of.get(entry.sequence, entry.sequence)
-        self._lanes.outdate(entry.sequence)
-        self._residents.remove(entry)
-        topic = entry.publication.topic
-        second = Entry(
-            numbered[middle].number, packed(topic, numbered[middle:]), entry.secret, entry.topic, entry.sequence,
-            entry.born,
-        )  # fmt: skip
-        for follower in self._entries.values():
-            if follower.wire is None and follower.previous == entry.sequence:
-                follower.previous = second.sequence
-        entry.publication = packed(topic, numbered[:middle])
-        entry.wire = entry.name = entry.key = None
-        entry.standing = Standing.FRESH
-        entry.acked.clear()
-        entry.too_large_for.clear()
-        self._entries[second.sequence] = second
-        self._young[second.sequence] = None
-        parts = entry.sequence, second.sequence
-        self._row_of.update(dict.fromkeys(parts, row))
-        self._parts.setdefault(row, set()).update(parts)
-        for each in (entry, second):
-            self._residents.add(each)
-        self._lanes.requeue([(each.sequence, each.chain) for each in (entry, second)], lambda _peer, _number: True)
+        if middle:
+            self.divide([(entry, [(entry.secret, numbered[:middle]), (entry.secret, numbered[middle:])])])
+        return middle > 0
+
+    def stored(self, entry: Entry) -> list[Entry]:
+        """What stands for a batch that was read: it, or what a former life left of it in parts."""
+        found = self._former.pop(entry.sequence, None)
+        if found is None or not entry.publication.records:
+            return [entry]
+        of = {e.number: e for e in unpacked(entry.publication.payload, entry.sequence) if isinstance(e, Numbered)}
+        parts = [(entry.secret, [of[n] for n in part if n in of]) for part in found]
+        return self.split(entry, [part for part in parts if part[1]]) or [entry]
+
+    def split(self, entry: Entry, parts: Sequence[Part]) -> list[Entry]:
+        """These parts of an entry as entries, none of which is in memory yet. That with its number is the same one."""
+        row, before, previous = self._row_of.get(entry.sequence, entry.sequence), entry.secret, entry.previous
+        made: list[Entry] = []
+        for secret, records in parts:
+            each, moves = entry, secret.clear_filter != before.clear_filter
+            if records and records[0].number != entry.sequence:
+                each = Entry(records[0].number, entry.publication, secret, "", previous, entry.born)
+            each.secret = secret
+            if moves:
+                each.previous = 0
+            if secret.scope.filter and (moves or len(parts) > 1):  # other ones than the disk says follow each other
+                self._predecessors.joins(secret.clear_filter, self._entries)
+            if moves and each is entry and before.scope.filter:
+                self._predecessors.left(entry, before.clear_filter, previous)
+            if records and entry.publication.records:
+                each.publication = packed(secret.clear_filter, records)
+            made.append(each)
+        for each in made if made != [entry] or row in self._parts else ():
+            if each.publication.qos:
+                self._row_of[each.sequence] = row
+                self._parts.setdefault(row, {})[each.sequence] = _numbers(each)
+                self._changed[row] = None
+        return made
+
+    def divide(self, divided: Sequence[tuple[Entry, Sequence[Part]]]) -> None:
+        """Parts stand in place of these entries, and go to all."""
+        self._lanes.withdraw({entry.sequence for entry, _ in divided})
+        back: list[tuple[int, str]] = []
+        for entry, parts in divided:
+            self._residents.remove(entry)
+            self._fleeting.remove(entry.sequence)
+            for each in self.split(entry, parts):
+                each.wire = each.name = each.key = None
+                each.standing = Standing.FRESH
+                each.acked.clear()
+                each.too_large_for.clear()
+                self._entries[each.sequence] = each
+                self._young.setdefault(each.sequence)
+                self._residents.add(each)
+                if not each.publication.qos:
+                    self._fleeting.add(each.sequence, each.size)
+                back.append((each.sequence, each.chain))
+        if divided:
+            self._predecessors.link(self._entries)
+            self._lanes.requeue(back, lambda _peer, _number: True)
 
     def rows(self, gone: Iterable[int]) -> tuple[int, ...]:
         """The rows that are to be forgotten now that these are gone from memory."""
@@ -90,8 +140,50 @@ class Cuts:
             if row is None:
                 found.append(sequence)
                 continue
-            self._parts[row].discard(sequence)
+            self._changed[row] = None
+            self._parts[row].pop(sequence, None)
             if not self._parts[row]:
                 del self._parts[row]
                 found.append(row)
         return tuple(found)
+
+    # ------------------------------------------------------------------------------------------- over restarts
+
+    def changes(self) -> list[Keep]:
+        """Rows of what changed since this was asked last."""
+        changed, self._changed = self._changed, {}
+        rows = tuple((ROW + number(row, _NUMBER), _told(self._parts.get(row))) for row in changed)
+        return [Keep(rows)] if rows else []
+
+    def restore(self, rows: Iterable[tuple[bytes, bytes]]) -> None:
+        """What a former process kept. A row that is damaged is left out."""
+        for name, told in rows:
+            if name[:1] == ROW and len(name) == 1 + _NUMBER and (parts := _read(told)):
+                self._former[int.from_bytes(name[1:])] = parts
+
+    def all_read(self) -> None:
+        """What a former life left on disk is in memory: what was not among it is gone."""
+        self._changed.update(dict.fromkeys(self._former))
+        self._former.clear()
+
+
+def _numbers(entry: Entry) -> tuple[int, ...]:
+    of = entry.publication
+    return numbers_of(of, entry.sequence) if of.records else (entry.sequence,)
+
+
+def _told(parts: Mapping[int, Sequence[int]] | None) -> bytes | None:
+    if parts is None:
+        return None
+    return b"".join(number(len(of), _COUNT) + b"".join(number(n, _NUMBER) for n in of) for of in parts.values())
+
+
+def _read(row: bytes) -> list[tuple[int, ...]]:
+    """None if it is damaged."""
+    reader, found = Reader(row), list[tuple[int, ...]]()
+    try:
+        while reader.position < len(row):
+            found.append(tuple([reader.number(_NUMBER) for _ in range(reader.number(_COUNT))]))
+    except KeysError:
+        return []
+    return found

@@ -27,6 +27,7 @@ from bridge.contract import (
     count_of,
     numbers_of,
 )
+from bridge.publisher.former_scopes import FormerScopes
 from bridge.publisher.publisher import Publisher
 from bridge.publisher.windows import RunAhead
 
@@ -65,8 +66,15 @@ class NothingLeft:
 class OutboxIntake:
     """See the module. `max_age_s`: what the publisher drops as too old is read for that even if there is no room."""
 
-    def __init__(self, publisher: Publisher, shelf: Shelf, max_age_s: float | None = None) -> None:
+    def __init__(
+        self,
+        publisher: Publisher,
+        shelf: Shelf,
+        max_age_s: float | None = None,
+        scopes: FormerScopes | None = None,
+    ) -> None:
         self._publisher, self._shelf, self._max_age_s = publisher, shelf, max_age_s
+        self._scopes = scopes or FormerScopes(())
         self._storing: dict[int, None] = {}  # appended, not yet reported by the disk; in order
         self._unstored: deque[tuple[int, Publication]] = deque()
         self._unstored_bytes = 0
@@ -80,6 +88,7 @@ class OutboxIntake:
     def appending(self, sequences: Sequence[int]) -> list[Effect]:
         """Publications of QoS 1 or 2 are on their way to the disk."""
         self._storing.update(dict.fromkeys(sequences))
+        self._scopes.stored(min(sequences), max(sequences))
         return []
 
     def not_appended(self, sequence: int, now: float) -> list[Effect]:
@@ -129,6 +138,7 @@ class OutboxIntake:
             before = previous if publication.qos else self._before(chain, sequence)
             if publication.qos:
                 self._remember(chain, sequence)
+                self._scopes.stored(sequence, sequence)
             overtakes = before in left or self._overtakes(sequence, before)
             if not publication.qos and overtakes:
                 effects.append(Count("qos0_dropped", count_of(publication)))
@@ -161,7 +171,9 @@ class OutboxIntake:
     # ------------------------------------------------------------------------------------ what is left on disk
 
     def _overtakes(self, sequence: int, previous: int) -> bool:
-        """Whether something of its scope is left on disk, or it would run too far ahead of what is."""
+        """Whether something of its scope is left on disk, or may be, or it would run too far ahead of what is."""
+        if self._scopes.is_behind(self._left):
+            return True
         if self._left is None:
             self._ahead.clear()
             return False

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from operator import attrgetter
 
 from bridge.contract import Acked, Count, Effect, Forget, OutboxEntry, Publication, Received, Send, Wire, count_of
 from bridge.contract.machine import NotTaken
@@ -23,9 +24,12 @@ from bridge.publisher.announcing import key_alone, sends
 from bridge.publisher.cutting import Cuts
 from bridge.publisher.data_keys import LiveKey
 from bridge.publisher.fleeting import Fleeting
+from bridge.publisher.former_scopes import FormerScopes
 from bridge.publisher.handing_over import hand_over, has_enough
 from bridge.publisher.own_retained import OwnRetained, snapshots
+from bridge.publisher.own_rows import OwnRows
 from bridge.publisher.pacing import Pacing
+from bridge.publisher.placing import homeless, nowhere, parts_of
 from bridge.publisher.predecessors import Predecessors
 from bridge.publisher.refusals import Refusals
 from bridge.publisher.repairing import Repairable, check_ours
@@ -34,6 +38,7 @@ from bridge.publisher.residents import Residents, Standing, first_lacking
 from bridge.publisher.sealing import Entry, Sealer
 from bridge.publisher.standing_in import StandIns
 from bridge.publisher.voids import voided
+from bridge.publisher.waiting import Waiting
 from bridge.publisher.windows import Lanes
 from bridge.wire import OwnLife, PullRequest
 from keys.envelope import Mode
@@ -73,10 +78,12 @@ class Publisher:
         self.predecessors, self._pacing = Predecessors(), Pacing(overlay.policy.budgets, life)
         self._repairable, self.refusals = Repairable(), Refusals()
         self._lanes, self._stand_ins = Lanes(), StandIns(overlay, self._home)
-        self._cuts = Cuts(self._entries, self._young, self._residents, self._lanes)
+        self.cuts = Cuts(self._entries, self._young, self._residents, self._lanes, self.predecessors, self._fleeting)
+        self.scopes, self._placed = FormerScopes(secrets), -1
+        kept = self.retained, self.predecessors, self.cuts, self.scopes, self.sealer.sealed_before
+        self.rows = OwnRows(self._entries.keys(), *kept)
         self._up: set[str] = set()  # of whom those in the view in force have lanes
-        self._waiting: dict[int, bool] = {}  # entries that cannot be sealed now -> whether for want of the right
-        self._give_up_at = float("inf")  # when the first of those for want of the right goes
+        self._waiting = Waiting(self._entries, self._residents, UNAUTHORISED_S)
         self._uncounted: dict[int, None] = {}  # entries whose acknowledgements did not count
 
     @property
@@ -112,26 +119,32 @@ class Publisher:
 
     def take(self, entries: Sequence[OutboxEntry], now: float, late: bool = False) -> list[Effect]:
         """Entries to be sealed, in order. `late`: they were left on disk, and what is new goes beside."""
-        refused: list[int] = []
         effects: list[Effect] = []
-        taken: list[int] = []
+        taken: list[Entry] = []
         for sequence, previous, publication in entries:
             if sequence in self._entries:
                 continue
             secret = self.sealer.secret_of(publication)
             if secret is None:  # the configuration changed while the entry lay on disk
-                refused.append(sequence)
-                continue
-            topic = self.sealer.wire_topic_of(secret, publication)
-            entry = Entry(sequence, publication, secret, topic, previous, now)
+                secret = nowhere(publication, self.scopes.was_plain(publication.topic))
+            stored = Entry(sequence, publication, secret, "", previous, now)
+            for each in self.cuts.stored(stored):
+                each.may_be_had = publication.qos == 2 and self.sealer.sealed_before.may_be(each.sequence)
+                parts = parts_of(each, self.sealer, now)
+                taken += [each] if parts[0][1] == () else self.cuts.split(each, parts)
+        taken.sort(key=attrgetter("sequence"))
+        for entry in taken:
+            publication = entry.publication
+            entry.topic = self.sealer.wire_topic_of(entry.secret, publication)
+            self.predecessors.came(entry)
             self._add(entry, late)
             if publication.retain:
-                effects += self.retained.published(sequence, publication, secret.scope.mode is not Mode.PLAIN)
+                effects += self.retained.published(
+                    entry.sequence, publication, entry.secret.scope.mode is not Mode.PLAIN
+                )
             if publication.qos == 0:
-                self._fleeting.add(sequence, entry.size)
-            taken.append(sequence)
-        effects += [Forget(tuple(refused))] if refused else []
-        effects += self._drop_expired(taken, now) if late else []
+                self._fleeting.add(entry.sequence, entry.size)
+        effects += self._drop_expired([entry.sequence for entry in taken], now) if late else []
         return effects + self._drop_qos0() + self._pump(now)
 
     def _add(self, entry: Entry, late: bool) -> None:
@@ -157,7 +170,7 @@ class Publisher:
         return self._retell(peer, now) + self._pump(now)
 
     def _open_lane(self, peer: str) -> None:
-        self._cuts.forget_peer(peer)
+        self.cuts.forget_peer(peer)
         lacking = ((s, e.chain) for s, e in self._entries.items() if peer not in e.acked)
         self._lanes.up(peer, lacking)
         for key in {id(e.key): e.key for e in self._entries.values() if e.key}.values():
@@ -216,7 +229,7 @@ class Publisher:
         if not self._lanes.refused(event.peer, event.ticket) or entry is None:
             return effects + self._pump(now)
         if event.reason == Reason.SIZE:
-            if self._cuts.too_large(event.peer, entry, self.view):
+            if self.cuts.too_large(event.peer, entry, self.view):
                 return [*effects, Count("batches_cut"), *self._pump(now)]
             if entry.publication.qos == 0 or has_enough(entry, self.view):
                 return effects + self._has(event.peer, entry, now) + self._pump(now)
@@ -254,7 +267,7 @@ class Publisher:
     def next_deadline(self) -> float | None:
         first = next(iter(self._young), None)
         straggler = None if first is None else self._entries[first].born + STRAGGLER_S
-        review = min(self.sealer.review_at or 0.0, self._give_up_at)
+        review = min(self.sealer.review_at or 0.0, self._waiting.give_up_at)
         old_at, again_at = self._ages.first_at(self._entries), self.refusals.next_deadline
         others = self._stand_ins.next_deadline(self._lanes), self._repairable.next_deadline
         deadlines = (self._pacing.next_deadline, straggler, review, old_at, again_at, *others)
@@ -276,13 +289,11 @@ class Publisher:
         self._stand_ins.adopt(overlay)
         self._repairable.answers.keep(overlay.members)
         effects = self._follow(overlay.views[self._home], now)
-        for entry in self._entries.values():
-            secret = self.sealer.secret_of(entry.publication)
-            # What was protected goes never in clear, but waits under what it was committed for, as without any scope.
-            if secret is not None and (secret.scope.mode is not Mode.PLAIN or entry.secret.scope.mode is Mode.PLAIN):
-                if secret.scope.number != entry.secret.scope.number:  # another chain
-                    entry.previous = 0
-                entry.secret, entry.topic = secret, self.sealer.wire_topic_of(secret, entry.publication)
+        self.scopes.adopt(secrets)
+        self._placed = -1
+        for entry in self._entries.values():  # each keeps its scope as long as that is there
+            entry.secret = self.sealer.renewed(entry.secret)
+            entry.topic = self.sealer.wire_topic_of(entry.secret, entry.publication)
         return effects + self._pump(now)
 
     def _follow(self, view: RegionView, now: float) -> list[Effect]:
@@ -328,9 +339,9 @@ class Publisher:
             self._young.pop(sequence, None)
             self._fleeting.remove(sequence)
             self._repairable.forget(sequence)
-            self._waiting.pop(sequence, None)
+            self._waiting.forget(sequence)
             self._uncounted.pop(sequence, None)
-        rows = self._cuts.rows(gone)
+        rows = self.cuts.rows(gone)
         return [Forget(rows)] if rows else []
 
     def _drop(self, sequences: Sequence[int]) -> list[Effect]:
@@ -358,43 +369,26 @@ class Publisher:
         for entry in made:
             self._add(entry, late=False)
         again += outdated(self._entries, self.sealer, self.view, self._lanes, now)
+        before, self._placed = self._placed, self.sealer.epoch(now)
+        is_other = before != self._placed  # scopes or rights may have changed
+        again += homeless(self._entries, self.sealer, self.view) if is_other else []
         unseal(again, self._entries, self._residents, self._lanes)
         back = [(s, self._entries[s].chain) for s in (*again, *self._waiting, *self._uncounted)]
         self._uncounted.clear()
         self._lanes.requeue(back, lambda peer, s: peer not in self._entries[s].acked)
-        return [*self._give_up(now), *([Count("retained_resealed", len(due))] if due else [])]
+        self._place(self._entries if is_other else again, now)
+        gone, lost = self._waiting.given_up(now)
+        return [*lost, *self._drop(gone), *([Count("retained_resealed", len(due))] if due else [])]
 
-    def _give_up(self, now: float) -> list[Effect]:
-        """Entries that waited too long for a right to publish them."""
-        old = [s for s, unauthorised in self._waiting.items() if unauthorised]
-        gone = [s for s in old if now - self._entries[s].born >= UNAUTHORISED_S]
-        rest = [self._entries[s].born + UNAUTHORISED_S for s in old if now - self._entries[s].born < UNAUTHORISED_S]
-        self._give_up_at = min(rest, default=float("inf"))
-        return [Count("not_authorised_dropped", len(gone)), *self._drop(gone)] if gone else []
-
-    def _set_aside(self, sequences: Sequence[int], now: float) -> tuple[list[int], list[Effect]]:
-        """Entries that can be sealed now; the others wait for a review, counted once."""
-        ready, effects = [], list[Effect]()
-        for sequence in sequences:
-            entry = self._entries[sequence]
-            why = self.sealer.hindrance(entry, now)
-            if why is None:
-                self._waiting.pop(sequence, None)
-                self._residents.move(entry, Standing.FRESH)
-                ready.append(sequence)
-                continue
-            unauthorised = why == "not_authorised"
-            if self._waiting.get(sequence) is not unauthorised:
-                effects.append(Count(why))
-            self._waiting[sequence] = unauthorised
-            self._residents.move(entry, Standing.WAITING)
-            if unauthorised:
-                self._give_up_at = min(self._give_up_at, entry.born + UNAUTHORISED_S)
-        return ready, effects
+    def _place(self, sequences: Iterable[int], now: float) -> None:
+        """Which scopes take the records of those of these that are not sealed."""
+        entries = [self._entries[s] for s in sequences if self._entries[s].wire is None]
+        placed = [(entry, parts_of(entry, self.sealer, now)) for entry in entries]
+        self.cuts.divide([(entry, parts) for entry, parts in placed if parts[0][1]])
 
     def _pump(self, now: float) -> list[Effect]:
         """Fill every open window, in order; seal what is sent for the first time."""
-        effects = self._review(now) if self.sealer.review_due(now) or now >= self._give_up_at else []
+        effects = self._review(now) if self.sealer.review_due(now) or now >= self._waiting.give_up_at else []
         if paced := self._pacing.released(self._entries, now):
             self._lanes.requeue(paced, lambda peer, s: peer not in self._entries[s].acked)
         sendable: list[tuple[str, int]] = []
@@ -431,10 +425,10 @@ class Publisher:
         """Which of the entries that a lane took are sealed, after trying."""
         unsealed = [s for s in taken if s in self._entries and self._entries[s].wire is None]
         effects = self._drop_expired(unsealed, now)
-        able, waits = self._set_aside([s for s in unsealed if s in self._entries], now)
+        able, waits = self._waiting.set_aside([s for s in unsealed if s in self._entries], self.sealer, now)
         ready = self._pacing.admitted([self._entries[s] for s in able], now)
         for entry in ready:
-            entry.previous = self.predecessors[entry.previous]
+            entry.previous = self.predecessors.of(entry)
         unsealable, counted = self.sealer.seal(ready, now)
         self._pacing.sealed(ready, now)
         effects += [*waits, *self._drop(unsealable), *counted]

@@ -27,11 +27,13 @@ from bridge.contract import (
     size_of,
     unpacked,
 )
-from bridge.document import Overlay, RecordRights, Scope, ScopeSecret, batch_topic, retained_topic
+from bridge.document import Overlay, Scope, ScopeSecret, batch_topic, retained_topic
 from bridge.document.trees import NUMBERS
 from bridge.predicates import Attributes
 from bridge.publisher.data_keys import DataKeys, LiveKey
+from bridge.publisher.own_rights import OwnRights
 from bridge.publisher.residents import Standing
+from bridge.publisher.sealed_before import SealedBefore
 from bridge.wire import PROPERTY_SHOWN, OwnLife, shown_list
 from bridge.wire import pieces as content
 from bridge.wire.shown_lists import LIST_BYTES
@@ -50,7 +52,6 @@ from keys.epochs import ScopeKeys
 from keys.errors import KeysError, OurFault
 from keys.identity import Identity
 from keys.keyheader import frame_bytes
-from keys.records import Records
 from keys.sharetree import Hop
 from keys.topictokens import retained_id
 
@@ -80,6 +81,8 @@ class Entry:
     hops: tuple[Hop, ...] = ()
     tree: int = 0
     sealed_ms: int = 0
+    may_be_had: bool = False
+    """A former life may have sealed it."""
     key: LiveKey | None = None
     acked: set[str] = field(default_factory=set)
     too_large_for: set[str] = field(default_factory=set)
@@ -89,6 +92,11 @@ class Entry:
     """It stands for what was dropped."""
     is_snapshot: bool = False
     """Of what is retained: it follows nothing, and nothing follows it."""
+
+    @property
+    def was_sealed(self) -> bool:
+        """Whether replicas and readers may have it."""
+        return self.may_be_had or self.sealed_ms > 0
 
     @property
     def since_s(self) -> float:
@@ -145,13 +153,12 @@ class Sealer:
         self._name, self._life = name, life
         self._data_keys = DataKeys(overlay, identity, overlay.certificate(name).region, keys, random, life)
         self._set_secrets(secrets)
+        self.rights, self.sealed_before = OwnRights(overlay, name), SealedBefore()
         self._last_now = 0.0
         # What each scope seals under, by wire filter, as of the last review; None asks for a review.
         self._names: dict[str, KeyName | None] = {}
         self._hops: dict[str, tuple[Hop, ...]] = {}  # and for which views
         self.review_at: float | None = None
-        self._rights: dict[str, bool] = {}  # by wire filter: to some topic, in the epoch of the last review
-        self._record_rights: dict[str, RecordRights] = {}  # by wire filter, the same
 
     # ------------------------------------------------------------------------------------------ questions
 
@@ -173,6 +180,21 @@ class Sealer:
         if not publication.records:
             return self.secret_for(publication.topic)
         return next((s for s in self._secrets if s.clear_filter == publication.topic), None)
+
+    def renewed(self, secret: ScopeSecret) -> ScopeSecret:
+        """The same scope as it stands in the present policy, under its number; it as it is if that is gone. What was
+        protected goes never in clear."""
+        scope = self._overlay.scope_named(secret.scope.filter)
+        number = secret.scope.number
+        found = next((s for s in self._secrets if number and s.scope.number == number), None)
+        found = replace(secret, scope=scope) if found is None and scope is not None else found
+        if found is None or (found.scope.mode is Mode.PLAIN and secret.scope.mode is not Mode.PLAIN):
+            return secret
+        return found
+
+    def is_there(self, secret: ScopeSecret) -> bool:
+        """Whether the policy has the scope, be it one in which nothing new is published."""
+        return self._overlay.scope_named(secret.scope.filter) is not None
 
     def wire_topic_of(self, secret: ScopeSecret, publication: Publication) -> str:
         """Where a publication of the scope travels: on the topic of its batches, or of what is retained."""
@@ -213,7 +235,7 @@ class Sealer:
         """Whether a clear topic that a scope takes may be published now. If not, its publications are refused: a
         protected topic neither stays local nor goes out in clear."""
         secret = self.secret_for(topic)
-        return secret is not None and self._authorised(secret, secret.wire_topic(topic), now)
+        return secret is not None and self.rights.topic(secret, topic, now)
 
     def seal_for(self, kept: Protected) -> str:
         """What is retained would be sealed so now, as of the last review: names certificate, key, views and tree.
@@ -228,6 +250,10 @@ class Sealer:
         """The first epoch that is not dead."""
         calendar = self._overlay.policy.calendar
         return calendar.at(now - calendar.grace_s - calendar.skew_s)
+
+    def epoch(self, now: float) -> int:
+        """The present one: rights last for whole epochs."""
+        return self._overlay.policy.calendar.at(now)
 
     def seal_of(self, entry: Entry) -> str:
         """The same of what was sealed."""
@@ -252,29 +278,9 @@ class Sealer:
         """Why an entry cannot be sealed now: a figure's name; None if it can."""
         if self._life.outlived_by:
             return "outlived_waits"
-        wire_filter = entry.secret.scope.filter
-        allowed = self._rights.get(wire_filter)
-        if allowed is None:
-            allowed = self._rights[wire_filter] = self._authorised(entry.secret, None, now)
-        if not (allowed and self._may_all_go(entry, now)):
+        if not self.rights.whole(entry.secret, entry.publication, now, began=entry.was_sealed):
             return "not_authorised"
-        return "key_waits" if self._names.get(wire_filter) is None else None
-
-    def _may_all_go(self, entry: Entry, now: float) -> bool:
-        """Whether we have the right to every record: readers would refuse the others, and suspect us. Rights
-        may have ended since it was committed, or a scope have come that takes some of its topics."""
-        secret = entry.secret
-        wire_filter = secret.scope.filter
-        rights = self._record_rights.get(wire_filter)
-        if rights is None:
-            scope = self._overlay.scope_named(wire_filter) or secret.scope
-            rights = self._overlay.rights_in(self._name, scope, self._overlay.policy.calendar.at(now))
-            self._record_rights[wire_filter] = rights
-        if rights.is_all:
-            return True
-        of = entry.publication
-        topics = [t.decode() for t in Records.decode(of.payload).topics] if of.records else [of.topic]
-        return all(rights.allow(secret.wire_topic(topic)) for topic in topics)
+        return "key_waits" if self._names.get(entry.secret.scope.filter) is None else None
 
     def is_hindered(self, publication: Publication) -> bool:
         """Whether an entry with this publication is known to wait, as of the last review."""
@@ -284,7 +290,7 @@ class Sealer:
         if self._life.outlived_by:
             return True
         no_key = self._names.get(secret.scope.filter, self) is None
-        return no_key or self._rights.get(secret.scope.filter) is False
+        return no_key or self.rights.is_known_none(secret)
 
     # -------------------------------------------------------------------------------------------- changes
 
@@ -303,6 +309,7 @@ class Sealer:
     def adopt(self, overlay: Overlay, secrets: Sequence[ScopeSecret]) -> None:
         """Another version of the overlay, or other views, of the same regions."""
         self._overlay = overlay
+        self.rights.adopt(overlay)
         self._data_keys.adopt(overlay)
         self._set_secrets(secrets)
         self.review_at = None
@@ -318,16 +325,6 @@ class Sealer:
         self._secret_for: dict[str, ScopeSecret | None] = {}  # by clear topic
         self._secrets = sorted(usable, key=lambda s: specificity(s.clear_filter))
 
-    def _authorised(self, secret: ScopeSecret, wire_topic: str | None, now: float) -> bool:
-        """Whether the policy lets us publish on a topic, or on some topic of the scope, in the present epoch."""
-        scope = self._overlay.scope_named(secret.scope.filter)
-        if scope is None or scope.retiring or (scope.mode is Mode.PLAIN and secret.scope.mode is not Mode.PLAIN):
-            return False
-        epoch = self._overlay.policy.calendar.at(now)
-        if wire_topic is None:
-            return self._overlay.may_publish_in(self._name, scope, epoch)
-        return self._overlay.may_publish(self._name, wire_topic, epoch)
-
     def review_due(self, now: float) -> bool:
         """Whether what scopes seal under may have changed since the last review."""
         if now < self._last_now - CLOCK_STEP_S:  # the clock was set back: the epoch is another one
@@ -342,8 +339,7 @@ class Sealer:
         all_scopes = {**scopes, **{secret.scope.filter: secret.scope for secret in self._secrets}}
         self._names = {wire_filter: self._data_keys.name(scope, now) for wire_filter, scope in all_scopes.items()}
         self._hops = {wire_filter: self._data_keys.hops(scope) for wire_filter, scope in all_scopes.items()}
-        self._rights.clear()
-        self._record_rights.clear()
+        self.rights.clear()
         grace = calendar.start_s(present) + calendar.grace_s if calendar.length_s else 0.0
         self.review_at = grace if grace > now else calendar.end_s(present)
 
@@ -369,6 +365,8 @@ class Sealer:
             if entry.shown is not None:
                 entry.signed += ((PROPERTY_SHOWN, to_property(entry.shown)),)
             entry.header, entry.pieces = header, pieces
+            if header.qos == 2:
+                self.sealed_before.sealed(entry.sequence)
             entry.wire = entry.with_pieces((0,) if header.mode in (Mode.COPIES, Mode.PLAIN) else ())
         sealed = len(entries) - len(unsealable)
         counted: list[Effect] = [Count("sealed", sealed)] if sealed else []

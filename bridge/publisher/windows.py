@@ -12,7 +12,7 @@ in a scope that has something in the late queue waits behind it. Not here: what 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from keys.replay import BLOCK_NUMBERS, BLOCKS_MAX
@@ -235,6 +235,13 @@ class Lanes:
             if sequence in lane.in_flight:
                 lane.put_back(sequence)
                 lane.outdated[sequence] = lane.outdated.get(sequence, 0) + 1
+
+    def withdraw(self, sequences: Collection[int]) -> None:
+        """None of these waits or is on its way any more: they come again, perhaps in other chains."""
+        for sequence in sequences:
+            self.outdate(sequence)
+        for lane in self._lanes.values() if sequences else ():
+            lane.keep(lambda sequence: sequence not in sequences)
 
     def requeue(self, entries: Iterable[tuple[int, str]], lacks: Callable[[str, int], bool]) -> None:
         """Put entries, each a sequence and its chain, back into every lane whose replica lacks them."""

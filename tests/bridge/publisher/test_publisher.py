@@ -68,8 +68,14 @@ def previous_in(effects: list[Effect]) -> dict[int, int]:
     return {header.sequence: header.previous for header in headers}
 
 
-def test_a_topic_without_scope_is_forgotten(world: World):
-    assert forgotten(gateway(world, "site").handle(Committed((entry(1, "elsewhere"),)), NOW)) == {1}
+def test_what_no_scope_takes_waits_a_day_and_each_publication_of_it_is_counted(world: World):
+    """It was acknowledged to its device: the owner may bring the scope back, and nothing goes in silence."""
+    publisher = publisher_of(world)
+    records = [Numbered(n, Publication("elsewhere/t", b"x", 1, time_ms=int(NOW * 1000))) for n in (2, 3)]
+    effects = publisher.take([entry(1, "elsewhere"), (2, 0, packed("elsewhere/#", records))], NOW)
+    assert (forgotten(effects), sent(effects), counted(effects, "not_authorised")) == (set(), [], 3)
+    effects = publisher.tick(NOW + UNAUTHORISED_S)
+    assert (forgotten(effects), counted(effects, "not_authorised_dropped")) == ({1, 2}, 3)
 
 
 def test_a_replica_that_does_not_acknowledge_gets_one_window(world: World):
@@ -379,8 +385,8 @@ def test_pieces_are_given_to_who_asks_for_ours_and_asking_without_end_is_refused
         pytest.fail("one that asks without end is never refused")
 
 
-def test_a_batch_waits_until_every_record_may_go(world: World):
-    """Readers would refuse the others, and suspect a gateway that did nothing wrong."""
+def test_a_record_that_may_not_go_waits_alone(world: World):
+    """Readers would refuse it, and suspect a gateway that did nothing wrong; its neighbours go."""
     publisher = publisher_of(world)
     site = [grant for grant in world.overlay.policy.grants if grant.member == "site"]
     narrow = [replace(grant, filter="plant/t") for grant in site]
@@ -389,7 +395,7 @@ def test_a_batch_waits_until_every_record_may_go(world: World):
         Numbered(n, Publication(f"plant/{t}", b"x", 1, time_ms=int(NOW * 1000))) for n, t in ((1, "t"), (2, "u"))
     ]
     effects = publisher.take([(1, 0, packed("plant/#", records)), (3, 0, packed("plant/#", records[:1]))], NOW)
-    assert ({send.ticket for send in sent(effects)}, counted(effects, "not_authorised")) == ({3}, 1)
+    assert ({send.ticket for send in sent(effects)}, counted(effects, "not_authorised")) == ({1, 3}, 1)
     assert {
         send.ticket for send in sent(publisher.adopt(world.with_policy(grants=tuple(site)), world.secrets, NOW))
-    } == {1}
+    } == {2}
