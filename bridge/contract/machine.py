@@ -28,9 +28,8 @@ UserProperties: TypeAlias = tuple[tuple[str, str], ...]
 class Wire:
     """One PUBLISH between two parties of the overlay, as MQTT 5 carries it.
 
-    `topic` is the wire topic, which names a scope by its number; `properties` are the user properties `vmq`,
-    `vmq-key`, `vmq-shares` (docs/protocol.md §8: unpadded base64url of binary frames). `expiry_s`: how long a broker
-    that knows nothing of deadlines should keep it.
+    `topic` names a scope by its number; `properties` are `vmq`, `vmq-key` and `vmq-shares` (docs/protocol.md §8:
+    unpadded base64url of binary frames). `expiry_s`: how long a broker that knows nothing of deadlines should keep it.
     """
 
     topic: str
@@ -58,6 +57,8 @@ class Publication:
     time_ms: int = 0
     records: int = 0
     """Of a batch: how many publications its payload holds (`batches`)."""
+    in_clear: bool | None = field(default=None, compare=False)
+    """Whether a plain scope took it: what a sealed one took never goes in clear. None: that is not known."""
 
 
 # ---------------------------------------------------------------------------------------------- events
@@ -169,8 +170,7 @@ class KeyDoubted:
 @value
 class Subscribed:
     """A local client subscribed to `filter` (clear names), and wants what `predicate` holds for; None: everything. Said
-    of the first one, and of others unless all they want is wanted already. `narrows`: that is all that is wanted now.
-    """
+    of the first one, and of others unless all they want is wanted already. `narrows`: now that is all."""
 
     filter: str
     predicate: Predicate | None = None

@@ -29,7 +29,7 @@ from bridge.publisher.handing_over import hand_over, has_enough
 from bridge.publisher.own_retained import OwnRetained, snapshots
 from bridge.publisher.own_rows import OwnRows
 from bridge.publisher.pacing import Pacing
-from bridge.publisher.placing import homeless, nowhere, parts_of
+from bridge.publisher.placing import homeless, parts_of, scope_of
 from bridge.publisher.predecessors import Predecessors
 from bridge.publisher.refusals import Refusals
 from bridge.publisher.repairing import Repairable, check_ours
@@ -124,9 +124,7 @@ class Publisher:
         for sequence, previous, publication in entries:
             if sequence in self._entries:
                 continue
-            secret = self.sealer.secret_of(publication)
-            if secret is None:  # the configuration changed while the entry lay on disk
-                secret = nowhere(publication, self.scopes.was_plain(publication.topic))
+            secret = scope_of(publication, self.sealer, self.scopes.was_plain, late)
             stored = Entry(sequence, publication, secret, "", previous, now)
             for each in self.cuts.stored(stored):
                 each.may_be_had = publication.qos == 2 and self.sealer.sealed_before.may_be(each.sequence)
