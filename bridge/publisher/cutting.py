@@ -10,10 +10,12 @@ Not here: who refused it (`publisher`), what a single record comes to that nobod
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeAlias
 
-from bridge.contract import Keep, Numbered, numbers_of, packed, unpacked
-from bridge.document import RegionView
+from bridge.contract import Keep, Numbered, Publication, numbers_of, packed, unpacked
+from bridge.document import RegionView, ScopeSecret
 from bridge.publisher.fleeting import Fleeting
 from bridge.publisher.placing import Part
 from bridge.publisher.predecessors import Predecessors
@@ -21,10 +23,12 @@ from bridge.publisher.residents import Residents, Standing
 from bridge.publisher.sealing import Entry
 from bridge.publisher.windows import Lanes
 from keys.errors import KeysError
-from keys.frames import Reader, number
+from keys.frames import Reader, number, text
 
 ROW = b"p"  # before the number of the row in the names of rows
 _COUNT, _NUMBER = 2, 8  # bytes
+
+_Told: TypeAlias = tuple[str, tuple[int, ...]]  # of a part: its chain and the numbers of its records
 
 
 def may_be_cut(entry: Entry, view: RegionView, up: Collection[str]) -> bool:
@@ -53,8 +57,8 @@ class Cuts:
         self._entries, self._young, self._residents, self._lanes = entries, young, residents, lanes
         self._predecessors, self._fleeting = predecessors, fleeting
         self._row_of: dict[int, int] = {}  # by part: the number of the row on disk
-        self._parts: dict[int, dict[int, tuple[int, ...]]] = {}  # by row: the numbers of what is not gone, by part
-        self._former: dict[int, list[tuple[int, ...]]] = {}  # by row: those that a former life left
+        self._parts: dict[int, dict[int, _Told]] = {}  # by row, and by part that is not gone
+        self._former: dict[int, list[_Told]] = {}  # by row: those that a former life left
         self._changed: dict[int, None] = {}  # rows whose parts are to be written
 
     def forget_peer(self, peer: str) -> None:
@@ -76,14 +80,21 @@ class Cuts:
             self.divide([(entry, [(entry.secret, numbered[:middle]), (entry.secret, numbered[middle:])])])
         return middle > 0
 
-    def stored(self, entry: Entry) -> list[Entry]:
-        """What stands for a batch that was read: it, or what a former life left of it in parts."""
+    def stored(self, entry: Entry, home: Callable[[Publication], ScopeSecret]) -> list[Entry]:
+        """What stands for a batch that was read: it, or what a former life left of it in parts. `home`: the scope of a
+        batch by its topic."""
         found = self._former.pop(entry.sequence, None)
         if found is None or not entry.publication.records:
             return [entry]
         of = {e.number: e for e in unpacked(entry.publication.payload, entry.sequence) if isinstance(e, Numbered)}
-        parts = [(entry.secret, [of[n] for n in part if n in of]) for part in found]
-        return self.split(entry, [part for part in parts if part[1]]) or [entry]
+        parts: list[Part] = []
+        for chain, numbers in found:
+            records = [of[n] for n in numbers if n in of]
+            if records:
+                parts.append((home(replace(entry.publication, topic=chain)), records))
+        if parts:
+            self._parts[entry.sequence] = {}  # it is in parts, be it in one that is left
+        return self.split(entry, parts) or [entry]
 
     def split(self, entry: Entry, parts: Sequence[Part]) -> list[Entry]:
         """These parts of an entry as entries, none of which is in memory yet. That with its number is the same one."""
@@ -106,7 +117,7 @@ class Cuts:
         for each in made if made != [entry] or row in self._parts else ():
             if each.publication.qos:
                 self._row_of[each.sequence] = row
-                self._parts.setdefault(row, {})[each.sequence] = _numbers(each)
+                self._parts.setdefault(row, {})[each.sequence] = (each.chain, _numbers(each))
                 self._changed[row] = None
         return made
 
@@ -172,18 +183,22 @@ def _numbers(entry: Entry) -> tuple[int, ...]:
     return numbers_of(of, entry.sequence) if of.records else (entry.sequence,)
 
 
-def _told(parts: Mapping[int, Sequence[int]] | None) -> bytes | None:
+def _told(parts: Mapping[int, _Told] | None) -> bytes | None:
     if parts is None:
         return None
-    return b"".join(number(len(of), _COUNT) + b"".join(number(n, _NUMBER) for n in of) for of in parts.values())
+    told: list[bytes] = []
+    for chain, numbers in parts.values():
+        told += [text(chain), number(len(numbers), _COUNT), *(number(each, _NUMBER) for each in numbers)]
+    return b"".join(told)
 
 
-def _read(row: bytes) -> list[tuple[int, ...]]:
-    """None if it is damaged."""
-    reader, found = Reader(row), list[tuple[int, ...]]()
+def _read(row: bytes) -> list[_Told]:
+    """Empty if it is damaged."""
+    reader, found = Reader(row), list[_Told]()
     try:
         while reader.position < len(row):
-            found.append(tuple([reader.number(_NUMBER) for _ in range(reader.number(_COUNT))]))
+            chain = reader.text()
+            found.append((chain, tuple([reader.number(_NUMBER) for _ in range(reader.number(_COUNT))])))
     except KeysError:
         return []
     return found

@@ -28,9 +28,9 @@ def nowhere(publication: Publication, plain: bool) -> ScopeSecret:
     return ScopeSecret(Scope("", Mode.PLAIN if plain else Mode.COPIES), publication.topic)
 
 
-def scope_of(publication: Publication, sealer: Sealer, was_plain: Callable[[str], bool], is_late: bool) -> ScopeSecret:
-    """The scope of what was stored. What a sealed one took goes never in clear: it waits until its scope is sealed
-    again. So does what was left on disk (`is_late`) by a version that did not say what took it."""
+def home_of(sealer: Sealer, was_plain: Callable[[str], bool], is_late: bool, publication: Publication) -> ScopeSecret:
+    """The scope by which it was stored; its topics may be others' now. What a sealed one took goes never in clear: it
+    waits until its scope is sealed again. So does what was left on disk (`is_late`) and does not say what took it."""
     secret, in_clear = sealer.secret_of(publication), publication.in_clear
     if secret is None:  # the configuration changed while it lay on disk
         return nowhere(publication, was_plain(publication.topic) if in_clear is None else in_clear)
@@ -63,8 +63,9 @@ def parts_of(entry: Entry, sealer: Sealer, now: float) -> list[Part]:
     return alone if len(found) == 1 and found[0][0] is before else found
 
 
-def homeless(entries: Mapping[int, Entry], sealer: Sealer, view: RegionView) -> list[int]:
-    """What is sealed in a scope that is gone, and too few have: no replica takes it any more. Readers may have got it,
-    so what is of QoS 2 stays as it is."""
-    sealed = [e for e in entries.values() if e.wire is not None and not sealer.is_there(e.secret)]
-    return [e.sequence for e in sealed if e.publication.qos < 2 and not has_enough(e, view)]
+def homeless(entries: Mapping[int, Entry], sealer: Sealer, view: RegionView, now: float) -> list[int]:
+    """What is sealed in a scope that is gone, or with a record that may not go any more, and too few have: replicas and
+    readers would refuse it, and suspect us."""
+    sealed = [e for e in entries.values() if e.wire is not None and not (e.is_snapshot or e.is_void)]
+    lacked = [e for e in sealed if not has_enough(e, view)]
+    return [e.sequence for e in lacked if not sealer.rights.whole(e.secret, e.publication, now, began=True)]

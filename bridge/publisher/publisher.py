@@ -29,7 +29,7 @@ from bridge.publisher.handing_over import hand_over, has_enough
 from bridge.publisher.own_retained import OwnRetained, snapshots
 from bridge.publisher.own_rows import OwnRows
 from bridge.publisher.pacing import Pacing
-from bridge.publisher.placing import homeless, parts_of, scope_of
+from bridge.publisher.placing import home_of, homeless, parts_of
 from bridge.publisher.predecessors import Predecessors
 from bridge.publisher.refusals import Refusals
 from bridge.publisher.repairing import Repairable, check_ours
@@ -121,12 +121,12 @@ class Publisher:
         """Entries to be sealed, in order. `late`: they were left on disk, and what is new goes beside."""
         effects: list[Effect] = []
         taken: list[Entry] = []
+        home = partial(home_of, self.sealer, self.scopes.was_plain, late)
         for sequence, previous, publication in entries:
             if sequence in self._entries:
                 continue
-            secret = scope_of(publication, self.sealer, self.scopes.was_plain, late)
-            stored = Entry(sequence, publication, secret, "", previous, now)
-            for each in self.cuts.stored(stored):
+            stored = Entry(sequence, publication, home(publication), "", previous, now)
+            for each in self.cuts.stored(stored, home):
                 each.may_be_had = publication.qos == 2 and self.sealer.sealed_before.may_be(each.sequence)
                 parts = parts_of(each, self.sealer, now)
                 taken += [each] if parts[0][1] == () else self.cuts.split(each, parts)
@@ -369,7 +369,7 @@ class Publisher:
         again += outdated(self._entries, self.sealer, self.view, self._lanes, now)
         before, self._placed = self._placed, self.sealer.epoch(now)
         is_other = before != self._placed  # scopes or rights may have changed
-        again += homeless(self._entries, self.sealer, self.view) if is_other else []
+        again += homeless(self._entries, self.sealer, self.view, now) if is_other else []
         unseal(again, self._entries, self._residents, self._lanes)
         back = [(s, self._entries[s].chain) for s in (*again, *self._waiting, *self._uncounted)]
         self._uncounted.clear()

@@ -194,10 +194,6 @@ class Sealer:
             return secret
         return found
 
-    def is_there(self, secret: ScopeSecret) -> bool:
-        """Whether the policy has the scope, be it one in which nothing new is published."""
-        return self._overlay.scope_named(secret.scope.filter) is not None
-
     def wire_topic_of(self, secret: ScopeSecret, publication: Publication) -> str:
         """Where a publication of the scope travels: on the topic of its batches, or of what is retained."""
         scope = self._overlay.scope_named(secret.scope.filter) or secret.scope

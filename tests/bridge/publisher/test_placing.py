@@ -1,0 +1,164 @@
+"""A stored batch whose scope or rights changed: each record goes where it belongs now, or waits alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from bridge.contract import Committed, Effect, Forget, OutboxPage, Publication, Send
+from bridge.contract.batches import Numbered, packed, unpacked
+from bridge.contract.machine import Acked, Keep, Received, Restored
+from bridge.document import ScopeSecret
+from bridge.document.policy import Scope
+from bridge.node import GatewayNode
+from bridge.publisher.placing import nowhere, parts_of
+from bridge.publisher.publisher import UNAUTHORISED_S
+from bridge.publisher.sealing import Entry
+from keys.envelope import Mode
+from keys.epochs import KeyName, scope_key
+from tests.bridge.helpers import NOW, counted, delivered, gateway, sent, subscriber
+from tests.sim.world import ROOT, World, make_world
+
+
+@pytest.fixture
+def world() -> World:
+    return make_world({1: 3}, [], {"site": 1, "control": 1}, [Scope("open/#")])
+
+
+def batch(first: int, *topics: str, qos: int = 1) -> Publication:
+    time_ms = int(NOW * 1000)
+    return packed(
+        "open/#", [Numbered(n, Publication(t, b"%d" % n, qos, time_ms=time_ms)) for n, t in enumerate(topics, first)]
+    )
+
+
+def rescoped(world: World, *filters: str, mode: Mode = Mode.COPIES) -> list[ScopeSecret]:
+    """The owner has these scopes from now on; what parties know of them."""
+    kept = {scope.filter: scope for scope in world.overlay.policy.scopes}
+    scopes = tuple(kept.get(each, Scope(each, mode, number=20 + at)) for at, each in enumerate(filters))
+    world.overlay = world.with_policy(scopes=scopes)
+    for scope in scopes:
+        world.keys.put(KeyName(scope.filter, 0, 0), scope_key(ROOT, scope.filter, 0))
+    found = [ScopeSecret(scope, scope.filter) for scope in scopes]
+    world.secrets = found
+    return found
+
+
+def adopted(world: World, node: GatewayNode, secrets: list[ScopeSecret]) -> list[Effect]:
+    return node.publisher.adopt(world.overlay, secrets, NOW)
+
+
+def carried(node: GatewayNode) -> dict[int, tuple[str, list[int], int]]:
+    """By number: chain, records and predecessor of what is in memory."""
+    return {
+        n: (e.chain, [r.number for r in unpacked(e.publication.payload, n) if isinstance(r, Numbered)], e.previous)
+        for n, e in sorted(node.publisher._entries.items())
+    }
+
+
+def test_records_go_into_the_chains_of_the_scopes_that_take_their_topics(world: World) -> None:
+    site = gateway(world, "site", links=False)
+    adopted(world, site, rescoped(world, "open/a/#", "open/b/#"))
+    rows = ((1, 0, batch(1, "open/a/t", "open/b/t", "open/a/t")), (4, 1, batch(4, "open/a/t")))
+    effects = site.handle(OutboxPage(rows, None), NOW)
+    assert not [e for e in effects if isinstance(e, Forget)]
+    assert carried(site) == {1: ("open/a/#", [1, 3], 0), 2: ("open/b/#", [2], 0), 4: ("open/a/#", [4], 1)}
+
+
+def test_what_is_new_in_such_a_chain_follows_what_came_into_it(world: World) -> None:
+    site = gateway(world, "site", links=False)
+    adopted(world, site, rescoped(world, "open/a/#"))
+    site.handle(OutboxPage(((1, 0, batch(1, "open/a/t")),), None), NOW)
+    new = packed("open/a/#", [Numbered(9, Publication("open/a/t", b"x", 1, time_ms=int(NOW * 1000)))])
+    site.handle(Committed(((9, 0, new),)), NOW)
+    assert carried(site)[9] == ("open/a/#", [9], 1)
+
+
+def test_what_follows_a_batch_that_left_its_scope_does_not_name_it(world: World) -> None:
+    site = gateway(world, "site")
+    rescoped(world, "open/#", "open/a/#")
+    adopted(world, site, world.secrets)
+    rows = ((1, 0, batch(1, "open/x")), (2, 1, batch(2, "open/a/t")), (3, 2, batch(3, "open/x")))
+    site.handle(OutboxPage(rows, None), NOW)
+    headers = {n: e.header.previous for n, e in site.publisher._entries.items() if e.header is not None}
+    assert headers == {1: 0, 2: 0, 3: 1}
+
+
+def test_the_row_goes_with_its_last_part_and_what_nobody_may_have_is_counted_by_records(world: World) -> None:
+    site = gateway(world, "site")
+    adopted(world, site, rescoped(world, "open/a/#"))
+    effects = site.handle(OutboxPage(((1, 0, batch(1, "open/a/t", "open/b/t", "open/b/u")),), None), NOW)
+    assert (counted(effects, "not_authorised"), {send.ticket for send in sent(effects)}) == (2, {1})
+    gone = [e for peer in ("r1a", "r1b", "r1c") for e in site.handle(Acked(peer, 1), NOW)]
+    assert not [e for e in gone if isinstance(e, Forget)]
+    later = site.publisher.tick(NOW + UNAUTHORISED_S + 1)
+    assert counted(later, "not_authorised_dropped") == 2
+    assert [e.sequences for e in later if isinstance(e, Forget)] == [(1,)]
+
+
+def test_over_a_restart_parts_stay_parts_and_what_went_does_not_go_again(world: World) -> None:
+    """Readers know a batch by its number: as one, it would come again, or not at all."""
+    site, control = gateway(world, "site"), subscriber(world, "control")
+    adopted(world, site, rescoped(world, "open/#", "open/a/#"))
+    control.secrets = list(world.secrets)
+    control.collector.adopt(world.overlay, world.secrets, NOW)
+    grants = world.overlay.policy.grants
+    narrow = tuple(replace(g, filter="open/x") if g.member == "site" else g for g in grants)
+    world.overlay = world.with_policy(grants=narrow)
+    adopted(world, site, world.secrets)
+    stored = batch(1, "open/y", "open/x", "open/y", qos=2)
+    effects = site.handle(OutboxPage(((1, 0, stored),), None), NOW)
+    rows = [row for e in effects if isinstance(e, Keep) for row in e.rows]
+    got = received(control, effects)
+    for peer in ("r1a", "r1b", "r1c"):
+        effects = site.handle(Acked(peer, 2), NOW)
+        rows += [row for e in effects if isinstance(e, Keep) for row in e.rows]
+    world.overlay = world.with_policy(grants=grants)
+    again = gateway(world, "site")
+    again.handle(Restored(tuple((k, v) for k, v in dict(rows).items() if v is not None)), NOW)
+    effects = again.handle(OutboxPage(((1, 0, stored),), None), NOW)
+    assert carried(again) == {1: ("open/#", [1, 3], 0)}
+    control.collector.adopt(world.overlay, world.secrets, NOW)
+    got += received(control, effects)
+    got += [d.sequence for d in delivered(control.collector.tick(NOW + 11))]
+    assert sorted(got) == [1, 2, 3]
+
+
+def received(reader: GatewayNode, effects: list[Effect]) -> list[int]:
+    sends = [e for e in effects if isinstance(e, Send) and e.ticket > 0]
+    came = [e for send in sends for e in reader.handle(Received(send.peer, send.wire), NOW)]
+    return [d.sequence for d in delivered(came)]
+
+
+def test_what_was_sealed_stays_whole_at_qos_2_and_waits(world: World) -> None:
+    """A reader may have got it, and knows no record by its number in another scope."""
+    site = gateway(world, "site")
+    for number, qos in ((1, 1), (3, 2)):
+        site.handle(Committed(((number, 0, batch(number, "open/a/t", "open/b/t", qos=qos)),)), NOW)
+    effects = adopted(world, site, rescoped(world, "open/a/#", "open/b/#"))
+    assert {send.ticket for send in sent(effects)} == {1, 2}
+    assert counted(effects, "not_authorised") == 2
+    assert carried(site)[3][1] == [3, 4]
+    assert counted(site.publisher.tick(NOW + UNAUTHORISED_S + 1), "not_authorised_dropped") == 2
+
+
+def test_what_is_sealed_keeps_a_scope_that_is_there(world: World) -> None:
+    site = gateway(world, "site")
+    site.handle(Committed(((1, 0, batch(1, "open/a/t")),)), NOW)
+    retiring = replace(world.overlay.policy.scopes[0], retiring=True)
+    world.overlay = world.with_policy(scopes=(retiring, Scope("#", number=30)))
+    world.keys.put(KeyName("#", 0, 0), scope_key(ROOT, "#", 0))
+    secrets = [replace(world.secrets[0], scope=retiring), ScopeSecret(world.overlay.policy.scopes[1], "#")]
+    assert not sent(adopted(world, site, secrets))
+    site.handle(OutboxPage(((2, 1, batch(2, "open/a/t")),), None), NOW)
+    assert carried(site) == {1: ("open/#", [1], 0), 2: ("#", [2], 0)}
+
+
+def test_what_was_protected_goes_never_in_clear(world: World) -> None:
+    site = gateway(world, "site")
+    effects = adopted(world, site, rescoped(world, "#", mode=Mode.PLAIN))
+    effects += site.handle(OutboxPage(((1, 0, batch(1, "open/a/t")),), None), NOW)
+    assert (sent(effects), counted(effects, "not_authorised")) == ([], 1)
+    entry = Entry(1, batch(1, "open/a/t"), nowhere(batch(1, "open/a/t"), plain=True), "", 0, NOW)
+    assert parts_of(entry, site.publisher.sealer, NOW)[0][0].clear_filter == "#"

@@ -1,0 +1,71 @@
+"""Scopes and rights that change while batches wait in memory and on disk: nothing twice, nothing lost in silence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bridge.contract import Effect, Forget
+from bridge.publisher import residents, sealed_before
+from bridge.publisher.cutting import Cuts
+from bridge.publisher.publisher import Publisher
+from tests.sim import scope_schedules
+from tests.sim.scope_schedules import drawn, run
+
+RESIDENT_MAX = 8  # so that most of it waits on disk
+
+
+@pytest.fixture(autouse=True)
+def _little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(residents, "RESIDENT_MAX", RESIDENT_MAX)
+    monkeypatch.setattr(sealed_before, "RUN_NUMBERS", 1)  # else what was not sealed is taken for what was
+
+
+def options(seed: int) -> dict[str, Any]:
+    return {"far": seed % 3 == 2, "seed": seed}
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_each_record_comes_once_or_is_counted_whatever_the_owner_changes(seed: int) -> None:
+    assert run(drawn(seed), **options(seed)) is None, scope_schedules.shrunk(drawn(seed), **options(seed))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seeds", range(100, 900, 100))
+def test_each_record_comes_once_or_is_counted_in_many_schedules(seeds: int) -> None:
+    for seed in range(seeds, seeds + 100):
+        found = run(drawn(seed), **options(seed))
+        assert found is None, (seed, found, scope_schedules.shrunk(drawn(seed), **options(seed)))
+
+
+DIVIDED = [("dark", 0), ("batch", 4), ("batch", 4), ("scopes", 2), ("die", 0), ("heal", 0), ("flow", 0)]
+KEPT = [
+    ("dark", 0), ("qos2", 5), ("rights", 2), ("heal", 0), ("flow", 0), ("dark", 0), ("rights", 0), ("die", 0),
+    ("heal", 0), ("flow", 0),
+]  # fmt: skip
+
+
+def test_what_is_divided_comes_once_over_restarts() -> None:
+    assert run(DIVIDED) is None
+    assert run(KEPT) is None
+
+
+def forget_the_homeless(self: Publisher, entries: Any, now: float, late: bool = False) -> list[Effect]:
+    there = [entry for entry in entries if self.sealer.secret_of(entry[2]) is not None]
+    gone = [entry[0] for entry in entries if entry not in there]
+    return [*([Forget(tuple(gone))] if gone else []), *TAKE(self, there, now, late)]
+
+
+TAKE = Publisher.take
+MUTANTS: dict[str, tuple[type, str, Any, list[tuple[str, int]]]] = {
+    "what no scope takes is forgotten": (Publisher, "take", forget_the_homeless, DIVIDED),
+    "parts are not on disk": (Cuts, "changes", lambda *_: [], KEPT),
+}
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_a_publisher_that_breaks_a_promise_is_found(mutant: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner, name, faulty, steps = MUTANTS[mutant]
+    monkeypatch.setattr(owner, name, faulty)
+    assert run(steps)
