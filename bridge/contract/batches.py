@@ -28,12 +28,14 @@ _sealed_of: Callable[[Publication], tuple[Any, ...]] = attrgetter(*SEALED_PROPER
 
 class Chain(NamedTuple):
     """What names the chain that publications are part of, in order: their scope's clear filter. And how many records,
-    and bytes, a batch of it has at most, and for how many milliseconds what is stored may wait for others."""
+    and bytes, a batch of it has at most, and for how many milliseconds what is stored may wait for others. `in_clear`:
+    their scope is plain."""
 
     name: str
     records: int = RECORDS_MAX
     bytes: int = BATCH_BYTES
     linger_ms: int = BATCHING.linger_ms
+    in_clear: bool = False
 
 
 class Numbered(NamedTuple):

@@ -29,9 +29,8 @@ UserProperties: TypeAlias = tuple[tuple[str, str], ...]
 class Wire:
     """One PUBLISH between two parties of the overlay, as MQTT 5 carries it.
 
-    `topic` is the wire topic, which names a scope by its number; `properties` are the user properties `vmq`,
-    `vmq-key`, `vmq-shares` (docs/protocol.md §8: unpadded base64url of binary frames). `expiry_s`: how long a broker
-    that knows nothing of deadlines should keep it.
+    `topic` names a scope by its number; `properties` are `vmq`, `vmq-key` and `vmq-shares` (docs/protocol.md §8:
+    unpadded base64url of binary frames). `expiry_s`: how long a broker that knows nothing of deadlines should keep it.
     """
 
     topic: str
@@ -59,6 +58,7 @@ class Publication:
     time_ms: int = 0
     records: int = 0
     """Of a batch: how many publications its payload holds (`batches`)."""
+    in_clear: bool | None = field(default=None, compare=False)  # whether a plain scope took it; None: that is not known
 
 
 # ---------------------------------------------------------------------------------------------- events
@@ -170,7 +170,7 @@ class KeyDoubted:
 @value
 class Subscribed:
     """A local client subscribed to `filter` (clear names), and wants what `predicate` holds for; None: everything. Said
-    of the first one, and of others unless all they want is wanted already. `narrows`: no more is wanted now."""
+    of the first one, and of others unless all they want is wanted already. `narrows`: now that is all."""
 
     filter: str
     predicate: Predicate | None = None

@@ -28,6 +28,7 @@ from bridge.document.policy import (
     REFRESH_SECONDS_MAX,
     Issuer,
     Policy,
+    Protection,
     Refresh,
     Scope,
 )
@@ -87,6 +88,7 @@ __all__ = [
     "OverlayError",
     "OwnTopics",
     "Policy",
+    "Protection",
     "RecordRights",
     "Refresh",
     "RegionView",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from itertools import count
 
 from bridge.document.batching import BATCHING, Batching
@@ -95,6 +95,17 @@ class Refresh:
 REFRESH = Refresh()
 
 
+class Protection(StrEnum):
+    """What keeps a scope's publications from being read: the names are for people."""
+
+    PLAIN = "plain"
+    """Nothing does."""
+    SHARES = "shares_only"
+    """No majority of a region that is bad."""
+    KEYED = "sealed"
+    """The epoch key as well."""
+
+
 @dataclass(frozen=True, slots=True)
 class Scope:
     """Topics that share one epoch key. `filter` is what the wire shows: tokens where names are hidden.
@@ -132,6 +143,13 @@ class Scope:
     def keyed(self) -> bool:
         """Whether it takes an epoch key to read it."""
         return self.mode is not Mode.PLAIN and not self.shares_only
+
+    @property
+    def protection(self) -> Protection:
+        """Members take a publication only as what this says: it stays for good, unless nothing of the scope waits."""
+        if self.mode is Mode.PLAIN:
+            return Protection.PLAIN
+        return Protection.SHARES if self.shares_only else Protection.KEYED
 
     @property
     def by_planes(self) -> bool:

@@ -27,17 +27,18 @@ class OwnRights:
 
     def clear(self) -> None:
         """A review: an epoch may have begun."""
-        self._some: dict[tuple[str, bool], bool] = {}  # by wire filter, and whether a retiring one counts
+        # By wire filter, whether it may go in clear, and whether a retiring scope counts.
+        self._some: dict[tuple[str, bool, bool], bool] = {}
         self._records: dict[str, RecordRights] = {}  # by wire filter
 
     def is_known_none(self, secret: ScopeSecret) -> bool:
         """Whether we may publish nothing in the scope, as of the last review."""
-        return self._some.get((secret.scope.filter, False)) is False
+        return self._some.get((secret.scope.filter, secret.scope.mode is Mode.PLAIN, False)) is False
 
     def some(self, secret: ScopeSecret, now: float, began: bool = False) -> bool:
         """Whether we may publish on some topic of the scope. `began`: of what was sealed in it before, which a scope
         that is retiring takes, too."""
-        key = secret.scope.filter, began
+        key = secret.scope.filter, secret.scope.mode is Mode.PLAIN, began
         known = self._some.get(key)
         if known is None:
             known = self._some[key] = self._authorised(secret, None, now, began)

@@ -10,7 +10,8 @@ the parts in memory and on disk (`cutting`), waiting and giving up (`publisher`)
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 from bridge.contract import Numbered, Publication, unpacked
@@ -25,6 +26,17 @@ Part: TypeAlias = tuple[ScopeSecret, Sequence[Numbered]]
 def nowhere(publication: Publication, plain: bool) -> ScopeSecret:
     """Stands for the scope of what was stored by one that is gone. `plain`: it was so. The owner names none like it."""
     return ScopeSecret(Scope("", Mode.PLAIN if plain else Mode.COPIES), publication.topic)
+
+
+def home_of(sealer: Sealer, was_plain: Callable[[str], bool], is_late: bool, publication: Publication) -> ScopeSecret:
+    """The scope by which it was stored; its topics may be others' now. What a sealed one took goes never in clear: it
+    waits until its scope is sealed again. So does what was left on disk (`is_late`) and does not say what took it."""
+    secret, in_clear = sealer.secret_of(publication), publication.in_clear
+    if secret is None:  # the configuration changed while it lay on disk
+        return nowhere(publication, was_plain(publication.topic) if in_clear is None else in_clear)
+    if secret.scope.mode is not Mode.PLAIN or in_clear or (in_clear is None and not is_late):
+        return secret
+    return replace(secret, scope=replace(secret.scope, mode=Mode.COPIES))
 
 
 def parts_of(entry: Entry, sealer: Sealer, now: float) -> list[Part]:

@@ -29,7 +29,7 @@ from bridge.publisher.handing_over import hand_over, has_enough
 from bridge.publisher.own_retained import OwnRetained, snapshots
 from bridge.publisher.own_rows import OwnRows
 from bridge.publisher.pacing import Pacing
-from bridge.publisher.placing import homeless, nowhere, parts_of
+from bridge.publisher.placing import home_of, homeless, parts_of
 from bridge.publisher.predecessors import Predecessors
 from bridge.publisher.refusals import Refusals
 from bridge.publisher.repairing import Repairable, check_ours
@@ -121,11 +121,12 @@ class Publisher:
         """Entries to be sealed, in order. `late`: they were left on disk, and what is new goes beside."""
         effects: list[Effect] = []
         taken: list[Entry] = []
+        home = partial(home_of, self.sealer, self.scopes.was_plain, late)
         for sequence, previous, publication in entries:
             if sequence in self._entries:
                 continue
-            stored = Entry(sequence, publication, self._home_of(publication), "", previous, now)
-            for each in self.cuts.stored(stored, self._home_of):
+            stored = Entry(sequence, publication, home(publication), "", previous, now)
+            for each in self.cuts.stored(stored, home):
                 each.may_be_had = publication.qos == 2 and self.sealer.sealed_before.may_be(each.sequence)
                 parts = parts_of(each, self.sealer, now)
                 taken += [each] if parts[0][1] == () else self.cuts.split(each, parts)
@@ -143,11 +144,6 @@ class Publisher:
                 self._fleeting.add(entry.sequence, entry.size)
         effects += self._drop_expired([entry.sequence for entry in taken], now) if late else []
         return effects + self._drop_qos0() + self._pump(now)
-
-    def _home_of(self, publication: Publication) -> ScopeSecret:
-        """The scope by which it was stored; its topics may be others' now."""
-        plain = self.scopes.was_plain(publication.topic)
-        return self.sealer.secret_of(publication) or nowhere(publication, plain)
 
     def _add(self, entry: Entry, late: bool) -> None:
         self._entries[entry.sequence] = entry

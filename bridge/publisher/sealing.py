@@ -27,7 +27,7 @@ from bridge.contract import (
     size_of,
     unpacked,
 )
-from bridge.document import Overlay, Scope, ScopeSecret, batch_topic, retained_topic
+from bridge.document import Overlay, Protection, Scope, ScopeSecret, batch_topic, retained_topic
 from bridge.document.trees import NUMBERS
 from bridge.predicates import Attributes
 from bridge.publisher.data_keys import DataKeys, LiveKey
@@ -80,6 +80,7 @@ class Entry:
     name: KeyName | None = None
     hops: tuple[Hop, ...] = ()
     tree: int = 0
+    protection: Protection = Protection.KEYED
     sealed_ms: int = 0
     may_be_had: bool = False
     """A former life may have sealed it."""
@@ -157,7 +158,8 @@ class Sealer:
         self._last_now = 0.0
         # What each scope seals under, by wire filter, as of the last review; None asks for a review.
         self._names: dict[str, KeyName | None] = {}
-        self._hops: dict[str, tuple[Hop, ...]] = {}  # and for which views
+        self._hops: dict[str, tuple[Hop, ...]] = {}  # for which views ...
+        self._protections: dict[str, Protection] = {}  # ... and how
         self.review_at: float | None = None
 
     # ------------------------------------------------------------------------------------------ questions
@@ -221,7 +223,7 @@ class Sealer:
         secret = self.secret_for(topic)
         if secret is None:
             return Chain(topic)
-        chain = Chain(secret.clear_filter, *secret.scope.batch.values)
+        chain = Chain(secret.clear_filter, *secret.scope.batch.values, secret.scope.mode is Mode.PLAIN)
         if packet_limit is None or packet_limit >= chain.bytes + BESIDE_MAX:
             return chain
         room = packet_limit - self._beside_bytes(secret.scope) - BATCH_FORM_BYTES
@@ -234,13 +236,15 @@ class Sealer:
         return secret is not None and self.rights.topic(secret, topic, now)
 
     def seal_for(self, kept: Protected) -> str:
-        """What is retained would be sealed so now, as of the last review: names certificate, key, views and tree.
+        """What is retained would be sealed so now, as of the last review: names certificate, key, views, tree and
+        protection.
         Empty: it cannot be, or what was protected would go in clear."""
         secret = self.secret_for(kept.publication.topic)
         name = None if secret is None else self._names.get(secret.scope.filter)
         if secret is None or name is None or (kept.protected and secret.scope.mode is Mode.PLAIN):
             return ""
-        return self._word(name, self._hops[secret.scope.filter], self._data_keys.tree)
+        wire_filter = secret.scope.filter
+        return self._word(name, self._hops[wire_filter], self._data_keys.tree, self._protections[wire_filter])
 
     def oldest(self, now: float) -> int:
         """The first epoch that is not dead."""
@@ -254,17 +258,18 @@ class Sealer:
     def seal_of(self, entry: Entry) -> str:
         """The same of what was sealed."""
         assert entry.name is not None
-        return self._word(entry.name, entry.hops, entry.tree)
+        return self._word(entry.name, entry.hops, entry.tree, entry.protection)
 
-    def _word(self, name: KeyName, hops: tuple[Hop, ...], tree: int) -> str:
+    def _word(self, name: KeyName, hops: tuple[Hop, ...], tree: int, protection: Protection) -> str:
         views = [(hop.region, hop.view) for hop in hops]
-        return content_digest(repr((self._identity.party_id, tuple(name), views, tree)).encode()).hex()[:32]
+        of = self._identity.party_id, tuple(name), views, tree, protection.value
+        return content_digest(repr(of).encode()).hex()[:32]
 
     def is_current(self, entry: Entry) -> bool:
-        """Whether an entry would be sealed under the same name, views and tree now, as of the last review."""
+        """Whether an entry would be sealed in the same way now, as of the last review: `seal_for`."""
         wire_filter = entry.secret.scope.filter
         present = self._names[wire_filter], self._hops[wire_filter], self._data_keys.tree
-        return (entry.name, entry.hops, entry.tree) == present
+        return (entry.name, entry.hops, entry.tree) == present and entry.protection is self._protections[wire_filter]
 
     def keys_alone(self, now: float) -> Iterator[LiveKey]:
         """Data keys in use that stand alone."""
@@ -335,6 +340,7 @@ class Sealer:
         all_scopes = {**scopes, **{secret.scope.filter: secret.scope for secret in self._secrets}}
         self._names = {wire_filter: self._data_keys.name(scope, now) for wire_filter, scope in all_scopes.items()}
         self._hops = {wire_filter: self._data_keys.hops(scope) for wire_filter, scope in all_scopes.items()}
+        self._protections = {wire_filter: scope.protection for wire_filter, scope in all_scopes.items()}
         self.rights.clear()
         grace = calendar.start_s(present) + calendar.grace_s if calendar.length_s else 0.0
         self.review_at = grace if grace > now else calendar.end_s(present)
@@ -382,7 +388,7 @@ class Sealer:
         entry.topic = self.wire_topic_of(entry.secret, publication)  # our certificate may be another one
         entry.name, entry.hops = self._names[scope.filter], self._hops[scope.filter]
         assert entry.name is not None
-        entry.tree = self._data_keys.tree
+        entry.tree, entry.protection = self._data_keys.tree, self._protections[scope.filter]
         home = self._overlay.views[self._overlay.certificate(self._name).region].members
         wanted = scope.mode
         if wanted is not Mode.PLAIN and not self._overlay.hosted.isdisjoint(home):

@@ -226,6 +226,12 @@ def overlay_sign(
     ] = 24,
     new_tokens: Annotated[bool, typer.Option("--new-tokens", help="Hide names anew; the old tokens retire.")] = False,
     drop_retiring: Annotated[bool, typer.Option("--drop-retiring", help="End scopes with old tokens.")] = False,
+    drained: Annotated[
+        bool,
+        typer.Option(
+            "--drained", help="Nothing waits anywhere in scopes that become plain, sealed or shares_only, or cease to."
+        ),
+    ] = False,
     grace: Annotated[
         int, typer.Option(min=1, max=3600, metavar="SECONDS", help="Edges change: how long the former tree is open.")
     ] = 60,
@@ -240,6 +246,7 @@ def overlay_sign(
         overlap_hours=overlap_hours,
         new_tokens=new_tokens,
         drop_retiring=drop_retiring,
+        drained=drained,
         grace_s=grace,
     )
     _print_signed(sign_overlay(description, owner, out, time.time(), options), out)

@@ -2,12 +2,14 @@
 (`bridge.contract.packed`).
 
 One row is one batch for good: after a restart it is sealed and sent as the same one. What is retained has a row of its
-own. Not here: who names the chains (`outgoing`), the disk (`database`).
+own. The row remembers whether its scope was plain then. Not here: who names the chains (`outgoing`), the disk
+(`database`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from bridge.contract import Numbered, packed
 from gateway.outbox.database import StoredRow, encode_publication
@@ -24,7 +26,8 @@ def bundled(rows: Sequence[StoredRow]) -> list[StoredRow]:
             done.append(row)
             continue
         members, held = open_.get(row.chain.name, ([], 0))
-        if members and (len(members) >= row.chain.records or held + row.size > row.chain.bytes):
+        full = len(members) >= row.chain.records or held + row.size > row.chain.bytes
+        if members and (full or members[0].chain.in_clear is not row.chain.in_clear):
             done.append(_together(members))
             members, held = [], 0
         members.append(row)
@@ -37,5 +40,6 @@ def _together(members: Sequence[StoredRow]) -> StoredRow:
     first = members[0]
     batch = packed(first.chain.name, [Numbered(row.sequence, row.publication) for row in members])
     sequences, topics = tuple([row.sequence for row in members]), {row.publication.topic for row in members}
+    batch = replace(batch, in_clear=first.chain.in_clear)
     frame = encode_publication(batch)
     return StoredRow(first.sequence, first.chain, batch.qos, frame, batch, sequences=sequences, topics=topics)

@@ -330,6 +330,8 @@ def encode_publication(publication: Publication) -> bytes:
         found["retain"] = True
     if p.records:
         found["records"] = p.records
+    if p.in_clear is not None:
+        found["in_clear"] = p.in_clear
     if p.properties:
         found["properties"] = p.properties
     for name in _OPTIONAL:
@@ -356,6 +358,7 @@ def decode_publication(row: bytes) -> Publication:
         properties=tuple((name, value) for name, value in found.get("properties", ())),
         time_ms=found["time"],
         records=found.get("records", 0),
+        in_clear=found.get("in_clear"),
         **{name: _plain(name, found.get(name)) for name in _OPTIONAL},
     )
 

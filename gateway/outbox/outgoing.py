@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from bridge.contract import (
     Appending,
@@ -52,7 +53,8 @@ class Outgoing:
         client, who is not told that it is stored but that it is served."""
         self._full_is_local = full_is_local
         self._store, self._figures, self._handle, self._chain_of = store, figures, handle, chain_of
-        self._gathered: dict[str, list[Numbered]] = {}  # QoS 0 of this turn of the loop, by chain
+        # QoS 0 of this turn of the loop, by chain, and whether the scope of the first of it is plain.
+        self._gathered: dict[str, tuple[bool, list[Numbered]]] = {}
         self._gathered_bytes = 0
         self._appending: list[int] = []  # what the node does not know yet, and need not before the next event of ours
         self._said_at = -LOG_EVERY_S
@@ -79,7 +81,7 @@ class Outgoing:
             number = self._store.next_sequence()
             done(SUCCESS)
             if publication.retain:
-                self._tell(Unstored(number, publication))
+                self._tell(Unstored(number, replace(publication, in_clear=chain.in_clear)))
             else:
                 self._gather(chain, Numbered(number, publication), size)
         except StoreError as error:
@@ -91,7 +93,7 @@ class Outgoing:
             asyncio.get_running_loop().call_soon(self._leave_all_gathered)
         if self._gathered_bytes + size > chain.bytes:
             self._leave_all_gathered()
-        together = self._gathered.setdefault(chain.name, [])
+        _, together = self._gathered.setdefault(chain.name, (chain.in_clear, []))
         together.append(record)
         self._gathered_bytes += size
         if len(together) >= chain.records:
@@ -103,9 +105,9 @@ class Outgoing:
         self._gathered_bytes = 0
 
     def _leave_gathered(self, chain: str) -> None:
-        records = self._gathered.pop(chain, None)
+        in_clear, records = self._gathered.pop(chain, (False, []))
         if records:
-            self._tell(Unstored(records[0].number, packed(chain, records)))
+            self._tell(Unstored(records[0].number, replace(packed(chain, records), in_clear=in_clear)))
 
     def _stored(self, sequence: int, result: StoredEntry | StoreError, done: Callable[[int], None]) -> None:
         """The disk's answer to one append; entries themselves come in `_committed`."""

@@ -25,7 +25,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -199,7 +199,9 @@ class Store:
         if self._closed:
             raise StoreError("the store is closed")
         self._loop = self._loop or asyncio.get_running_loop()
-        frame = encode_publication(publication) if chain is None or publication.retain else b""
+        chain, alone = chain or Chain(publication.topic), chain is None or publication.retain
+        publication = replace(publication, in_clear=chain.in_clear) if alone else publication
+        frame = encode_publication(publication) if alone else b""
         size = 0 if frame else size or size_of(publication)
         held = (len(frame) or ALONE_BYTES + size) + TAG_BYTES
         if self._bytes + held > self.max_bytes:
@@ -211,7 +213,7 @@ class Store:
         self._in_hand[sequence] = held
         self._count += 1
         self._bytes += held
-        row = StoredRow(sequence, chain or Chain(publication.topic), publication.qos, frame, publication, size)
+        row = StoredRow(sequence, chain, publication.qos, frame, publication, size)
         self._appends.append(_Append(row, publication, done))
         self._lingering.came(self._loop, row)  # once a turn: each wakes the writer, which takes the interpreter
         if len(self._appends) >= GROUP_MAX:

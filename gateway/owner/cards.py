@@ -34,6 +34,7 @@ class SignOptions:
     """What one signing does beside following the description.
 
     `cards`: newer cards, instead of those that the description names. `overlap_hours`: how long a former key counts.
+    `drained`: nothing waits anywhere in scopes whose mode changes to or from plain, or `shares_only` (`scopes`).
     `grace_s`: how long the former tree of regions stays open, if another follows it; None: as long as usually.
     """
 
@@ -42,6 +43,7 @@ class SignOptions:
     overlap_hours: float = OVERLAP_HOURS
     new_tokens: bool = False
     drop_retiring: bool = False
+    drained: bool = False
     rekey: bool = False
     grace_s: int | None = None
 

@@ -7,7 +7,8 @@
 Every member's box (`keys.handover`) is sealed anew with each version. With a key service the box holds names and token
 keys only, and the material that its servers derive keys from is dealt here, to `keyserver/NAME.material` beside the
 signed file, and kept nowhere: afterwards this directory cannot derive a scope's key. Written are first material, then
-record, then file; a crash between them is mended by signing again. Not here: descriptions, rights, replicas, trees.
+record, then file; a crash between them is mended by signing again. Not here: descriptions, scopes, rights, replicas,
+trees.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bridge.base import covers
-from bridge.document import Batching, Issuer, Member, Overlay, Policy, Refresh, Scope
+from bridge.document import Issuer, Member, Overlay, Policy, Scope
 from bridge.document.overlay import Endorsement, RegionView
 from gateway.base import PrivateFileError, private_directory, write_private, write_public
 from gateway.owner.cards import SignOptions, certify
-from gateway.owner.description import Description, ScopeEntry, read_description, region_id, region_ids
-from gateway.owner.record import GrantedRight, KnownScope, OwnerRecord, locked, open_record, open_record_of, save_record
+from gateway.owner.description import Description, read_description, region_ids
+from gateway.owner.record import GrantedRight, OwnerRecord, locked, open_record, open_record_of, save_record
 from gateway.owner.rights import (
     Taken,
     check_wanted,
@@ -36,17 +37,16 @@ from gateway.owner.rights import (
     scopes_lost,
     take,
 )
+from gateway.owner.scopes import scopes_of
 from gateway.owner.trees import described_edges, next_organising, next_tree
 from gateway.owner.views import carried, described_views, leaving, without_strangers
 from gateway.trust import TrustDomain, TrustError, document_bytes
 from keys import material
-from keys.envelope import Mode
 from keys.epochs import Calendar, KeyName, scope_key, token_key
 from keys.errors import KeysError
 from keys.grants import ENDLESS, Grant, Right
 from keys.handover import KEYS_MAX, ScopeGrant, seal_grants
 from keys.identity import Role
-from keys.topictokens import tokenise_filter
 
 MATERIALS = "keyserver"
 REKEY = "`veilmq trust rekey`"
@@ -81,7 +81,7 @@ def _sign(
         _restart(record, previous, wanted.issuer)
     ids = region_ids(wanted)
     members = certify(description, wanted, ids, domain, previous, options, now)
-    scopes = _scopes(wanted, ids, record, domain.root, options)
+    scopes = scopes_of(wanted, ids, record, domain.root, previous, options)
     present = calendar.at(now)
     before = record.grants(domain.root)
     _rights(description, wanted, record, members, previous, present)
@@ -277,49 +277,6 @@ def _deal(policy: Policy, epoch: int, directory: Path, replace_undealt: bool) ->
 
 
 # --------------------------------------------------------------------------------------------- scopes and rights
-
-
-def _scopes(
-    wanted: Description, ids: dict[str, int], record: OwnerRecord, root: bytes, options: SignOptions
-) -> list[Scope]:
-    """The policy's scopes and, in the record, their names. Those of the generation before are kept while it retires."""
-    if options.new_tokens:
-        if record.retiring is not None:
-            raise TrustError("the tokens of before are still read; sign with --drop-retiring first")
-        if not any(entry.tokens for entry in wanted.scopes):
-            raise TrustError("no scope hides names; --new-tokens has nothing to renew")
-        record.retiring, record.generation = record.generation, record.generation + 1
-    if options.drop_retiring:
-        if record.retiring is None:
-            raise TrustError("no scope is retiring; leave --drop-retiring out")
-        record.retiring = None
-    generations = [(record.generation, False)]
-    if record.retiring is not None:
-        generations.append((record.retiring, True))
-    known: dict[str, KnownScope] = {}
-    scopes: list[Scope] = []
-    for generation, retiring in generations:
-        for entry in wanted.scopes:
-            if retiring and not entry.tokens:
-                continue
-            tokens = token_key(root, generation)
-            wire = tokenise_filter(entry.filter, tokens) if entry.tokens else entry.filter
-            if wire in known:
-                raise TrustError(f"scope {entry.filter} is listed twice; list it once")
-            known[wire] = KnownScope(wire, entry.filter, generation if entry.tokens else None)
-            regions = tuple(sorted(region_id(ids, name, f"scope {entry.filter}") for name in entry.regions))
-            scope = _scope(wire, entry, Mode[entry.mode.upper()], regions, retiring)
-            scopes.append(replace(scope, number=record.number_of(wire), origin=record.origin_of(known[wire])))
-    record.scopes = known
-    return scopes
-
-
-def _scope(wire: str, entry: ScopeEntry, mode: Mode, regions: tuple[int, ...], retiring: bool) -> Scope:
-    on_topic = entry.keys == "topic"
-    refresh = Refresh(entry.refresh.messages, entry.refresh.bytes, entry.refresh.seconds)
-    scope = Scope(wire, mode, regions, entry.tokens, entry.shares_only, 0, retiring, on_topic, refresh)
-    batch = Batching(entry.batch.records, entry.batch.bytes, entry.batch.linger_ms)
-    return replace(scope, shown=entry.shown, planes=entry.route == "planes", batch=batch)
 
 
 def _rights(

@@ -111,3 +111,24 @@ def test_what_was_stored_while_nobody_knew_its_scope_is_followed_by_the_scopes_c
         again.close()
 
     asyncio.run(main())
+
+
+def test_a_row_remembers_whether_its_scope_was_plain(tmp_path: Path) -> None:
+    """Over a restart, alone and in a batch; and no batch holds some of both."""
+
+    async def main() -> None:
+        store = Store.open(tmp_path)
+        told: list[StoredEntry | StoreError] = []
+        sealed, plain = Chain("plant/#"), Chain("plant/#", in_clear=True)
+        for chain in (sealed, sealed, plain, plain, sealed):
+            store.append(Publication("plant/a", b"x", 1, time_ms=1), told.append, chain)
+        for chain in (sealed, plain):
+            store.append(Publication("plant/a", b"x", 1, True, time_ms=1), told.append, chain)
+        await until(lambda: len(told) >= 7)
+        store.close()
+        again = Store.open(tmp_path)
+        said = [(r.publication.records, r.publication.in_clear) for r in again.page(0).rows]
+        again.close()
+        assert said == [(2, False), (2, True), (1, False), (0, False), (0, True)]
+
+    asyncio.run(main())

@@ -55,6 +55,11 @@ def test_a_stored_publication_comes_back_with_every_field(publication: Publicati
     assert decode_publication(encode_publication(publication)) == publication
 
 
+@pytest.mark.parametrize("said", [None, False, True])
+def test_a_row_says_whether_its_scope_was_plain_or_that_nobody_knows(said: bool | None) -> None:
+    assert decode_publication(encode_publication(Publication("a", b"", in_clear=said))).in_clear is said
+
+
 @pytest.mark.parametrize("row", [b"", b"\1\0\0\0\xff{}", b"\2" + encode_publication(Publication("a", b""))[1:]])
 def test_a_row_of_another_layout_is_refused(row: bytes) -> None:
     with pytest.raises(ValueError, match="row"):

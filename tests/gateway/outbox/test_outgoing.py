@@ -32,13 +32,13 @@ def reading(qos: int, payload: bytes = b"x", topic: str = "plant/a", retain: boo
     return Publication(topic, payload, qos, retain, time_ms=1)
 
 
-def run(tmp_path: Path, work: Callable[[Outgoing], None]) -> list[Event]:
+def run(tmp_path: Path, work: Callable[[Outgoing], None], in_clear: bool = False) -> list[Event]:
     """What the node hears of it."""
     events: list[Event] = []
 
     async def main() -> None:
-        store = Store.open(tmp_path)
-        outgoing = Outgoing(store, Figures("site", Role.GATEWAY), events.append, lambda topic: Chain("plant/#"))
+        store, chain = Store.open(tmp_path), Chain("plant/#", in_clear=in_clear)
+        outgoing = Outgoing(store, Figures("site", Role.GATEWAY), events.append, lambda topic: chain)
         work(outgoing)
         for _ in range(200):
             await asyncio.sleep(0.005)
@@ -144,3 +144,15 @@ def test_a_full_outbox_refuses_or_leaves_local_automation_alone(local: bool, cod
         assert figures.counts[f"outbox_refused.{label}"] == 1
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("in_clear", [False, True])
+def test_what_the_node_gets_says_whether_its_scope_was_plain_when_it_was_taken(tmp_path: Path, in_clear: bool) -> None:
+    def work(outgoing: Outgoing) -> None:
+        for qos, retain in ((0, False), (0, True), (1, False), (1, True)):
+            outgoing.take(reading(qos, retain=retain), lambda code: None)
+
+    events = run(tmp_path, work, in_clear)
+    said = [e.publication.in_clear for e in events if isinstance(e, Unstored)]
+    said += [publication.in_clear for e in events if isinstance(e, Committed) for _, _, publication in e.entries]
+    assert said == [in_clear] * 4

@@ -1,0 +1,163 @@
+"""The owner makes a scope plain, sealed or `shares_only` while something of it is stored, in flight or retained."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from bridge.contract.batches import Numbered, packed
+from bridge.contract.machine import Acked, Committed, Effect, LinkDown, LinkUp, OutboxPage, Publication, Received, Tick
+from bridge.document import Scope, ScopeSecret
+from bridge.node import GatewayNode
+from bridge.publisher.publisher import UNAUTHORISED_S
+from keys.envelope import Mode
+from tests.bridge.helpers import NOW, counted, delivered, gateway, publish, replica, sent, suspected
+from tests.sim.world import World, make_world
+
+REPLICAS = ("r1a", "r1b", "r1c")
+PLAIN, SHARES = {"mode": Mode.PLAIN}, {"shares_only": True}
+SECRET = b"TOP SECRET"
+
+
+@pytest.fixture
+def world() -> World:
+    return make_world({1: 3}, [], {"site": 1, "control": 1}, [Scope("plant/#"), Scope("open/#")])
+
+
+def change(world: World, node: GatewayNode, how: dict[str, object], now: float = NOW) -> list[Effect]:
+    """The owner signs the scope of `plant/#` so, and the node hears of it."""
+    was = {"mode": Mode.COPIES, "shares_only": False}
+    scopes = world.overlay.policy.scopes
+    changed = [replace(s, **was | how) if s.filter == "plant/#" else s for s in scopes]  # type: ignore[arg-type]
+    world.overlay = world.with_policy(scopes=tuple(changed))
+    secrets = world.secrets = world.secrets_under(world.overlay)
+    return node.publisher.adopt(world.overlay, secrets, now) + node.collector.adopt(world.overlay, secrets, now)
+
+
+def stored(payload: bytes = SECRET, in_clear: bool | None = None, number: int = 1) -> tuple[int, int, Publication]:
+    record = Publication("plant/t", payload, 1, time_ms=int(NOW * 1000))
+    return number, 0, replace(packed("plant/#", [Numbered(number, record)]), in_clear=in_clear)
+
+
+def in_clear(effects: list[Effect]) -> bool:
+    return any(SECRET in send.wire.payload for send in sent(effects))
+
+
+# ------------------------------------------------------------------------------------------- what is on disk
+
+
+@pytest.mark.parametrize("said", [None, False])
+def test_a_backlog_that_was_taken_as_sealed_never_goes_in_clear(world: World, said: bool | None) -> None:
+    """Nor what a row of before does not say."""
+    site = gateway(world, "site")
+    effects = change(world, site, PLAIN)
+    effects += site.handle(OutboxPage((stored(in_clear=said),), None), NOW)
+    assert counted(effects, "not_authorised") == 1
+    for elapsed_s in (1, 3600, UNAUTHORISED_S - 1):
+        effects += site.handle(Tick(), NOW + elapsed_s)
+    assert not counted(effects, "not_authorised_dropped")
+    effects += site.handle(Tick(), NOW + UNAUTHORISED_S + 1)
+    assert counted(effects, "not_authorised_dropped") == 1
+    assert not in_clear(effects)
+    assert site.publisher.depth == 0
+
+
+def test_it_goes_once_its_scope_is_sealed_again(world: World) -> None:
+    site = gateway(world, "site")
+    change(world, site, PLAIN)
+    site.handle(OutboxPage((stored(in_clear=False),), None), NOW)
+    effects = change(world, site, {}, NOW + 10)
+    assert len(sent(effects)) == len(REPLICAS)
+    assert not in_clear(effects)
+
+
+def test_what_is_on_its_way_to_the_disk_while_the_scope_becomes_plain_does_not_go_in_clear(world: World) -> None:
+    site = gateway(world, "site")
+    change(world, site, PLAIN)
+    assert not in_clear(site.handle(Committed((stored(in_clear=False),)), NOW))
+
+
+def test_a_backlog_that_a_plain_scope_took_goes_on_as_such_or_sealed(world: World) -> None:
+    site = gateway(world, "site")
+    change(world, site, PLAIN)
+    assert in_clear(site.handle(OutboxPage((stored(in_clear=True),), None), NOW))
+    change(world, site, {})
+    effects = site.handle(OutboxPage((stored(in_clear=True, number=2),), None), NOW)
+    assert [send.ticket for send in sent(effects)].count(2) == len(REPLICAS)
+    assert not in_clear([e for e in effects if getattr(e, "ticket", 0) == 2])
+
+
+def test_what_a_scope_that_is_gone_took_says_itself_whether_it_was_plain(world: World) -> None:
+    site = gateway(world, "site")
+    narrower = Scope("plant/t", Mode.PLAIN, number=7)
+    world.overlay = world.with_policy(scopes=(narrower, *world.overlay.policy.scopes[1:]))
+    secrets = [*world.secrets_under(world.overlay), ScopeSecret(narrower, "plant/t", None)]
+    site.publisher.adopt(world.overlay, secrets, NOW)
+    assert not in_clear(site.handle(OutboxPage((stored(in_clear=False),), None), NOW))
+    assert in_clear(site.handle(OutboxPage((stored(in_clear=True, number=2),), None), NOW))
+
+
+def test_what_waits_since_it_was_sealed_holds_up_nothing_that_is_plain(world: World) -> None:
+    site = gateway(world, "site", links=False)
+    site.handle(Committed((stored(),)), NOW)
+    change(world, site, PLAIN)
+    for peer in REPLICAS:
+        site.handle(LinkUp(peer), NOW)
+    effects = site.handle(Committed((stored(b"plain", number=2),)), NOW + 1)
+    assert [send.ticket for send in sent(effects)].count(2) == len(REPLICAS)
+
+
+# -------------------------------------------------------------------------------- what is in flight or retained
+
+
+def test_what_is_in_flight_is_sealed_anew_when_its_scope_takes_another_kind_of_key(world: World) -> None:
+    site = gateway(world, "site")
+    publish(site, "plant/t", SECRET, sequence=1)
+    change(world, site, SHARES, NOW + 10)
+    for peer in REPLICAS:
+        site.handle(LinkDown(peer), NOW + 11)
+    again = {s.peer: s.wire for peer in REPLICAS for s in sent(site.handle(LinkUp(peer), NOW + 12)) if s.ticket == 1}
+    effects = replica(world, "r1a", ("site",)).handle(Received("site", again["r1a"]), NOW + 13)
+    assert not counted(effects, "refused")
+    assert not suspected(effects)
+
+
+@pytest.mark.parametrize(("before", "after"), [({}, SHARES), (SHARES, {}), (PLAIN, {})])
+def test_what_is_retained_is_sealed_anew_when_its_scope_is_protected_otherwise(
+    world: World, before: dict[str, object], after: dict[str, object]
+) -> None:
+    site = gateway(world, "site")
+    change(world, site, before)
+    publish(site, "plant/state", b"on", sequence=1, retain=True)
+    for peer in REPLICAS:
+        site.handle(Acked(peer, 1), NOW)
+    effects = change(world, site, after, NOW + 10)
+    wires = {send.peer: send.wire for send in sent(effects) if send.ticket == 1}
+    assert counted(effects, "retained_resealed") == 1
+    control = gateway(world, "control")
+    control.collector.resumed("plant/#", NOW + 10)
+    got = [e for peer in REPLICAS for e in control.handle(Received(peer, wires[peer]), NOW + 11)]
+    got += [e for elapsed_s in range(1, 5) for e in control.handle(Tick(), NOW + 11 + elapsed_s)]
+    assert [each.publication.payload for each in delivered(got)] == [b"on"]
+
+
+def test_what_is_retained_and_was_sealed_never_goes_in_clear(world: World) -> None:
+    site = gateway(world, "site")
+    publish(site, "plant/state", SECRET, sequence=1, retain=True)
+    for peer in REPLICAS:
+        site.handle(Acked(peer, 1), NOW)
+    effects = change(world, site, PLAIN, NOW + 10)
+    for peer in REPLICAS:
+        site.handle(LinkDown(peer), NOW + 11)
+        effects += site.handle(LinkUp(peer), NOW + 12)
+    assert not in_clear(effects)
+
+
+def test_how_content_travels_seals_nothing_anew(world: World) -> None:
+    site = gateway(world, "site")
+    publish(site, "plant/state", b"on", sequence=1, retain=True)
+    for peer in REPLICAS:
+        site.handle(Acked(peer, 1), NOW)
+    publish(site, "plant/t", b"x", sequence=2, previous=1)
+    assert not sent(change(world, site, {"mode": Mode.BLOCKS}, NOW + 10))

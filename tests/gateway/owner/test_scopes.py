@@ -1,0 +1,95 @@
+"""What keeps a scope from being read stays as it was signed, unless the owner says that nothing waits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridge.document.policy import Protection
+from gateway.owner.signing import grant
+from gateway.trust.domains import TrustError
+from gateway.trust.overlay_file import load_overlay
+from keys.grants import Right
+from tests.gateway.trust.test_domains import NOW, NOW_MS, World
+
+SEALED, PLAIN, SHARES = {"mode": "copies"}, {"mode": "plain"}, {"shares_only": True}
+CHANGES = [(SEALED, PLAIN), (PLAIN, SEALED), (SEALED, SHARES), (SHARES, SEALED), (PLAIN, SHARES)]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def described(world: World, how: dict[str, Any], filter_: str = "pumps/#") -> None:
+    for entry in world.description["scopes"]:
+        if entry["filter"] == filter_:
+            for name in ("mode", "shares_only"):
+                entry.pop(name, None)
+            entry.update(how)
+
+
+@pytest.mark.parametrize(("before", "after"), CHANGES)
+def test_a_scope_stays_sealed_plain_or_without_an_epoch_key(
+    world: World, before: dict[str, Any], after: dict[str, Any]
+) -> None:
+    described(world, before)
+    world.sign()
+    signed = world.out.read_bytes()
+    described(world, after)
+    with pytest.raises(TrustError, match=r"scope pumps/# was \w+ and would be \w+, .* filter of its own .* --drained"):
+        world.sign()
+    assert world.out.read_bytes() == signed
+    described(world, before)
+    assert world.sign().overlay.policy.version == 2  # nothing of what was refused is remembered
+
+
+@pytest.mark.parametrize(("before", "after"), CHANGES)
+def test_the_owner_says_that_nothing_waits(world: World, before: dict[str, Any], after: dict[str, Any]) -> None:
+    described(world, before)
+    first = world.sign().overlay.scope_named("pumps/#")
+    described(world, after)
+    second = world.sign(drained=True).overlay.scope_named("pumps/#")
+    assert first is not None
+    assert second is not None
+    assert second.protection is not first.protection
+    assert world.sign().overlay.scope_named("pumps/#") == second
+
+
+def test_how_content_travels_changes_at_any_time(world: World) -> None:
+    for version, mode in enumerate(("auto", "copies", "one", "blocks", "auto"), 1):
+        described(world, {"mode": mode})
+        assert world.sign().overlay.policy.version == version
+
+
+def test_what_is_said_of_keys_in_a_plain_scope_is_no_change(world: World) -> None:
+    described(world, PLAIN)
+    world.sign()
+    described(world, PLAIN | SHARES)
+    assert world.sign().overlay.policy.version == 2
+
+
+def test_a_scope_that_hides_names_changes_with_its_tokens_and_the_one_of_before_retires_as_it_was(world: World) -> None:
+    world.sign()
+    described(world, SHARES, "ward/#")
+    with pytest.raises(TrustError, match="sign with --new-tokens"):
+        world.sign()
+    for options in ({"new_tokens": True}, {}):
+        policy = world.sign(**options).overlay.policy
+        kinds = {scope.protection: scope.retiring for scope in policy.scopes if scope.tokens}
+        assert kinds == {Protection.KEYED: True, Protection.SHARES: False}
+    ended = world.sign(drop_retiring=True).overlay
+    assert {scope.protection for scope in ended.policy.scopes if scope.tokens} == {Protection.SHARES}
+
+
+def test_what_changes_something_else_leaves_scopes_as_they_were_signed(world: World) -> None:
+    """Whatever the description says meanwhile."""
+    world.sign()
+    described(world, PLAIN)
+    overlay = grant(world.out, world.owner, "spark", [("public/#", Right.PUBLISH)], NOW)
+    scope = overlay.scope_named("pumps/#")
+    assert scope is not None
+    assert scope.protection is Protection.KEYED
+    assert load_overlay(world.out, NOW_MS).scope_named("pumps/#") == scope
