@@ -28,11 +28,13 @@ class FormerScopes:
 
     def __init__(self, secrets: Iterable[ScopeSecret]) -> None:
         self._present = _plain(secrets)
+        self._changes = 0
         self._former: dict[str, bool] = {}  # clear filters of scopes that are gone -> whether all of them were plain
         self._behind = 0  # what is left up to this number was stored before the last change
         self._is_open = False  # that number is below the next one that is stored
         self._newest = 0
         self._written = b""
+        self._told: tuple[int, int] | None = None  # of what the row was made last
 
     def adopt(self, secrets: Iterable[ScopeSecret]) -> None:
         """Those of another version of the overlay."""
@@ -41,6 +43,7 @@ class FormerScopes:
     def _change(self, before: dict[str, bool], present: dict[str, bool]) -> None:
         if before == present:
             return
+        self._changes += 1
         for clear, plain in before.items():
             self._former[clear] = plain and self._former.pop(clear, True)
         while len(self._former) > FORMER_MAX:
@@ -68,8 +71,10 @@ class FormerScopes:
 
     def changes(self) -> list[Keep]:
         """The row, if it changed since this was asked last."""
-        if not self._newest or self._is_open:  # nothing is stored by these scopes yet
+        now = self._behind, self._changes
+        if now == self._told or not self._newest or self._is_open:  # or nothing is stored by these scopes yet
             return []
+        self._told = now
         scopes = {**self._present, **self._former}
         told = [number(clear in self._present, 1) + number(plain, 1) + text(clear) for clear, plain in scopes.items()]
         row = number(self._behind, 8) + b"".join(told)
