@@ -26,6 +26,7 @@ from bridge.publisher.data_keys import LiveKey
 from bridge.publisher.fleeting import Fleeting
 from bridge.publisher.former_scopes import FormerScopes
 from bridge.publisher.handing_over import hand_over, has_enough
+from bridge.publisher.hindered import Hindered
 from bridge.publisher.own_retained import OwnRetained, snapshots
 from bridge.publisher.own_rows import OwnRows
 from bridge.publisher.pacing import Pacing
@@ -38,7 +39,6 @@ from bridge.publisher.residents import Residents, Standing, first_lacking
 from bridge.publisher.sealing import Entry, Sealer
 from bridge.publisher.standing_in import StandIns
 from bridge.publisher.voids import voided
-from bridge.publisher.waiting import Waiting
 from bridge.publisher.windows import Lanes
 from bridge.wire import OwnLife, PullRequest
 from keys.envelope import Mode
@@ -83,7 +83,7 @@ class Publisher:
         kept = self.retained, self.predecessors, self.cuts, self.scopes, self.sealer.sealed_before
         self.rows = OwnRows(self._entries.keys(), *kept)
         self._up: set[str] = set()  # of whom those in the view in force have lanes
-        self._waiting = Waiting(self._entries, self._residents, UNAUTHORISED_S)
+        self._waiting = Hindered(self._entries, self._residents, UNAUTHORISED_S)
         self._uncounted: dict[int, None] = {}  # entries whose acknowledgements did not count
 
     @property

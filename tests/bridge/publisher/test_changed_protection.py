@@ -136,7 +136,9 @@ def test_what_is_retained_is_sealed_anew_when_its_scope_is_protected_otherwise(
     wires = {send.peer: send.wire for send in sent(effects) if send.ticket == 1}
     assert counted(effects, "retained_resealed") == 1
     control = gateway(world, "control")
-    control.collector.resumed("plant/#", NOW + 10)
+    scope = control.overlay.scope_named("plant/#")
+    assert scope is not None
+    control.collector.subscriptions.resumed(scope.stream, NOW + 10)
     got = [e for peer in REPLICAS for e in control.handle(Received(peer, wires[peer]), NOW + 11)]
     got += [e for elapsed_s in range(1, 5) for e in control.handle(Tick(), NOW + 11 + elapsed_s)]
     assert [each.publication.payload for each in delivered(got)] == [b"on"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from bridge.contract.batches import Numbered, packed
 from bridge.contract.machine import Count, Publication
+from bridge.publisher.hindered import Hindered
 from bridge.publisher.residents import Residents, Standing
 from bridge.publisher.sealing import Entry
-from bridge.publisher.waiting import Waiting
 from tests.bridge.helpers import NOW
 from tests.sim.world import make_world
 
@@ -32,7 +32,7 @@ def test_what_can_be_sealed_is_held_up_by_nothing_and_what_waits_is_counted_once
     residents = Residents()
     for entry in held.values():
         residents.add(entry)
-    waiting = Waiting(held, residents, 100.0)
+    waiting = Hindered(held, residents, 100.0)
     says = Says(n1="not_authorised", n2="key_waits")
     ready, counts = waiting.set_aside([1, 2, 3], says, NOW)  # type: ignore[arg-type]
     assert (ready, counts) == ([3], [Count("not_authorised", 2), Count("key_waits", 2)])
@@ -45,7 +45,7 @@ def test_only_what_waits_for_a_right_is_given_up_and_counted_by_publications() -
     residents = Residents()
     for entry in held.values():
         residents.add(entry)
-    waiting = Waiting(held, residents, 100.0)
+    waiting = Hindered(held, residents, 100.0)
     waiting.set_aside([1, 2], Says(n1="not_authorised", n2="key_waits"), NOW)  # type: ignore[arg-type]
     assert waiting.given_up(NOW + 99) == ([], [])
     assert waiting.given_up(NOW + 100) == ([1], [Count("not_authorised_dropped", 2)])

@@ -13,7 +13,7 @@ from bridge.publisher.residents import Residents, Standing
 from bridge.publisher.sealing import Entry, Sealer
 
 
-class Waiting:
+class Hindered:
     """`entries`: all in memory. `most_s`: for so long the right is waited for."""
 
     def __init__(self, entries: Mapping[int, Entry], residents: Residents, most_s: float) -> None:
