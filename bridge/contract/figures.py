@@ -73,6 +73,7 @@ class FigureName(StrEnum):
     KEY_WAITS = "key_waits", "A publication of ours waits for the epoch's key of its scope."
     KEYLESS_OVERFLOW = "keyless_overflow", "There is no room to wait for another publication's data key."
     KEYS_AHEAD = "keys_ahead", "A data key came before the view or tree of regions that it was split for."
+    KEYS_UNVOUCHED = "keys_unvouched", "A data key that a bump outdated waits until enough replicas bring it."
     PUBLICATIONS_AHEAD = (
         "publications_ahead",
         "A publication came before the tree of regions or the version that it needs.",

@@ -196,10 +196,11 @@ class Admission:
         self._span = (epoch, begins_ms, ends_ms) if begins_ms <= time_ms < ends_ms else _NO_SPAN
         return epoch
 
-    def key(self, properties: Mapping[str, str], now: float) -> KeyHeader | None:
+    def key(self, properties: Mapping[str, str], now: float, *, bumped: bool = False) -> KeyHeader | None:
         """The key header that rides along, verified; None if there is none.
 
-        Raises as `publication` does; WrongEpochKey at a replica for a key that a bump outdated; Expired for views and
+        Raises as `publication` does; WrongEpochKey at a replica for a key that a bump outdated, unless it may be
+        `bumped`; Expired for views and
         trees that are closed, UnknownView for some that are not in force here yet, BadShare for other ones.
         """
         text = properties.get(PROPERTY_KEY)
@@ -213,9 +214,9 @@ class Admission:
             key.verify(publisher.public_key)
         try:
             if known is None:
-                self._check_key(key, publisher, now)
+                self._check_key(key, publisher, now, bumped)
             else:
-                self._check_name(key.epoch_key, now)
+                self._check_name(key.epoch_key, now, bumped)
         except KeysError as error:
             error.author = key.publisher
             raise
@@ -224,12 +225,12 @@ class Admission:
             self._keys.popitem(last=False)
         return key
 
-    def _check_key(self, key: KeyHeader, publisher: Certificate, now: float) -> None:
+    def _check_key(self, key: KeyHeader, publisher: Certificate, now: float, bumped: bool) -> None:
         """What its scope, its publisher's rights and our views say of a key."""
         scope = self._overlay.scope_named(key.scope)
         if scope is None:
             raise NotAuthorised("key for an unknown scope")
-        self._check_name(key.epoch_key, now)
+        self._check_name(key.epoch_key, now, bumped)
         if not self._overlay.may_publish_in(publisher.name, scope, key.epoch):
             raise NotAuthorised(f"{publisher.name} may not publish in {scope.filter} in epoch {key.epoch}")
         self._check_rules(key, scope)
@@ -281,9 +282,9 @@ class Admission:
         scope = self._overlay.scope_named(name.scope)
         return scope is None or (name.bump < scope.bump and now >= self._bumped.get(name.scope, 0.0))
 
-    def _check_name(self, name: KeyName, now: float) -> None:
+    def _check_name(self, name: KeyName, now: float, bumped: bool) -> None:
         self._check_epoch(name.epoch, now)
-        if self._replica and self._outdated(name, now):
+        if self._replica and not bumped and self._outdated(name, now):
             raise WrongEpochKey(f"the key of {name.scope} was outdated by a bump")
 
     def _check_end(self, publisher: Certificate, now: float) -> bool:
