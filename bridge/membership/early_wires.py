@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import hashlib
 
-from bridge.contract import Blame, Count, Effect, FairBytes, Received
-from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY
+from bridge.contract import Blame, Count, Effect, FairBytes, Received, Wire
+from bridge.wire import CONTROL_ROOT, carries_key_alone
 
 EARLY_BYTES = 16 << 20  # of content, properties and overhead
 EARLY_OVERHEAD_BYTES = 2048  # what the table costs: bounds the number too
@@ -37,8 +37,7 @@ class EarlyWires:
         """What a wire of a neighbour that may be ahead came to, without the blame for a right that is lacking here.
         `keeps`: it waits, instead of being refused."""
         at = next((i for i, e in enumerate(effects) if isinstance(e, Count) and _is_of_rights(e)), None)
-        names = {name for name, _ in event.wire.properties}
-        if at is None or names.isdisjoint((PROPERTY_HEADER, PROPERTY_KEY)):
+        if at is None or not _carries(event.wire):
             return effects
         rest = [e for e in effects[at + 1 :] if not (isinstance(e, Blame) and e.member == event.peer)]
         return [*effects[:at], *(self._keep(event) if keeps else effects[at : at + 1]), *rest]
@@ -64,3 +63,8 @@ class EarlyWires:
 
 def _is_of_rights(count: Count) -> bool:
     return count.name == "refused" and count.label == _OF_RIGHTS
+
+
+def _carries(wire: Wire) -> bool:
+    """Whether it is a publication or a key, which go on from here."""
+    return carries_key_alone(wire.topic) or not wire.topic.startswith(f"{CONTROL_ROOT}/")

@@ -146,7 +146,7 @@ def test_a_liar_whose_version_does_not_hold_is_not_believed_any_more(world: Worl
 def test_a_liar_fills_its_own_part_only() -> None:
     refused: list[Effect] = [Count("refused", 1, "NotAuthorised"), Blame("r1a", False, "why")]
     early, last = EarlyWires(), ""
-    honest = Received("r1b", Wire("$veil/x", b"x", properties=((PROPERTY_HEADER, "h"),)))
+    honest = Received("r1b", Wire("veilmq/batch/1", b"x", properties=((PROPERTY_HEADER, "h"),)))
     assert early.instead(honest, refused, keeps=True)[0] == Count("publications_ahead")
     most = EARLY_BYTES // EARLY_OVERHEAD_BYTES
     for n in range(most + 10):
@@ -164,8 +164,8 @@ def test_a_liar_fills_its_own_part_only() -> None:
 def test_other_faults_and_other_wires_do_not_wait() -> None:
     early = EarlyWires()
     content: list[Effect] = [Count("refused", 1, "content"), Blame("r1a", False, "why")]
-    carried = Received("r1a", Wire("$veil/x", b"x", properties=((PROPERTY_HEADER, "h"),)))
+    carried = Received("r1a", Wire("veilmq/batch/1", b"x", properties=((PROPERTY_HEADER, "h"),)))
     assert early.instead(carried, content, keeps=True) == content
-    bare, refused = Received("r1a", Wire("$veil/x", b"x")), [Count("refused", 1, "NotAuthorised")]
+    bare, refused = Received("r1a", Wire("$veil/generation", b"x")), [Count("refused", 1, "NotAuthorised")]
     assert early.instead(bare, refused, keeps=True) == refused
     assert len(early) == 0

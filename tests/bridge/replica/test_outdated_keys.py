@@ -9,7 +9,6 @@ import pytest
 from bridge.contract.machine import Count, Effect, Received, Wire
 from bridge.document import Overlay
 from bridge.document.policy import Scope
-from bridge.membership.adopting import OVERLAY_TOPIC, OfferedVersion
 from bridge.node import ReplicaNode
 from bridge.replica.outdated_keys import OUTDATED_BYTES, OUTDATED_OVERHEAD_BYTES, OutdatedKeys
 from bridge.wire import AGE_S
@@ -22,6 +21,7 @@ from tests.bridge.helpers import (
     gateway,
     publish,
     replica,
+    same_version,
     sent,
     shares_in,
     statement,
@@ -105,9 +105,8 @@ def test_the_publisher_itself_is_refused_after_the_grace(world: World) -> None:
 
 def test_what_a_revoked_publisher_sealed_is_refused_whoever_brings_it(world: World) -> None:
     wires, node = queued(world), second(world, world.revoked("site", -1, bump=1))
-    offer = Wire(OVERLAY_TOPIC, OfferedVersion.of(world.overlay).encode())
+    same_version(node, *HOME)
     for name in HOME:
-        node.handle(Received(name, offer), BACK)
         effects = node.handle(Received(name, wires[name]), BACK)
         assert counted(effects, "refused") == 1
         assert not sent(effects, "control")
