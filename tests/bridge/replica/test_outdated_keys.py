@@ -17,6 +17,7 @@ from tests.bridge.helpers import (
     NOW,
     counted,
     craft,
+    delivered,
     forge_key,
     gateway,
     publish,
@@ -25,6 +26,7 @@ from tests.bridge.helpers import (
     sent,
     shares_in,
     statement,
+    subscriber,
     suspected,
     with_properties,
 )
@@ -44,22 +46,22 @@ def bumped(world: World) -> Overlay:
     return world.with_policy(scopes=tuple(replace(scope, bump=1) for scope in world.overlay.policy.scopes))
 
 
-def second(world: World, overlay: Overlay) -> ReplicaNode:
+def second(world: World, overlay: Overlay, name: str = "r2a") -> ReplicaNode:
     """A replica of the next region, which hears of the bump five seconds after the regions lost each other."""
-    node = replica(world, "r2a", (*HOME, "control"))
+    node = replica(world, name, (*HOME, "control"))
     node.handle(Received("control", statement(world, "control", "plant/#")), NOW)
     node.forwarder.adopt(overlay, NOW + 5)
     return node
 
 
-def queued(world: World) -> dict[str, Wire]:
+def queued(world: World, to: str = "r2a") -> dict[str, Wire]:
     """What the home region's replicas took before the bump, and have for a replica of the next."""
     wires = publish(gateway(world, "site"), "plant/t", b"x" * 100, sequence=1)
     found = {}
     for name, wire in wires.items():
-        node = replica(world, name, ("site", "r2a"))
-        node.handle(Received("r2a", statement(world, "control", "plant/#")), NOW)
-        (found[name],) = [s.wire for s in sent(node.handle(Received("site", wire), NOW), "r2a")]
+        node = replica(world, name, ("site", to))
+        node.handle(Received(to, statement(world, "control", "plant/#")), NOW)
+        (found[name],) = [s.wire for s in sent(node.handle(Received("site", wire), NOW), to)]
     return found
 
 
@@ -77,6 +79,18 @@ def test_what_lies_in_the_queue_to_the_next_region_survives_a_revocation(world: 
     for effects in (first, *others):
         assert not counted(effects, "refused")
         assert not suspected(effects)
+
+
+def test_a_reader_behind_the_queue_opens_it(world: World) -> None:
+    control, overlay = subscriber(world, "control"), bumped(world)
+    effects: list[Effect] = []
+    for name in ("r2a", "r2b", "r2c"):
+        node, wires = second(world, overlay, name), queued(world, name)
+        for teller in HOME:
+            for send in sent(node.handle(Received(teller, wires[teller]), BACK), "control"):
+                effects += control.handle(Received(name, send.wire), BACK)
+    assert [(d.sequence, d.publication.payload) for d in delivered(effects)] == [(1, b"x" * 100)]
+    assert not suspected(effects)
 
 
 def test_one_replica_alone_gets_nothing_in_that_was_sealed_after_the_bump(world: World) -> None:
