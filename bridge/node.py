@@ -56,7 +56,7 @@ from bridge.document import Issuer, Overlay, RegionView, ScopeSecret, SignedSwap
 from bridge.groups import GROUPS_TOPIC, LeaseRelay, SharedGroups
 from bridge.measuring import PROBE_TOPIC, SUMMARY_TOPIC, IntervalProposal, Measurer, SwapProposal, objection
 from bridge.membership import GRANT_TOPIC, KeyClient, KeyServerNode, Node, handed_over
-from bridge.publisher import NothingLeft, OutboxIntake, Publisher, Shelf
+from bridge.publisher import NothingLeft, OutboxIntake, Publisher, Shelf, SigningKey
 from bridge.reader import LINK_WINDOW, Collector, ScopeInterest
 from bridge.replica import Forwarder
 from bridge.topology import potential_peers
@@ -85,7 +85,7 @@ class ReaderNode(Node):
         self.secrets = list(secrets)
         self.interest = ScopeInterest(overlay, identity, name, secrets)
         self._replicas = frozenset(overlay.replicas(overlay.certificate(name).region))
-        self._identity = identity
+        self._identity, self._signing = identity, SigningKey(identity, self._signs)
         self._keys = keys
         fetches = overlay.policy.issuer is not Issuer.OWNER
         self._client = KeyClient(overlay, identity, name, keys, random) if fetches else None
@@ -105,6 +105,7 @@ class ReaderNode(Node):
         return self._client.doubted(name, now) if self._client else []
 
     def _event(self, event: Event, now: float) -> list[Effect]:
+        self._signing.settle(self.overlay, now)
         match event:
             case LinkUp(peer) | LinkDown(peer) | Received(peer, _) | Acked(peer, _) if peer not in self._replicas:
                 return self._news(self._of_server(event, now), now)
@@ -160,6 +161,7 @@ class ReaderNode(Node):
         return []
 
     def _adopt(self, overlay: Overlay, now: float) -> list[Effect]:
+        self._signing.settle(self.overlay, now)
         self._replicas = frozenset(overlay.replicas(overlay.certificate(self.name).region))
         self.secrets, came = handed_over(overlay, self.name, self._identity, self.secrets, self._keys)
         effects = self._adopt_own(overlay, now)
@@ -170,15 +172,19 @@ class ReaderNode(Node):
         return self.interest.adopt(overlay, self.secrets, now)
 
     def _rotated(self, event: Rotated, now: float) -> list[Effect]:
-        """Another key pair: what the owner sealed to it opens now."""
+        """Another key pair: what the owner sealed to it opens now. We sign with it later."""
         self._identity = event.identity
-        self.interest.rotate(event.identity)
+        self._signing.rotate(event.identity, now)
         if self._client is not None:
             self._client.rotate(event.identity)
         return self._adopt(self.overlay, now)
 
+    def _signs(self, identity: Identity) -> None:
+        self.interest.rotate(identity)
+
     def _deadlines(self) -> list[float | None]:
-        return [self.interest.next_deadline, self._client.next_deadline if self._client else None]
+        client = self._client.next_deadline if self._client else None
+        return [self.interest.next_deadline, self._signing.next_deadline, client]
 
 
 class GatewayNode(ReaderNode):
@@ -259,7 +265,7 @@ class GatewayNode(ReaderNode):
                 except KeysError as error:
                     return refused(peer, error)
             case Received(_, wire) if wire.topic == GENERATION_TOPIC:
-                return self.life.heard(event, self.overlay, self.name, self._identity.party_id, now)
+                return self.life.heard(event, self.overlay, self.name, self._signing.identity.party_id, now)
             case Received():
                 return self._collected(self.collector.received(event, now), now)
             case Acked(_, ticket) if ticket > 0:
@@ -355,10 +361,10 @@ class GatewayNode(ReaderNode):
         collected = self._collected(self.collector.adopt(overlay, self.secrets, now), now)
         return super()._adopt_own(overlay, now) + leases + collected + self.publisher.adopt(overlay, self._sends(), now)
 
-    def _rotated(self, event: Rotated, now: float) -> list[Effect]:
-        self.publisher.rotate(event.identity)
-        self.groups.rotate(event.identity)
-        return super()._rotated(event, now)
+    def _signs(self, identity: Identity) -> None:
+        super()._signs(identity)
+        self.publisher.rotate(identity)
+        self.groups.rotate(identity)
 
     def _deadlines(self) -> list[float | None]:
         own = self.collector, self.publisher, self.intake, self.groups

@@ -31,9 +31,10 @@ from __future__ import annotations
 
 class KeysError(Exception):
     """Base of all errors of this package. `author`: the party id of whose verified word is refused; empty if nobody's
-    word was verified."""
+    word was verified. `may_be_late`: who brought it may have taken it when it held."""
 
     author: bytes = b""
+    may_be_late: bool = False
 
 
 class OurFault(KeysError, ValueError):

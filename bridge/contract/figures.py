@@ -76,10 +76,14 @@ class FigureName(StrEnum):
     KEY_WAITS = "key_waits", "A publication of ours waits for the epoch's key of its scope."
     KEYLESS_OVERFLOW = "keyless_overflow", "There is no room to wait for another publication's data key."
     KEYS_AHEAD = "keys_ahead", "A data key came before the view or tree of regions that it was split for."
-    PUBLICATIONS_AHEAD = "publications_ahead", "A publication came before the tree of regions that it goes along."
+    KEYS_UNVOUCHED = "keys_unvouched", "A data key that a bump outdated waits until enough replicas bring it."
+    PUBLICATIONS_AHEAD = (
+        "publications_ahead",
+        "A publication came before the tree of regions or the version that it needs.",
+    )
     PUBLICATIONS_AHEAD_DROPPED = (
         "publications_ahead_dropped",
-        "One that waited for a tree of regions made room for others of its publisher.",
+        "One that waited for a tree of regions or a version made room for others of its publisher or neighbour.",
     )
     KEYS_FETCHED = "keys_fetched", "An epoch key was fetched."
     KEYS_ISSUED = "keys_issued", "A key server issued an epoch key."

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import StrEnum
 
-from bridge.contract.machine import Count, Effect, Refuse
+from bridge.contract.machine import Adopt, Count, Effect, Refuse
 
 
 class Reason(StrEnum):
@@ -42,7 +42,11 @@ _BY_LABEL = {
 
 
 def refusal(effects: Iterable[Effect]) -> list[Effect]:
-    """What to answer to a wire that had these effects: a refusal if it was refused or dropped unread."""
+    """What to answer to a wire that had these effects: a refusal if it was refused or dropped unread. Where another
+    version came into force with it, they are of what waited for that, too."""
+    effects = tuple(effects)
+    if any(isinstance(effect, Adopt) for effect in effects):
+        return []
     for effect in effects:
         if isinstance(effect, Count):
             if effect.name == "refused":

@@ -129,6 +129,13 @@ class OverlayKeeper:
         known = self._peers.get(peer)
         return known is not None and known.offered is not None and known.offered.number > self._latest.number
 
+    def may_be_ahead(self, peer: str, now: float) -> bool:
+        """The same of one that has not said yet what it has, but not of one that sent what does not hold."""
+        known = self._peers.get(peer)
+        if known is None or known.distrusted_until - now > UNENDORSED_S:
+            return False
+        return known.offered is None or known.offered.number > self._latest.number
+
     # --------------------------------------------------------------------------------------------- events
 
     def link_up(self, peer: str, now: float) -> list[Effect]:
@@ -303,11 +310,9 @@ class OverlayKeeper:
     def _is_wanted(self, peer: _Peer) -> bool:
         """Whether it offers a newer version, or another of ours, which would show that the owner signs two."""
         offered = peer.offered
-        if offered is None:
-            return False
-        if offered.number == self._latest.number:
-            return offered != self._latest and not self._equivocated
-        return offered.number > self._latest.number
+        if offered is None or offered.number != self._latest.number:
+            return offered is not None and offered.number > self._latest.number
+        return offered != self._latest and not self._equivocated
 
     def _ask(self, now: float) -> list[Effect]:
         """Ask one neighbour that has something newer, unless one was asked just now."""
@@ -318,8 +323,7 @@ class OverlayKeeper:
                  if self._is_wanted(peer) and now >= _ready_at(peer)]  # fmt: skip
         if not ready:
             return []
-        name = min(ready)[1]
-        peer = self._peers[name]
+        peer = self._peers[name := min(ready)[1]]
         assert peer.offered is not None
         peer.asked_at, peer.awaited = now, True
         self._pending = (name, now + ASK_S)

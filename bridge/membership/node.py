@@ -27,11 +27,12 @@ from bridge.contract import (
 )
 from bridge.document import Overlay, OverlayError
 from bridge.membership.adopting import OVERLAY_TOPIC, OverlayKeeper
+from bridge.membership.early_wires import EarlyWires
 from bridge.membership.endorsing import VIEWS_TOPIC
 from bridge.membership.swapping import SWAPS_TOPIC
 from bridge.topology import peers_of
 from bridge.wire import CONTROL_ROOT
-from keys.identity import Identity
+from keys.identity import CARRIERS, Identity
 
 
 class Node:
@@ -44,6 +45,7 @@ class Node:
         self._peers = peers_of(overlay, name)
         self._left: frozenset[str] = frozenset()  # with the last change: they may hear of it a little later
         self._links = LinkGuard()
+        self._early = EarlyWires()
 
     @property
     def overlay(self) -> Overlay:
@@ -102,12 +104,33 @@ class Node:
             # A stock broker has nothing to say of itself; whoever may publish there would say it in its name.
             return [Count("refused", 1, "topic"), Blame(event.peer, False, "a hosted broker only carries")]
         if topic == OVERLAY_TOPIC:
-            return self._adopted(self.keeper.received(event, now), now)
+            ahead = self.keeper.may_be_ahead(event.peer, now)
+            effects = self._adopted(self.keeper.received(event, now), now)
+            if ahead and not self.keeper.may_be_ahead(event.peer, now):
+                effects = effects + self._judged_again(event.peer, now)
+            return effects
         if topic == VIEWS_TOPIC:
             return self._adopted(self.keeper.endorsed(event, now), now)
         if topic == SWAPS_TOPIC:
             return self._adopted(self.keeper.swapped(event, now), now)
-        return [] if self.keeper.removed else self._event(event, now)
+        return [] if self.keeper.removed else self._judged(event, now)
+
+    def _judged(self, event: Received, now: float) -> list[Effect]:
+        """What our machines say of a wire; what they would refuse for want of a right waits if that may be to come."""
+        effects = self._event(event, now)
+        if not self.keeper.may_be_ahead(event.peer, now):
+            return effects
+        return self._early.instead(event, effects, keeps=self.overlay.certificate(event.peer).role in CARRIERS)
+
+    def _judged_again(self, peer: str | None, now: float) -> list[Effect]:
+        """What waited of a neighbour, or of all, once another version is in force, or is known not to come."""
+        effects: list[Effect] = []
+        for event in self._early.take(peer):
+            if event.peer in self.peers:
+                news = self._judged(event, now)
+                self._links.charge(event.peer, news, now)
+                effects += news
+        return effects
 
     def offered(self, document: bytes, now: float) -> list[Effect]:
         """Another overlay file. Raises OverlayError, in one line, for what cannot be adopted."""
@@ -130,7 +153,7 @@ class Node:
         for peer in sorted(before - self._peers):
             effects = effects + self.keeper.link_down(peer, now) + self._event(LinkDown(peer), now)
         self._links.keep(self._peers)
-        return effects + self._adopt(self.overlay, now)
+        return effects + self._adopt(self.overlay, now) + self._judged_again(None, now)
 
     def _event(self, event: Event, now: float) -> list[Effect]:
         """What the node's own machines do; never asked once the overlay does not list us."""

@@ -8,6 +8,7 @@ replica or reader.
 from __future__ import annotations
 
 from bridge.publisher.intake import NothingLeft, OutboxIntake, Shelf
+from bridge.publisher.next_key import SigningKey
 from bridge.publisher.publisher import Publisher
 from bridge.publisher.windows import WINDOW_MAX
 
@@ -17,4 +18,5 @@ __all__ = [
     "OutboxIntake",
     "Publisher",
     "Shelf",
+    "SigningKey",
 ]

@@ -191,7 +191,7 @@ class Forwarder:
         gathered = self._keys.tick(now)
         if self._sweep_at is not None and now < self._sweep_at:
             return gathered
-        self._sweep_at = self._admission.next_stale(now)
+        self._sweep_at = min(self._admission.next_stale(now), self._keys.next_ended(now))
         if any(scope.keys_on_topic for scope in self._overlay.policy.scopes):
             self._sweep_at = min(self._sweep_at, now + SWEEP_S)
         self._keys.erase_ended(now)
@@ -403,6 +403,8 @@ class Forwarder:
     def _key_came(self, held: HeldKey) -> None:
         """Publications named this key before it came: who got them is owed shares, what is retained it. A key that
         stands alone goes to all who want its scope, at once."""
+        if held.kept_until and self._sweep_at is not None:
+            self._sweep_at = min(self._sweep_at, held.kept_until)
         owed = self._owing.settle(held.name)
         known = [peer for peer in owed.peers if peer in self._overlay.members]
         scope = self._overlay.scope_named(held.header.scope)

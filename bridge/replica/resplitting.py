@@ -9,7 +9,7 @@ thresholds are those of the views that a key's header names, whichever are in fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import inf, prod
 
@@ -26,11 +26,13 @@ from bridge.contract import (
     Wire,
 )
 from bridge.document import Overlay
+from bridge.replica.outdated_keys import OutdatedKeys
 from bridge.replica.retained import DataKeyName
 from bridge.topology import Routes
-from bridge.wire import KEYS_TOPIC, Admission, Ahead, Generations, Use, check_key_topic, key_topic, refused
+from bridge.wire import AGE_S, KEYS_TOPIC, Admission, Ahead, Generations, Use, check_key_topic, key_topic, refused
 from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, KeyHeader, check_share, to_property
-from keys.errors import BadShare, Expired, KeysError, TooOften, UnknownView
+from keys.errors import BadShare, Expired, KeysError, TooOften, UnknownView, WrongEpochKey
+from keys.identity import Certificate
 from keys.sharetree import Hop, Label, Place, Share, encode_shares, resplit
 
 KEYS_HELD_MAX = 4096  # a flood of keys evicts the oldest of its publisher, or of who replays it
@@ -48,6 +50,8 @@ class HeldKey:
     announced: dict[str, int] = field(default_factory=dict)
     """Peer that got a publication under it -> how many shares it was given; 0: it is to be told, as soon as may be."""
     is_vouched_for: bool = False
+    kept_until: float = 0.0
+    """Until then it counts though a bump outdated it: replicas before us took it before that."""
 
     @property
     def name(self) -> DataKeyName:
@@ -82,7 +86,7 @@ class Resplitter:
         self._held: FairTable[DataKeyName, HeldKey] = FairTable(KEYS_HELD_MAX)
         self._new_keys: dict[tuple[bytes, str], Allowance] = {}  # by publisher and who brought them
         self._gathering: dict[DataKeyName, float] = {}  # when to pass on what came; oldest first, of those in `_held`
-        self._ahead = Ahead()
+        self._ahead, self._outdated = Ahead(), OutdatedKeys()
         self.generations = Generations(routes.overlay)
         """The lives of publishers, as their keys show them."""
 
@@ -122,7 +126,7 @@ class Resplitter:
 
     def erase_all(self) -> None:
         """We are no replica any more."""
-        self._held, self._ahead = FairTable(KEYS_HELD_MAX), Ahead()
+        self._held, self._ahead, self._outdated = FairTable(KEYS_HELD_MAX), Ahead(), OutdatedKeys()
         self._gathering.clear()
         self._known_seeds.clear()
 
@@ -146,10 +150,15 @@ class Resplitter:
         overlay, header = self._routes.overlay, held.header
         known = [hop for hop in header.hops if hop.region in overlay.latest]
         publisher = overlay.by_party.get(header.publisher)
+        kept = now < held.kept_until and header.epoch >= self._admission.oldest(now)
         moved = publisher is not None and publisher.region != header.hops[0].region
         views = (overlay.view(hop.region, hop.view) for hop in known)
         closed = not self._routes.topology.is_open(header.tree) or None in views
-        return moved or closed or self._admission.stale(header.epoch_key, now)
+        return moved or closed or (not kept and self._admission.stale(header.epoch_key, now))
+
+    def next_ended(self, now: float) -> float:
+        """When the first of those that a bump outdated counts no longer; infinite without any."""
+        return min((held.kept_until for held in self._held.values() if held.kept_until > now), default=inf)
 
     @property
     def holds_secrets(self) -> bool:
@@ -161,22 +170,51 @@ class Resplitter:
     def take(self, sender: str, properties: dict[str, str], now: float, topic: str = KEYS_TOPIC) -> list[Effect]:
         """A key header and shares; whoever already has the key's header gets the news at once. `topic`: where it stood.
         Raises keys errors."""
+        is_outdated = False
         try:
             header = self._admission.key(properties, now)
         except UnknownView:
             self._ahead.keep(sender, properties, topic)
             return [Count("keys_ahead")]
+        except WrongEpochKey:
+            if not self._routes.is_replica(sender):
+                raise
+            is_outdated, header = True, self._admission.key(properties, now, bumped=True)
         if header is None:
             return []
         check_key_topic(topic, header)
         publisher = self._admission.publisher(header.publisher)
         self._routes.topology.check_sender(sender, publisher, self._routes.region, header.tree)
+        held = self._held.get((header.publisher, header.scope, header.key_id))
+        if not is_outdated or (held is not None and not self._over(held, now)):
+            return self._take(sender, header, publisher, properties, now)
+        way = self._routes.topology.key_way(header, publisher.region, self._routes.region)
+        if self._outdated.keep(header, sender, properties) < way[-2].threshold:
+            return [Count("keys_unvouched")]
+        effects: list[Effect] = []
+        for teller, told in self._outdated.take(header):
+            try:
+                effects += self._take(teller, header, publisher, told, now, now + AGE_S)
+            except KeysError as error:
+                effects += refused(teller, error)
+        return effects
+
+    def _take(
+        self,
+        sender: str,
+        header: KeyHeader,
+        publisher: Certificate,
+        properties: Mapping[str, str],
+        now: float,
+        kept_until: float = 0.0,
+    ) -> list[Effect]:
+        """The same for a verified key header. `kept_until`: see `HeldKey`."""
         try:
             self.generations.learn(publisher.name, header, now)
             own = self._routes.topology.place_in(header.hops, self._routes.name)
             if own is None:
                 raise Expired("a key of a view in which we have no place")
-            held, is_new = self._hold(header, sender, now, of_itself=sender == publisher.name)
+            held, is_new = self._hold(header, sender, now, kept_until, of_itself=sender == publisher.name)
         except KeysError as error:
             error.author = header.publisher
             raise
@@ -244,7 +282,9 @@ class Resplitter:
         """Infinite if nothing waits."""
         return next(iter(self._gathering.values()), inf)
 
-    def _hold(self, header: KeyHeader, sender: str, now: float, *, of_itself: bool) -> tuple[HeldKey, bool]:
+    def _hold(
+        self, header: KeyHeader, sender: str, now: float, kept_until: float, *, of_itself: bool
+    ) -> tuple[HeldKey, bool]:
         """Our entry for a verified key, made if it is new, and whether it is. Raises TooOften for a publisher of keys
         without end, or for a sender that replays its old ones: those count to both until others bring them too. What
         the publisher brings `of_itself` is only acknowledged later."""
@@ -254,7 +294,7 @@ class Resplitter:
         if held is None or is_new:
             if not of_itself and not self._allowance(header.publisher, sender, now).take(now):
                 raise TooOften("a publisher makes more data keys than its publications can need")
-            held = HeldKey(header, Use(now))
+            held = HeldKey(header, Use(now), kept_until=kept_until)
             gone = self._held.put(name, header.publisher + sender.encode(), held)
             if gone is not None:
                 self._gathering.pop(gone[0], None)

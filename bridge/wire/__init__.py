@@ -7,7 +7,7 @@ replica or reader.
 
 from __future__ import annotations
 
-from bridge.wire.admission import AHEAD_S, TIME_MS_MAX, Admission, Admitted, refused
+from bridge.wire.admission import AGE_S, AHEAD_S, BUMP_GRACE_S, TIME_MS_MAX, Admission, Admitted, refused
 from bridge.wire.covers import cover_of
 from bridge.wire.early_keys import Ahead
 from bridge.wire.generations import GENERATION_TOPIC, Generations, OwnLife
@@ -41,7 +41,9 @@ from bridge.wire.statements import (
 )
 
 __all__ = [
+    "AGE_S",
     "AHEAD_S",
+    "BUMP_GRACE_S",
     "CHAIN_MAX",
     "CONTROL_ROOT",
     "DOMAIN",

@@ -64,13 +64,13 @@ BUMP_GRACE_S = 30.0  # a bump reaches all members within it, whatever the calend
 
 
 def refused(peer: str, error: KeysError) -> list[Effect]:
-    """What a wire that does not hold comes to. The link is suspected, unless being late explains it: an epoch, a bump
-    or a view may end while an honest neighbour still has something for us (docs/protocol.md §3.4: late is never
+    """What a wire that does not hold comes to. The link is suspected, unless being late explains it: an epoch, a bump,
+    a view or a right may end while an honest neighbour still has something for us (docs/protocol.md §3.4: late is never
     blamed)."""
     counted = Count("refused", 1, type(error).__name__, error.author)
     return (
         [counted]
-        if isinstance(error, Expired | WrongEpochKey | UnknownView | NotFresh | Superseded)
+        if error.may_be_late or isinstance(error, Expired | WrongEpochKey | UnknownView | NotFresh | Superseded)
         else [counted, Blame(peer, False, str(error))]
     )
 
@@ -107,6 +107,7 @@ class Admission:
         self._keys: OrderedDict[str, KeyHeader] = OrderedDict()  # by property
         self._rights: dict[tuple[bytes, str, int], tuple[Scope, RecordRights] | None] = {}
         self._bumped: dict[str, float] = {}  # by scope: when its earlier bumps are outdated, if that is to come
+        self._left: dict[bytes, float] = {}  # keys that were listed lately: until when who brings theirs may be late
         self._blocks_max = _blocks_max(overlay)
         self._span = _NO_SPAN  # the epoch asked for last, and its milliseconds
         self._live = (-1, -1.0)  # the epoch that was found live last, and when
@@ -122,6 +123,8 @@ class Admission:
         until = now + max(overlay.policy.calendar.grace_s, BUMP_GRACE_S)
         bumps = {scope.filter: scope.bump for scope in self._overlay.policy.scopes}
         self._bumped = {f: at for f, at in self._bumped.items() if at > now}
+        left = dict.fromkeys(self._overlay.by_party, now + KEPT_S)
+        self._left = {p: at for p, at in (self._left | left).items() if at > now and p not in overlay.by_party}
         for scope in overlay.policy.scopes:
             if scope.bump > bumps.get(scope.filter, scope.bump):
                 self._bumped[scope.filter] = until
@@ -159,7 +162,7 @@ class Admission:
         refused is never remembered, and costs its link the same each time."""
         frame = from_property(told)
         header = header_of(frame)
-        publisher = self.publisher(header.publisher)
+        publisher = self._author(header.publisher, now)
         certified = self._check_end(publisher, now)
         verify_header(header, frame, wire_topic, publisher.public_key)
         try:
@@ -194,7 +197,7 @@ class Admission:
         asked = (header.publisher, wire_topic, epoch)
         found = self._rights[asked] if asked in self._rights else self._learn(publisher, asked)
         if found is None:
-            raise NotAuthorised(f"{publisher.name} may not publish in this scope in epoch {epoch}")
+            raise _ended_right(f"{publisher.name} may not publish in this scope in epoch {epoch}")
         scope, rights = found
         check_mode(header, scope.mode)
         if len(header.digests) > self._blocks_max:  # or a region grows, and we do not know yet
@@ -214,10 +217,11 @@ class Admission:
         self._span = (epoch, begins_ms, ends_ms) if begins_ms <= time_ms < ends_ms else _NO_SPAN
         return epoch
 
-    def key(self, properties: Mapping[str, str], now: float) -> KeyHeader | None:
+    def key(self, properties: Mapping[str, str], now: float, *, bumped: bool = False) -> KeyHeader | None:
         """The key header that rides along, verified; None if there is none.
 
-        Raises as `publication` does; WrongEpochKey at a replica for a key that a bump outdated; Expired for views and
+        Raises as `publication` does; WrongEpochKey at a replica for a key that a bump outdated, unless it may be
+        `bumped`; Expired for views and
         trees that are closed, UnknownView for some that are not in force here yet, BadShare for other ones.
         """
         text = properties.get(PROPERTY_KEY)
@@ -225,15 +229,15 @@ class Admission:
             return None
         known = self._keys.get(text)
         key = known or KeyHeader.decode(from_property(text))
-        publisher = self.publisher(key.publisher)
+        publisher = self._author(key.publisher, now)
         self._check_end(publisher, now)
         if known is None:
             key.verify(publisher.public_key)
         try:
             if known is None:
-                self._check_key(key, publisher, now)
+                self._check_key(key, publisher, now, bumped)
             else:
-                self._check_name(key.epoch_key, now)
+                self._check_name(key.epoch_key, now, bumped)
         except KeysError as error:
             error.author = key.publisher
             raise
@@ -242,14 +246,14 @@ class Admission:
             self._keys.popitem(last=False)
         return key
 
-    def _check_key(self, key: KeyHeader, publisher: Certificate, now: float) -> None:
+    def _check_key(self, key: KeyHeader, publisher: Certificate, now: float, bumped: bool) -> None:
         """What its scope, its publisher's rights and our views say of a key."""
         scope = self._overlay.scope_named(key.scope)
         if scope is None:
-            raise NotAuthorised("key for an unknown scope")
-        self._check_name(key.epoch_key, now)
+            raise _ended_right("key for an unknown scope")
+        self._check_name(key.epoch_key, now, bumped)
         if not self._overlay.may_publish_in(publisher.name, scope, key.epoch):
-            raise NotAuthorised(f"{publisher.name} may not publish in {scope.filter} in epoch {key.epoch}")
+            raise _ended_right(f"{publisher.name} may not publish in {scope.filter} in epoch {key.epoch}")
         self._check_rules(key, scope)
         self._check_views(key, scope, publisher.region)
 
@@ -299,9 +303,9 @@ class Admission:
         scope = self._overlay.scope_named(name.scope)
         return scope is None or (name.bump < scope.bump and now >= self._bumped.get(name.scope, 0.0))
 
-    def _check_name(self, name: KeyName, now: float) -> None:
+    def _check_name(self, name: KeyName, now: float, bumped: bool) -> None:
         self._check_epoch(name.epoch, now)
-        if self._replica and self._outdated(name, now):
+        if self._replica and not bumped and self._outdated(name, now):
             raise WrongEpochKey(f"the key of {name.scope} was outdated by a bump")
 
     def _check_end(self, publisher: Certificate, now: float) -> bool:
@@ -360,6 +364,12 @@ class Admission:
             raise _ended(certificate)
         return certificate
 
+    def _author(self, party_id: bytes, now: float) -> Certificate:
+        """The same of whose word a wire brings: it may be of a member that left."""
+        if now < self._left.get(party_id, 0.0):
+            raise _ended_right("publisher is no member any more")
+        return self.publisher(party_id)
+
     def _learn(self, publisher: Certificate, asked: tuple[bytes, str, int]) -> tuple[Scope, RecordRights] | None:
         """The scope that a wire topic names, and on what of it the publisher may publish in the epoch; None for
         nothing. Verified publishers only ask. Raises BadFrame for what is no such topic."""
@@ -398,3 +408,10 @@ _NO_SPAN = (0, 0, 0)
 
 def _ended(certificate: Certificate) -> Expired:
     return Expired(f"the certificate of {certificate.name} ended")
+
+
+def _ended_right(text: str) -> NotAuthorised:
+    """Of whose word was verified, or who was a member lately: when it was passed on there may have been a right."""
+    error = NotAuthorised(text)
+    error.may_be_late = True
+    return error

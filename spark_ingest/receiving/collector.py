@@ -25,8 +25,9 @@ from bridge.reader import Intake, misfit
 from bridge.wire import PROPERTY_PART, refused
 from gateway.overlay import SESSION_EXPIRY_S, Publish
 from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, KeyName, Mode
-from keys.errors import BadContent, KeysError
+from keys.errors import BadContent, KeysError, NotAuthorised
 from spark_ingest.receiving.division import Part
+from spark_ingest.receiving.early import EARLY_S, EarlyPiece, EarlyPieces
 from spark_ingest.receiving.publications import HeldOverflowError, Publications
 from spark_ingest.receiving.sealings import UNVOUCHED, WHOLE, Ack, Form, Group, State, call_each
 from spark_ingest.receiving.seen import Seen
@@ -62,7 +63,7 @@ class SpoolCollector:
         self.seen = seen or Seen()
         self.seen.goes_by(self._intake.lineages)
         self._goes_back()
-        self._links = LinkGuard()
+        self._links, self._early = LinkGuard(), EarlyPieces()
         self._asks: list[Send] = []
         self.figures: Counter[tuple[str, str]] = Counter()
         """(name of a figure, replica or empty): what was counted."""
@@ -96,6 +97,9 @@ class SpoolCollector:
         """Another version of the overlay, or other views of it, of the same regions."""
         self._links.keep(overlay.replicas(self._intake.home))
         self._news(*self._intake.adopt(overlay, now))
+        for early in self._early.take():
+            self._receive(*early[:-1], now, early.since)
+        self._settle_owed()
 
     # ------------------------------------------------------------------------------------------- pieces
 
@@ -134,8 +138,16 @@ class SpoolCollector:
             self._acknowledge(owed)
 
     def _receive(
-        self, replica: str, topic: str, payload: bytes, told: Sequence[tuple[str, str]], ack: Ack, now: float
+        self,
+        replica: str,
+        topic: str,
+        payload: bytes,
+        told: Sequence[tuple[str, str]],
+        ack: Ack,
+        now: float,
+        since: float | None = None,
     ) -> None:
+        """`since`: when it came first."""
         owed = self._publications.owed
         if self._links.closed(replica, told, now):
             self._count("link_throttled", replica)
@@ -157,6 +169,11 @@ class SpoolCollector:
             else:
                 self._announced(replica, (header, topic), payload, properties.get(PROPERTY_PART), ack, now)
         except KeysError as error:
+            came = now if since is None else since
+            early = isinstance(error, NotAuthorised) and 0 <= now - came < EARLY_S
+            if early and self._early.keep(EarlyPiece(replica, topic, payload, told, ack, came)):
+                self._count("publications_ahead")
+                return
             self._effects(replica, refused(replica, error), now)
             owed.append(ack)
         except HeldOverflowError:
@@ -247,12 +264,15 @@ class SpoolCollector:
     def tick(self, now: float) -> None:
         """Give up on what has waited for `incomplete_s`; forget old headers; ask for content; judge keys."""
         self._news(*self._intake.tick(now))
+        for early in self._early.due(now):
+            self._receive(*early[:-1], now, early.since)
+        self._settle_owed()
         self._publications.give_up(now)
 
     @property
     def next_deadline(self) -> float | None:
         """When `tick` has something to do."""
-        deadlines = (self._publications.next_deadline, self._intake.next_deadline)
+        deadlines = (self._publications.next_deadline, self._intake.next_deadline, self._early.next_deadline)
         return min((at for at in deadlines if at is not None), default=None)
 
     @property

@@ -22,7 +22,7 @@ from bridge.contract.machine import (
     Wire,
 )
 from bridge.document import batch_topic, retained_topic
-from bridge.membership.adopting import OVERLAY_TOPIC
+from bridge.membership.adopting import OVERLAY_TOPIC, OfferedVersion
 from bridge.node import GatewayNode, ReplicaNode
 from bridge.wire.statements import SUBSCRIBE_TOPIC, Statement
 from keys.envelope import (
@@ -57,6 +57,7 @@ __all__ = [
     "named",
     "publish",
     "replica",
+    "same_version",
     "sent",
     "shares_in",
     "statement",
@@ -83,6 +84,12 @@ def replica(world: World, name: str, links: Iterable[str] = ()) -> ReplicaNode:
     for peer in links:
         node.handle(LinkUp(peer), NOW)
     return node
+
+
+def same_version(node: GatewayNode | ReplicaNode, *peers: str) -> list[Effect]:
+    """The neighbours say that they have the version that we have: what they bring is judged at once."""
+    offer = Wire(OVERLAY_TOPIC, OfferedVersion.of(node.overlay).encode())
+    return [effect for peer in peers for effect in node.handle(Received(peer, offer), NOW)]
 
 
 def sent(effects: Iterable[Effect], peer: str | None = None) -> list[Send]:

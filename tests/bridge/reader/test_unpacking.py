@@ -13,7 +13,7 @@ from bridge.node import GatewayNode
 from bridge.sim.adversary import Behaviour
 from bridge.sim.checkers import check_blame, check_liveness, check_safety
 from keys.envelope import Mode
-from tests.bridge.helpers import NOW, counted, craft, delivered, gateway, suspected, wire_topic
+from tests.bridge.helpers import NOW, counted, craft, delivered, gateway, same_version, suspected, wire_topic
 from tests.sim.world import World, make_world, subscribe
 
 MS = int(NOW * 1000)
@@ -143,7 +143,9 @@ def test_of_who_may_publish_in_a_part_of_the_scope_only_that_part_is_delivered()
 
 def test_who_may_publish_nowhere_in_the_scope_sends_no_batch() -> None:
     world = plain_world(publish=("open/#",))
-    effects = reader_of(world).handle(Received("r1a", batch_wire(world, [record(5)])), NOW)
+    reader = reader_of(world)
+    same_version(reader, "r1a")
+    effects = reader.handle(Received("r1a", batch_wire(world, [record(5)])), NOW)
     assert (delivered(effects), counted(effects, "refused")) == ([], 1)
 
 

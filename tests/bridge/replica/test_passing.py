@@ -10,7 +10,18 @@ from bridge.node import ReplicaNode
 from bridge.wire import PROPERTY_ROUTE
 from bridge.wire.pieces import PROPERTY_PART
 from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES, Mode
-from tests.bridge.helpers import NOW, counted, gateway, publish, replica, sent, subscribe_at, suspected, with_properties
+from tests.bridge.helpers import (
+    NOW,
+    counted,
+    gateway,
+    publish,
+    replica,
+    same_version,
+    sent,
+    subscribe_at,
+    suspected,
+    with_properties,
+)
 from tests.sim.world import World, make_world
 
 LONG = bytes(2000)
@@ -143,7 +154,9 @@ def test_nothing_takes_a_detour_where_the_owner_did_not_say_so(world: World) -> 
     named = with_properties(own.wire, (PROPERTY_ROUTE, "2"))
     effects = node(world, "r2a").handle(Received("r1a", named), NOW)
     assert not sent(effects, "r2b")
-    assert suspected(node(world, "r2b").handle(Received("r2a", own.wire), NOW)) == {"r2a"}, "of our own region"
+    other = node(world, "r2b")
+    same_version(other, "r2a")
+    assert suspected(other.handle(Received("r2a", own.wire), NOW)) == {"r2a"}, "of our own region"
 
 
 def test_what_is_retained_takes_no_detour(world: World) -> None:

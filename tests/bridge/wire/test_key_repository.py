@@ -28,6 +28,7 @@ from tests.bridge.helpers import (
     gateway,
     publish,
     replica,
+    same_version,
     sent,
     shares_in,
     statement,
@@ -272,6 +273,7 @@ def test_a_key_for_more_messages_than_the_scope_allows_is_refused_by_everybody(w
     small = make_world({1: 3}, [], {"site": 1, "control": 1}, [Scope("plant/#", refresh=Refresh(messages=10))])
     for node in (replica(small, "r1a", ["site"]), gateway(small, "control")):
         sender = "site" if isinstance(node, ReplicaNode) else "r1a"
+        same_version(node, sender)
         for messages, refusals in ((10, 0), (11, 1)):
             key = forge_key(small, "site", "plant/#", messages, messages=messages)
             wire = Wire(KEYS_TOPIC, b"", properties=key.properties(key.shares[:1]))

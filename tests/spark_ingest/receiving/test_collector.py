@@ -14,6 +14,7 @@ from bridge.reader.freshness import FRESH_S
 from keys.envelope import Mode
 from keys.sharetree import Hop, Place, decode_shares
 from spark_ingest.receiver.recovery import recovered, state_of
+from spark_ingest.receiving.early import EARLY_S
 from spark_ingest.spool.writer import SpoolWriter
 from tests.spark_ingest.region import FAR_MS, NOW, Link, Overlay, Publisher, Wire, corrupt, records
 
@@ -154,7 +155,11 @@ def test_strangers_and_publishers_without_the_right_are_refused() -> None:
     link.publish(stranger.seal("plant/a"))
     link.publish(Publisher(overlay, "elsewhere", publish=("open/own",)).seal("plant/other"))
     assert not link.write()
+    assert link.collector.next_deadline == NOW + EARLY_S
+    link.collector.tick(NOW + EARLY_S)
+    assert not link.write()
     assert len(link.acknowledged) == 6, "a refused piece may not fill its sender's window"
+    assert link.collector.figures["refused_NotAuthorised", "r1"] == 2
     link.publish(Publisher(overlay, "narrow", publish=("plant/own",)).seal("plant/own"))
     assert len(list(records(link.write()))) == 1
 

@@ -1,0 +1,51 @@
+"""Data keys that a bump outdated, from replicas before us: they count once enough of those bring the same.
+
+What a publisher's own region took before the bump may lie in queues for as long as regions are apart. A replica of
+another region cannot tell when it was taken. One honest replica before us took it in time, and so did one before that,
+to the publisher's region, where the publisher itself is refused after a grace. So f + 1 replicas of the region before
+have to bring the very same key header; until then what they say of it waits here. Bounded and fair: of the publisher
+with most of it at one neighbour the oldest goes. Publications go on meanwhile. Not here: who asks (`resplitting`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+from bridge.contract import FairBytes
+from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, KeyHeader
+
+OUTDATED_BYTES = 8 << 20  # of all: nobody signed the shares
+OUTDATED_OVERHEAD_BYTES = 4096  # what a key header and the table cost: bounds the number too
+_CHAR_BYTES = 4  # of a character at most
+
+
+class OutdatedKeys:
+    """Key headers with shares, as they came, and from whom."""
+
+    def __init__(self) -> None:
+        self._kept: FairBytes[bytes, tuple[bytes, str, dict[str, str]]] = FairBytes(
+            OUTDATED_BYTES, OUTDATED_OVERHEAD_BYTES
+        )
+        self._of: dict[bytes, dict[bytes, str]] = {}  # by key header: what is kept of it, and who brought that
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def keep(self, header: KeyHeader, sender: str, properties: Mapping[str, str]) -> int:
+        """A verified key header and what a sender says of it. How many senders brought it by now."""
+        told = {name: properties[name] for name in (PROPERTY_KEY, PROPERTY_SHARES) if name in properties}
+        name = hashlib.sha256("\0".join((sender, *told.values())).encode()).digest()
+        size = _CHAR_BYTES * len(told.get(PROPERTY_SHARES, ""))
+        self._of.setdefault(header.digest, {})[name] = sender
+        owner = header.publisher + sender.encode()
+        for gone, (digest, _, _) in self._kept.put(name, owner, (header.digest, sender, told), size):
+            self._of[digest].pop(gone)
+            if not self._of[digest]:
+                del self._of[digest]
+        return len(set(self._of.get(header.digest, {}).values()))
+
+    def take(self, header: KeyHeader) -> list[tuple[str, dict[str, str]]]:
+        """All of a key, in the order in which it came; it is not kept any more."""
+        taken = [self._kept.pop(name) for name in self._of.pop(header.digest, {})]
+        return [(sender, told) for found in taken if found is not None for _, sender, told in (found,)]

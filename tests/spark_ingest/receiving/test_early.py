@@ -1,0 +1,35 @@
+"""Pieces that come a moment before the version of the overlay that gives their publisher its right."""
+
+from __future__ import annotations
+
+from spark_ingest.receiving.early import EARLY_PIECES, EARLY_S, EarlyPiece, EarlyPieces
+from tests.spark_ingest.region import NOW, Link, Overlay, Publisher, records
+
+
+def test_what_comes_before_the_version_that_allows_it_is_a_row_once_that_is_there() -> None:
+    overlay = Overlay()
+    Publisher(overlay)
+    link = Link(overlay)
+    fresh = Publisher(overlay, "fresh")
+    member = overlay.members.pop(fresh.identity.party_id)
+    link.publish(fresh.seal("plant/a"))
+    assert not link.write()
+    assert not link.acknowledged
+    overlay.members[fresh.identity.party_id] = member
+    link.follow(NOW + 1)
+    assert len(list(records(link.write()))) == 1
+    assert len(link.acknowledged) == 3
+    assert not [name for name, _ in link.collector.figures if name.startswith("refused")]
+
+
+def test_a_replica_that_brings_without_end_what_nobody_may_is_refused_at_once() -> None:
+    early = EarlyPieces()
+    piece = EarlyPiece("r1", "veilmq/batch/1", b"", (), lambda: None, NOW)
+    assert [early.keep(piece) for _ in range(EARLY_PIECES + 1)] == [True] * EARLY_PIECES + [False]
+    other = piece._replace(replica="r2", since=NOW + 1)
+    assert early.keep(other)
+    assert early.next_deadline == NOW + EARLY_S
+    assert early.due(NOW + EARLY_S - 1) == []
+    assert early.due(NOW + EARLY_S) == [piece] * EARLY_PIECES
+    assert early.due(NOW - 3600) == [other]
+    assert (early.take(), early.next_deadline) == ([], None)
