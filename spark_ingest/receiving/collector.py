@@ -264,10 +264,14 @@ class SpoolCollector:
     def tick(self, now: float) -> None:
         """Give up on what has waited for `incomplete_s`; forget old headers; ask for content; judge keys."""
         self._news(*self._intake.tick(now))
+        self.judge_early(now)
+        self._publications.give_up(now)
+
+    def judge_early(self, now: float) -> None:
+        """What has waited for a version that allows it, and for long enough, is refused if none does."""
         for early in self._early.due(now):
             self._receive(*early[:-1], now, early.since)
         self._settle_owed()
-        self._publications.give_up(now)
 
     @property
     def next_deadline(self) -> float | None:

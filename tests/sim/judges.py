@@ -18,6 +18,7 @@ from keys.derivation import Derivation
 from keys.envelope import PROPERTY_SHARES
 from spark_ingest.opening.decode import Opened, Opener
 from spark_ingest.receiving.collector import SpoolCollector as JobCollector
+from spark_ingest.receiving.early import EARLY_S
 from spark_ingest.secrets.grants import GrantedScope, encode_grants
 from spark_ingest.spool.writer import as_batch
 from tests.sim.world import World
@@ -86,6 +87,7 @@ class Judges:
     def _job(self, peer: str, wire: Wire, now: float) -> Verdict:
         before = Counter(self.job.figures)
         self.job.receive(peer, wire, lambda: None, now)
+        self.job.judge_early(now + EARLY_S)  # it waits for a moment with what may be early
         self._write()
         news = self.job.figures - before
         return frozenset(name.removeprefix("refused_") for name, _ in news if name.startswith("refused_"))
