@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from bridge.contract import OutboxEntry, OutboxPage
 
@@ -11,10 +12,13 @@ PAGE_ROWS = 256
 
 class SimulatedOutbox:
     """Rows by sequence, as an intake's shelf and the effects `Forget`, `Leave` and `ReadPage` see them. `chain_of`: the
-    chain that publications on a clear topic are part of; as it stands, one for each topic."""
+    chain that publications on a clear topic are part of; as it stands, one for each topic. `is_plain`: whether its
+    scope is."""
 
-    def __init__(self, chain_of: Callable[[str], str] = str) -> None:
-        self._chain_of = chain_of
+    def __init__(
+        self, chain_of: Callable[[str], str] = str, is_plain: Callable[[str], bool] = lambda chain: False
+    ) -> None:
+        self._chain_of, self._is_plain = chain_of, is_plain
         self.rows: dict[int, OutboxEntry] = {}
         self._in_hand: set[int] = set()
         self._last: dict[str, int] = {}
@@ -24,9 +28,9 @@ class SimulatedOutbox:
         for entry in entries:
             sequence, _, publication = entry
             if publication.qos:
-                self.rows[sequence] = entry
-                self._in_hand.add(sequence)
                 chain = publication.topic if publication.records else self._chain_of(publication.topic)
+                self.rows[sequence] = *entry[:2], replace(publication, in_clear=self._is_plain(chain))
+                self._in_hand.add(sequence)
                 self._last[chain] = max(sequence, self._last.get(chain, 0))
 
     def crashed(self) -> None:

@@ -81,7 +81,7 @@ class Stage:
         self.world = make_world(sizes, edges, {SITE: 1, READER: self.home, JOINER: self.home}, scopes, seed=seed)
         self.world.max_age_s = max_age_s
         self.now = NOW
-        self.outbox = SimulatedOutbox(self.world.chain_of)
+        self.outbox = SimulatedOutbox(self.world.chain_of, self.world.is_plain)
         self.world.outboxes[SITE] = self.outbox
         self.nodes: dict[str, Machine] = {}
         self.links: dict[tuple[str, str], deque[tuple[Wire, int]]] = {}

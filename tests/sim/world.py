@@ -16,6 +16,7 @@ from bridge.sim.adversary import Adversary, Behaviour
 from bridge.sim.kernel import Kernel
 from bridge.sim.outbox import SimulatedOutbox
 from bridge.topology import peers_of
+from keys.envelope import Mode
 from keys.epochs import Calendar, KeyName, ScopeKeys, scope_key, token_key
 from keys.grants import Grant, Right
 from keys.handover import ScopeGrant, seal_grants
@@ -111,6 +112,11 @@ class World:
         inside = [secret.clear_filter for secret in self.secrets if matches(secret.clear_filter, topic)]
         return min(inside, key=specificity, default=topic)
 
+    def is_plain(self, clear_filter: str) -> bool:
+        """Whether the scope is, in the present version."""
+        scopes = [self.overlay.scope_named(s.scope.filter) for s in self.secrets if s.clear_filter == clear_filter]
+        return any(scope is not None and scope.mode is Mode.PLAIN for scope in scopes)
+
     def clock(self, name: str) -> float:
         """What a member's clock shows."""
         return (self.running.now if self.running else NOW) + self.clocks.get(name, 0.0)
@@ -144,7 +150,7 @@ class World:
         """`clocks`: by how many seconds nodes' clocks are ahead."""
         names = [n for n, member in self.overlay.members.items() if member.certificate.role is not Role.KEY_SERVER]
         gateways = [n for n in names if self.overlay.certificate(n).role is Role.GATEWAY]
-        self.outboxes = {name: SimulatedOutbox(self.chain_of) for name in gateways}
+        self.outboxes = {name: SimulatedOutbox(self.chain_of, self.is_plain) for name in gateways}
         self.running, self.clocks = None, clocks or {}
         self.running = kernel = Kernel(
             {name: self.maker(name, rng) for name in names},

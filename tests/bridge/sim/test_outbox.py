@@ -40,3 +40,10 @@ def test_pages_say_where_to_read_on() -> None:
     page = outbox.page(0)
     assert (len(page.entries), page.following) == (PAGE_ROWS, PAGE_ROWS + 1)
     assert len(outbox.page(page.following).entries) == 5
+
+
+def test_rows_say_whether_their_scope_was_plain() -> None:
+    outbox = SimulatedOutbox(is_plain=lambda chain: chain == "open")
+    outbox.put([(1, 0, Publication("open", b"x", 1)), (2, 0, Publication("plant", b"x", 1))])
+    outbox.crashed()
+    assert [publication.in_clear for _, _, publication in outbox.page(0).entries] == [True, False]
