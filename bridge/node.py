@@ -293,8 +293,7 @@ class GatewayNode(ReaderNode):
             case Subscribed(topic_filter):
                 self.groups.wanted(topic_filter)
                 before, effects = self.interest.wanted(), super()._own(event, now)
-                for wire_filter in self.interest.wanted() - before:
-                    self.collector.resumed(wire_filter, now)
+                self.collector.scopes.follow(before, self.interest, now)
                 return effects
             case Unsubscribed(topic_filter):
                 return [] if self.groups.postpones(topic_filter) else self._unwanted(topic_filter, now)
@@ -309,8 +308,9 @@ class GatewayNode(ReaderNode):
                 return super()._own(event, now)
 
     def _tick(self, event: Tick, now: float) -> list[Effect]:
-        effects = self._collected(self.collector.tick(now), now)
+        effects, before = self._collected(self.collector.tick(now), now), self.interest.wanted()
         effects += self.publisher.tick(now) + super()._own(event, now)
+        self.collector.scopes.follow(before, self.interest, now)
         leases, unwanted = self.groups.tick(now)
         for topic_filter in unwanted:
             effects += self._unwanted(topic_filter, now)
@@ -318,8 +318,7 @@ class GatewayNode(ReaderNode):
 
     def _unwanted(self, topic_filter: str, now: float) -> list[Effect]:
         before, effects = self.interest.wanted(), self.interest.unsubscribed(topic_filter, now)
-        for wire_filter in before - self.interest.wanted():
-            self.collector.paused(wire_filter)
+        self.collector.scopes.follow(before, self.interest, now)
         return effects
 
     def _collected(self, effects: list[Effect], now: float) -> list[Effect]:
@@ -345,7 +344,9 @@ class GatewayNode(ReaderNode):
     def _adopt_own(self, overlay: Overlay, now: float) -> list[Effect]:
         leases = self.groups.adopt(overlay, self.secrets, now)
         collected = self._collected(self.collector.adopt(overlay, self.secrets, now), now)
-        return super()._adopt_own(overlay, now) + leases + collected + self.publisher.adopt(overlay, self._sends(), now)
+        before, effects = self.interest.wanted(), super()._adopt_own(overlay, now)
+        self.collector.scopes.follow(before, self.interest, now)
+        return effects + leases + collected + self.publisher.adopt(overlay, self._sends(), now)
 
     def _rotated(self, event: Rotated, now: float) -> list[Effect]:
         self.publisher.rotate(event.identity)

@@ -11,7 +11,7 @@ import heapq
 from collections.abc import Iterable, Mapping, Sequence
 
 from bridge.contract import Blame, Count, Effect, FairTable, Received
-from bridge.document import Overlay, ScopeSecret, batch_topic
+from bridge.document import Overlay, ScopeSecret, batch_topic, read_wire_topic
 from bridge.reader.awaiting_keys import Keyless
 from bridge.reader.freshness import Away
 from bridge.reader.intake import Intake, misfit
@@ -19,7 +19,6 @@ from bridge.reader.kept import (
     ALIVE,
     KEY,
     RETAINED,
-    SCOPE,
     STREAM,
     WAITING,
     KeptReader,
@@ -31,10 +30,11 @@ from bridge.reader.kept import (
 )
 from bridge.reader.newest_retained import Joining, Rank
 from bridge.reader.opening import OpeningKeys
-from bridge.reader.replays import NOT_TAKEN, is_dated
+from bridge.reader.replays import NOT_TAKEN
 from bridge.reader.room import HeldRoom
 from bridge.reader.skipped import Skipped
 from bridge.reader.streams import Held, Stream, StreamId, name_of
+from bridge.reader.subscriptions import Subscriptions
 from bridge.reader.unpacking import Unpacked
 from bridge.wire import PROPERTY_PART, Admitted, read_skip, refused
 from keys.envelope import DataKey, Mode
@@ -59,9 +59,7 @@ class Collector:
         self._keys, self._assembling, self._lineages = self._intake.keys, self._intake.assembling, self._intake.lineages
         self._joining = Joining(overlay, self.kept)
         self._streams: FairTable[StreamId, Stream] = FairTable(STREAMS_MAX)
-        self._generations: dict[str, int] = {}  # by scope: how often it was subscribed
-        self._since: dict[str, float] = {}  # by scope: when it was subscribed last
-        self._goes_on: set[str] = set()  # scopes that our former process had subscribed when it ended
+        self.scopes = Subscriptions(self.kept)
         self._away = Away()
         self._sweep_at = 0.0
         self._room = HeldRoom()
@@ -73,25 +71,10 @@ class Collector:
 
     # --------------------------------------------------------------------------------------------- events
 
-    def resumed(self, wire_filter: str, now: float) -> None:
-        """A scope is subscribed (again): what was published meanwhile is not waited for. It goes on where our former
-        process, for which replicas kept what came, had it too."""
-        if wire_filter in self._goes_on:
-            self._goes_on.discard(wire_filter)
-            return
-        self._generations[wire_filter] = self._generations.get(wire_filter, 0) + 1
-        self._since[wire_filter] = now
-        self.kept.put(SCOPE + wire_filter.encode(), b"")
-
-    def paused(self, wire_filter: str) -> None:
-        """A scope is not subscribed any more."""
-        self._goes_on.discard(wire_filter)
-        self.kept.drop(SCOPE + wire_filter.encode())
-
     def restore(self, rows: Rows, now: float) -> list[Effect]:
         """What a former process kept, before anything else happens."""
         effects: list[Effect] = []
-        self._goes_on = {key.decode() for key, _ in of_kind(rows, SCOPE)}
+        self.scopes.restore(rows, now)
         self._lineages.restore(rows)
         for key, row in of_kind(rows, STREAM):
             stream_id, stream = stream_of(key, row)
@@ -127,7 +110,7 @@ class Collector:
             if opened is not None:
                 effects += self._wake(opened, now)
             told = self._intake.told(properties, event.wire.topic)
-            if told and self._intake.is_replayed(told, event.wire.topic, self._streams.get, now, self._away):
+            if told and self._intake.is_replayed(told, event.wire.topic, self._streams.get, now, self._may_be_new):
                 effects.append(Count("replays_dropped"))
             elif told is not None:
                 admitted = self._intake.admission.publication(told, event.wire.topic, now)
@@ -227,8 +210,8 @@ class Collector:
         waiting = stream.held.get(header.sequence)
         if stream.delivered(header.sequence) or (waiting is not None and not waiting.gains(admitted)):
             return [Count("duplicates_dropped")]
-        new = header.snapshot or not stream.knows(header.sequence, self._generations.get(admitted.scope.filter, 0))
-        if new and (is_over or is_dated(header, now, self._away)):
+        new = header.snapshot or not stream.knows(header.sequence, self.scopes.generation(admitted.scope.filter))
+        if new and (is_over or self._may_be_old(admitted, now)):
             return [Count("expired" if is_over else "replays_dropped")]
         repaired = [Count("repairs")] if self._assembling.asked_for((header.publisher, header.sequence)) else []
         try:
@@ -251,8 +234,19 @@ class Collector:
             held.replayed = True
             return [*repaired, *([] if self._joining.offer(held) else [Count("replays_dropped")])]
         # What came before it on other topics is nowhere any more, and not missed before what follows it.
-        held.replayed = header.retain and header.time_ms / 1000 < self._since.get(admitted.scope.filter, 0.0)
+        held.replayed = header.retain and self.scopes.is_before(admitted.scope.filter, header.time_ms)
         return [*repaired, *self._hold(held, now)]
+
+    def _may_be_old(self, admitted: Admitted, now: float) -> bool:
+        header = admitted.header
+        return not header.retain and not self._may_be_new(admitted.scope.number, header.time_ms, now)
+
+    def _may_be_new(self, scope_number: int, time_ms: int, now: float) -> bool:
+        """Whether what was sealed then may be new where nothing is known of its stream."""
+        if self._away.is_fresh(time_ms, now):
+            return True
+        scope = self._intake.overlay.scope_numbered(scope_number)
+        return scope is not None and self.scopes.would_know(scope.filter, time_ms, now)
 
     def _hold(self, held: Held, now: float) -> list[Effect]:
         """Put a publication into its stream unless it was there before, and see what can go on."""
@@ -262,7 +256,7 @@ class Collector:
     def _enter(self, held: Held, bounded: bool = True) -> list[Effect]:
         """Put a publication into its stream. Returns what is counted if it does not go there."""
         header, stream_id = held.admitted.header, held.stream_id
-        stream = self._stream(stream_id)
+        stream = self._stream(stream_id, held)
         if stream.delivered(header.sequence):
             return [Count("duplicates_dropped")]
         before = stream.held.get(header.sequence)
@@ -279,7 +273,7 @@ class Collector:
             self._waiting.setdefault(header.key_id, set()).add((*stream_id, header.sequence))
         return []
 
-    def _stream(self, stream_id: StreamId) -> Stream:
+    def _stream(self, stream_id: StreamId, of: Held) -> Stream:
         stream = self._streams.get(stream_id)
         if stream is not None:
             self._streams.touch(stream_id)
@@ -288,6 +282,9 @@ class Collector:
         gone = self._streams.put(stream_id, stream_id[0], stream)
         if gone is not None:
             self.kept.stream_gone(gone[0])
+            lost = self._intake.overlay.scope_numbered(read_wire_topic(gone[0][1]).scope)
+            if lost is not None:
+                self.scopes.forgot(lost.filter, of.arrived)
             self._deadlines.pop(gone[0], None)
             for sequence in list(gone[1].held):
                 self._drop(gone[1], sequence)
@@ -377,7 +374,7 @@ class Collector:
 
     def _stream_before(self, stream: Stream, held: Held) -> Stream | None:
         """Where what precedes it is missing, unless it was delivered. None for the first that a subscription brings."""
-        generation = self._generations.get(held.admitted.scope.filter, 0)
+        generation = self.scopes.generation(held.admitted.scope.filter)
         return None if held.replayed else self._lineages.stream_before(held, stream, self._streams.get, generation)
 
     def _is_bridged(self, before: Stream | None, held: Held) -> bool:
@@ -395,13 +392,13 @@ class Collector:
         header = held.admitted.header
         if not held.replayed:
             previous = 0 if bridged else header.previous
-            late = stream.deliver(header.sequence, previous, self._generations.get(held.admitted.scope.filter, 0))
+            late = stream.deliver(header.sequence, previous, self.scopes.generation(held.admitted.scope.filter))
             late = late or self._lineages.is_overtaken(held.stream_id, self._streams.get)
             self.kept.stream(held.stream_id, stream)
             return self._open(held, late)
         if not stream.held:
             self._streams.pop(held.stream_id)
-        stream = self._stream(held.scope_stream)
+        stream = self._stream(held.scope_stream, held)
         if stream.delivered(header.sequence):
             return [Count("duplicates_dropped")]
         late = header.sequence < stream.highest

@@ -6,8 +6,9 @@ not live counts when f + 1 different replicas of our region brought it: one of t
 fresh. The same rule covers our own clock, should it differ by more than the calendar allows.
 
 Whose stream is known to us may have been offline and bring old news; the first that we hear of a stream must be young,
-or retained, as the signed header says: any broker may set the flag of a packet. What claims to be over long ago is not
-verified to find that out: whoever claims it wins nothing. Not here: what is known of a stream.
+or sealed since we remember all that came in its scope (`subscriptions`), or retained, as the signed header says: any
+broker may set the flag of a packet. What claims to be over long ago is not verified to find that out: whoever claims it
+wins nothing. Not here: what is known of a stream.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ RECALLED_S = 30.0  # what says that it is older, and came, is not verified again
 NEVER_AWAY = Away()
 
 
-def is_dated(header: MessageHeader, now: float, away: Away = NEVER_AWAY) -> bool:
-    """Whether it is too old, or too young, to be the first that is heard of a stream. `away`: when we were not."""
-    return not header.retain and not away.is_fresh(header.time_ms, now)
+def is_dated(header: MessageHeader, now: float) -> bool:
+    """Whether it is too old, or too young, to be the first that is heard of a stream, for all that its age says."""
+    return not header.retain and not NEVER_AWAY.is_fresh(header.time_ms, now)
 
 
 def is_replayed(
@@ -44,18 +45,19 @@ def is_replayed(
     streams: Callable[[StreamId], Stream | None],
     author: Callable[[bytes, int], bytes],
     now: float,
-    away: Away,
+    may_be_new: Callable[[int, int, float], bool],
 ) -> bool:
     """Whether a header that nobody verified claims to be of what was seen long ago, or is dated. `told`: property `vmq`
-    as it came; `author`: under which of its publisher's keys a number was given. Raises BadFrame for what is no wire
-    topic."""
+    as it came; `author`: under which of its publisher's keys a number was given; `may_be_new`: whether that may be
+    the first of its stream, by number of scope, time in ms and our time. Raises BadFrame for what is no wire topic."""
     claim = claim_of(told)
     if not claim.publisher or claim.order or now - claim.sealed_ms / 1000 < RECALLED_S:
         return False
-    stream = streams((author(claim.publisher, claim.sequence), batch_topic(read_wire_topic(wire_topic).scope)))
+    scope = read_wire_topic(wire_topic).scope
+    stream = streams((author(claim.publisher, claim.sequence), batch_topic(scope)))
     if stream is not None:
         return stream.delivered(claim.sequence)
-    return not is_retained_topic(wire_topic) and not away.is_fresh(claim.sealed_ms, now)
+    return not is_retained_topic(wire_topic) and not may_be_new(scope, claim.sealed_ms, now)
 
 
 class Vouchers:

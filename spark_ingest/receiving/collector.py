@@ -230,6 +230,7 @@ class SpoolCollector:
 
     def tick(self, now: float) -> None:
         """Give up on what has waited for `incomplete_s`; forget old headers; ask for content; judge keys."""
+        self.seen.begins(now)
         self._news(*self._intake.tick(now))
         self._publications.give_up(now)
 

@@ -31,6 +31,7 @@ class Seen:
         """Who is the author of what: those that are asked about here are authors."""
         self.told: list[tuple[bytes, bytes]] = []
         """Of lineages, by a former process."""
+        self._began_ms: int | None = None  # of the first life of this spool; what it wrote is remembered since
         self._windows: dict[bytes, SequenceWindow] = {}
         self._retained: OrderedDict[tuple[bytes, str], int] = OrderedDict()
 
@@ -43,6 +44,15 @@ class Seen:
     def knows(self, author: bytes) -> bool:
         """Whether anything of this author was written."""
         return author in self._windows or any(each.knows(author) for each in self._beside)
+
+    def begins(self, now: float) -> None:
+        """The time, told before anything else: the first is remembered, over restarts."""
+        if self._began_ms is None:
+            self._began_ms = int(now * 1000)
+
+    def would_know(self, time_ms: int, now: float) -> bool:
+        """Whether what was sealed then would be remembered, had it come: after this spool began, and not to come."""
+        return self._began_ms is not None and self._began_ms < time_ms <= now * 1000
 
     def has(self, author: bytes, sequence: int, wire_topic: str, retain: bool) -> bool:
         """Whether this publication was written, or is too old to tell."""
@@ -73,6 +83,7 @@ class Seen:
         """For the spool's state; what is beside stands in other ones."""
         lineages = self.told if self.lineages is None else self.lineages.rows()
         return {
+            "began_ms": self._began_ms,
             "lineages": [[key.hex(), row.hex()] for key, row in lineages],
             "windows": {publisher.hex(): _pack(window) for publisher, window in self._windows.items()},
             "retained": [[publisher.hex(), topic, at] for (publisher, topic), at in self._retained.items()],
@@ -83,6 +94,8 @@ class Seen:
         """The inverse of `to_json`. Raises KeyError, TypeError or ValueError for anything else."""
         seen = cls(beside)
         seen.told = [(bytes.fromhex(key), bytes.fromhex(row)) for key, row in document.get("lineages", ())]
+        began_ms = document.get("began_ms")
+        seen._began_ms = None if began_ms is None else int(began_ms)
         for publisher, window in document["windows"].items():
             seen._windows[bytes.fromhex(publisher)] = _unpack(window)
         for publisher, topic, at in document["retained"]:

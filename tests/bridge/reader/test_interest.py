@@ -331,6 +331,20 @@ def test_a_cover_narrows_after_it_has_stood_for_a_while():
     assert {statement.cover for statement in stated} == {CELLAR}, "what is wanted more counts at once"
 
 
+def test_where_replicas_left_out_what_is_wanted_now_is_told_once():
+    """What was left out is not known here: replayed, it would look like news (`subscriptions`)."""
+    interest = interest_of(shown_world())
+    ask(interest, "plant/a", 0, ATTIC)
+    (scope,) = interest.widened()
+    assert interest.widened() == frozenset()
+    ask(interest, "plant/b", 6, CELLAR)
+    assert interest.widened() == {scope}
+    interest.unsubscribed("plant/b", NOW + 7)
+    assert ticked(interest, 7 + NARROW_S)[0].cover == ATTIC
+    ticked(interest, 7 + NARROW_S + RENEW_AFTER_S)
+    assert interest.widened() == frozenset(), "less, and the same"
+
+
 def test_a_renewal_repeats_the_cover_and_serves_as_it_always_did():
     interest = interest_of(shown_world())
     ask(interest, "plant/a", 0, ATTIC)
