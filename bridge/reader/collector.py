@@ -75,6 +75,8 @@ class Collector:
         """What a former process kept, before anything else happens."""
         effects: list[Effect] = []
         self.scopes.restore(rows, now)
+        if rows:
+            self._intake.admission.began(now)
         self._lineages.restore(rows)
         for key, row in of_kind(rows, STREAM):
             stream_id, stream = stream_of(key, row)

@@ -61,6 +61,7 @@ class SpoolCollector:
         self.granted = GrantedKeys()
         self.seen = seen or Seen()
         self.seen.goes_by(self._intake.lineages)
+        self._has_begun = False
         self._links = LinkGuard()
         self._asks: list[Send] = []
         self.figures: Counter[tuple[str, str]] = Counter()
@@ -87,6 +88,12 @@ class SpoolCollector:
         """Another version of the overlay, or other views of it, of the same regions."""
         self._links.keep(overlay.replicas(self._intake.home))
         self._news(*self._intake.adopt(overlay, now))
+
+    def _begin(self, now: float) -> None:
+        if not self._has_begun:
+            self._has_begun = True
+            if not self.seen.begins(now):
+                self._intake.admission.began(now)
 
     # ------------------------------------------------------------------------------------------- pieces
 
@@ -120,6 +127,7 @@ class SpoolCollector:
     def _receive(
         self, replica: str, topic: str, payload: bytes, told: Sequence[tuple[str, str]], ack: Ack, now: float
     ) -> None:
+        self._begin(now)
         owed = self._publications.owed
         if self._links.closed(replica, told, now):
             self._count("link_throttled", replica)
@@ -230,7 +238,7 @@ class SpoolCollector:
 
     def tick(self, now: float) -> None:
         """Give up on what has waited for `incomplete_s`; forget old headers; ask for content; judge keys."""
-        self.seen.begins(now)
+        self._begin(now)
         self._news(*self._intake.tick(now))
         self._publications.give_up(now)
 

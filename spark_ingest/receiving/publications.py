@@ -84,7 +84,6 @@ class Publications:
         if self.seen.has(*publication, topic, header.retain) or publication in self._stale:
             self._count("duplicates_dropped")
             return None
-        self.seen.begins(now)
         old = is_dated(header, now)
         if not old:
             self.heard.fresh.add(header.publisher)

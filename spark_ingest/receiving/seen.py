@@ -45,10 +45,12 @@ class Seen:
         """Whether anything of this author was written."""
         return author in self._windows or any(each.knows(author) for each in self._beside)
 
-    def begins(self, now: float) -> None:
-        """The time, told before anything else: the first is remembered, over restarts."""
-        if self._began_ms is None:
+    def begins(self, now: float) -> bool:
+        """A process begins, before anything else; the time of the first is remembered. Whether it is the first."""
+        is_first = self._began_ms is None
+        if is_first:
             self._began_ms = int(now * 1000)
+        return is_first
 
     def would_know(self, time_ms: int, now: float) -> bool:
         """Whether what was sealed then would be remembered, had it come: after this spool began, and not to come."""
