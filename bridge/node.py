@@ -218,8 +218,7 @@ class GatewayNode(ReaderNode):
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         effects = super().handle(event, now)
-        own = self.publisher
-        effects += [*self.collector.changes(now), *own.rows.changes()]
+        effects += [*self.collector.changes(now), *self.publisher.rows.changes()]
         return effects if self.removed else effects + self.intake.wanted(now)
 
     def secret_for(self, topic: str) -> ScopeSecret | None:
@@ -284,10 +283,7 @@ class GatewayNode(ReaderNode):
             case Unstored():
                 return self.intake.unstored(event, now)
             case OutboxPage():
-                effects = self.intake.page(event, now)
-                if event.following is None and not event.unreadable:
-                    self.publisher.rows.all_read()
-                return effects
+                return self.intake.page(event, now) + self.publisher.rows.after(event)
             case LinkUp(peer):
                 # Leases before publications: whoever gets both then knows which groups we served already.
                 effects = super()._own(event, now) + self.groups.link_up(peer, now)
@@ -301,9 +297,8 @@ class GatewayNode(ReaderNode):
                 return self.groups.left((group, topic_filter), now)
             case Subscribed(topic_filter):
                 self.groups.wanted(topic_filter)
-                before, effects = self._subscribed(), super()._own(event, now)
-                for stream in self._subscribed() - before:
-                    self.collector.subscriptions.resumed(stream, now)
+                effects = super()._own(event, now)
+                self.collector.subscriptions.follow(self.interest, self.overlay, now)
                 return effects
             case Unsubscribed(topic_filter):
                 return [] if self.groups.postpones(topic_filter) else self._unwanted(topic_filter, now)
@@ -320,21 +315,16 @@ class GatewayNode(ReaderNode):
     def _tick(self, event: Tick, now: float) -> list[Effect]:
         effects = self._collected(self.collector.tick(now), now)
         effects += self.publisher.tick(now) + super()._own(event, now)
+        self.collector.subscriptions.follow(self.interest, self.overlay, now)
         leases, unwanted = self.groups.tick(now)
         for topic_filter in unwanted:
             effects += self._unwanted(topic_filter, now)
         return effects + leases
 
     def _unwanted(self, topic_filter: str, now: float) -> list[Effect]:
-        before, effects = self._subscribed(), self.interest.unsubscribed(topic_filter, now)
-        for stream in before - self._subscribed():
-            self.collector.subscriptions.paused(stream)
+        effects = self.interest.unsubscribed(topic_filter, now)
+        self.collector.subscriptions.follow(self.interest, self.overlay, now)
         return effects
-
-    def _subscribed(self) -> frozenset[int]:
-        """Streams of the scopes that local clients want now: with other tokens a scope is the same."""
-        wanted = self.interest.wanted()
-        return frozenset(scope.stream for scope in self.overlay.policy.scopes if scope.filter in wanted)
 
     def _collected(self, effects: list[Effect], now: float) -> list[Effect]:
         """The collector's effects; what it says about epoch keys and retained publications concerns other machines."""
@@ -359,7 +349,9 @@ class GatewayNode(ReaderNode):
     def _adopt_own(self, overlay: Overlay, now: float) -> list[Effect]:
         leases = self.groups.adopt(overlay, self.secrets, now)
         collected = self._collected(self.collector.adopt(overlay, self.secrets, now), now)
-        return super()._adopt_own(overlay, now) + leases + collected + self.publisher.adopt(overlay, self._sends(), now)
+        effects = super()._adopt_own(overlay, now)
+        self.collector.subscriptions.follow(self.interest, overlay, now)
+        return effects + leases + collected + self.publisher.adopt(overlay, self._sends(), now)
 
     def _signs(self, identity: Identity) -> None:
         super()._signs(identity)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from bridge.contract import Effect
+from bridge.contract import Effect, OutboxPage
 from bridge.publisher.cutting import Cuts
 from bridge.publisher.former_scopes import FormerScopes
 from bridge.publisher.own_retained import OwnRetained
@@ -41,7 +41,9 @@ class OwnRows:
         for each in self._others:
             each.restore(found)
 
-    def all_read(self) -> None:
-        """All that a former life left on disk has come."""
-        self._cuts.all_read()
-        self._sealed.all_read(self._entries)
+    def after(self, page: OutboxPage) -> list[Effect]:
+        """Behind the last page all that a former life left on disk has come: rows of what did not are dropped."""
+        if page.following is None and not page.unreadable:
+            self._cuts.all_read()
+            self._sealed.all_read(self._entries)
+        return []

@@ -14,12 +14,17 @@ from bridge.publisher.residents import Residents, Standing
 from bridge.publisher.sealing import Entry, Sealer
 from bridge.publisher.windows import Lanes
 
+BACK_AFTER_S = 240.0
+"""Once a link is back, what is older goes sealed anew: who subscribed since takes what is 300 s old for a replay."""
+
 
 def outdated(entries: Mapping[int, Entry], sealer: Sealer, view: RegionView, lanes: Lanes, now: float) -> list[int]:
-    """What some replica lacks and would be sealed otherwise now, or is so old that replicas will refuse it."""
+    """What some replica lacks and would be sealed otherwise now, or is so old that replicas will refuse it; if a link
+    is back since this was asked last, also what is so old that readers who hear of its publisher first will."""
+    oldest_s = BACK_AFTER_S if lanes.is_any_back() else RESEAL_AFTER_S
     found: list[int] = []
     for sequence, entry in entries.items():
-        old = abs(now - entry.sealed_ms / 1000) > RESEAL_AFTER_S and not has_enough(entry, view)
+        old = abs(now - entry.sealed_ms / 1000) > oldest_s and not has_enough(entry, view)
         if entry.wire is None or (sealer.is_current(entry) and not old):
             continue
         if any(peer not in entry.acked for peer, _ in lanes):

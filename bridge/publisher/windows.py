@@ -186,6 +186,7 @@ class Lanes:
 
     def __init__(self) -> None:
         self._lanes: dict[str, Lane] = {}
+        self._any_back = False
 
     def __iter__(self) -> Iterator[tuple[str, Lane]]:
         return iter(self._lanes.items())
@@ -201,6 +202,12 @@ class Lanes:
     def up(self, peer: str, lacking: Iterable[tuple[int, str]]) -> None:
         """`lacking`: sequence and chain of what the peer has not acknowledged, in any order."""
         self._lanes[peer] = Lane(deque(sorted(lacking)))
+        self._any_back = True
+
+    def is_any_back(self) -> bool:
+        """Whether the link of any came up since this was asked last."""
+        back, self._any_back = self._any_back, False
+        return back
 
     def down(self, peer: str) -> None:
         self._lanes.pop(peer, None)

@@ -13,11 +13,9 @@ from bridge.contract import Blame, Count, Effect, FairTable, Received, Withhold
 from bridge.document import Overlay, ScopeSecret
 from bridge.reader.ahead_scopes import AheadScopes
 from bridge.reader.awaiting_keys import Keyless
-from bridge.reader.freshness import Away
 from bridge.reader.handing_out import HandingOut
 from bridge.reader.intake import Intake, misfit
 from bridge.reader.kept import (
-    ALIVE,
     KEY,
     RETAINED,
     STREAM,
@@ -32,10 +30,10 @@ from bridge.reader.kept import (
 from bridge.reader.newest_retained import Joining
 from bridge.reader.opening import OpeningKeys
 from bridge.reader.overflow import InHand, Overflow
-from bridge.reader.replays import NOT_TAKEN, is_dated
+from bridge.reader.replays import NOT_TAKEN
 from bridge.reader.skipped import Skipped
 from bridge.reader.streams import Held, Stream, StreamId, name_of, scope_stream
-from bridge.reader.subscribed import Subscriptions
+from bridge.reader.subscriptions import Subscriptions
 from bridge.reader.waiting import Waiting
 from bridge.wire import PROPERTY_PART, Admitted, read_skip, refused
 from keys.envelope import DataKey, Mode
@@ -61,7 +59,6 @@ class Collector:
         self._handing_out = HandingOut(secrets, self._keys, self._joining)
         self._streams: FairTable[StreamId, Stream] = FairTable(STREAMS_MAX)
         self.subscriptions = Subscriptions(self.kept)
-        self._away = Away()
         self._sweep_at = 0.0
         self._waiting, self._overflow = Waiting(), Overflow(overlay.hosted)
         self._keyless, self._ahead = Keyless(), AheadScopes(self._intake.admission, self.kept)
@@ -72,15 +69,15 @@ class Collector:
     def restore(self, rows: Rows, now: float) -> list[Effect]:
         """What a former process kept, before anything else happens."""
         effects: list[Effect] = []
-        self.subscriptions.restore(rows)
+        self.subscriptions.restore(rows, now)
+        if rows:
+            self._intake.admission.began(now)
         self._lineages.restore(rows)
         for key, row in of_kind(rows, STREAM):
             stream_id, stream = stream_of(key, row)
             self._streams.put(stream_id, stream_id[0], stream)
         for key, row in of_kind(rows, RETAINED):
             self._joining.restore(key.decode(), row)
-        for _, row in of_kind(rows, ALIVE):
-            self._away = Away(int.from_bytes(row) / 1000, now)
         for key, row in of_kind(rows, KEY):
             try:
                 effects += self._keys.restore(row, now)
@@ -89,9 +86,9 @@ class Collector:
         for key, row in of_kind(rows, WAITING):
             peer, wire, _ = wire_of(row)
             self.kept.drop(WAITING + key)  # it comes again below, if it still waits
-            self._away.let_in = True
+            self.subscriptions.away.let_in = True
             effects += self.received(Received(peer, wire), now) if peer in self._intake.overlay.members else []
-            self._away.let_in = False
+            self.subscriptions.away.let_in = False
         return effects
 
     def changes(self, now: float) -> list[Effect]:
@@ -108,7 +105,8 @@ class Collector:
             if opened is not None:
                 effects += self._wake(opened, now)
             told = self._intake.told(properties, event.wire.topic)
-            if told and self._intake.is_replayed(told, event.wire.topic, self._streams.get, now, self._away):
+            may_be_new = self.subscriptions.may_be_new
+            if told and self._intake.is_replayed(told, event.wire.topic, self._streams.get, now, may_be_new):
                 effects.append(Count("replays_dropped"))
             elif told is not None:
                 admitted = self._intake.admission.publication(told, event.wire.topic, now)
@@ -198,24 +196,25 @@ class Collector:
     def _publication(
         self, event: Received, admitted: Admitted, pieces: Mapping[int, bytes] | None, now: float
     ) -> list[Effect]:
-        header = admitted.header
+        header, subscriptions, number = admitted.header, self.subscriptions, admitted.scope.stream
+        away = subscriptions.away
         if pieces is None:
             return misfit(event.peer)
         if admitted.publisher.name == self._name:
             return []
         is_over = 0 < header.deadline_ms < now * 1000
-        if not self._away.let_in and not self._intake.vouched(event.peer, admitted, event.wire.topic):
+        if not away.let_in and not self._intake.vouched(event.peer, admitted, event.wire.topic):
             return [Count("vouchers_awaited")]
         author = self._lineages.author(header.publisher, header.sequence)
-        stream = self._streams.get(scope_stream(author, admitted.scope.stream)) or Stream()
+        stream = self._streams.get(scope_stream(author, number)) or Stream()
         waiting = stream.held.get(header.sequence)
         if stream.delivered(header.sequence) or (waiting is not None and not waiting.gains(admitted)):
             return [Count("duplicates_dropped")]
         in_hand = self._overflow.get(name_of(event.wire.topic, admitted)) if self._overflow else None
         if in_hand is not None and not in_hand.held.gains(admitted):
             return self._withhold_too(in_hand, event.peer, now)
-        new = header.snapshot or not stream.knows(header.sequence, self.subscriptions.generation(admitted.scope))
-        if new and (is_over or is_dated(header, now, self._away)):
+        new = header.snapshot or not stream.knows(header.sequence, subscriptions.generation(number))
+        if new and (is_over or not (header.retain or subscriptions.may_be_new(number, header.time_ms, now))):
             return [Count("expired" if is_over else "replays_dropped")]
         repaired = [Count("repairs")] if self._assembling.asked_for((header.publisher, header.sequence)) else []
         try:
@@ -223,10 +222,10 @@ class Collector:
         except BadContent as error:
             return [Count("unopened"), Blame(admitted.publisher.name, False, str(error))]
         held = Held(admitted, content, event.wire.topic, now, author, is_over=is_over)
-        brought = None if self._away.let_in else event  # what a former process kept is acknowledged
+        brought = None if away.let_in else event  # what a former process kept is acknowledged
         if content is None:
             # Those behind it wait, too; not for what may be an old header that is replayed.
-            young = abs(now * 1000 - header.time_ms) < REPAIR_S * 1000 or self._away.let_in
+            young = abs(now * 1000 - header.time_ms) < REPAIR_S * 1000 or away.let_in
             is_wanted = waiting is None and young and header.sequence > stream.highest
             return self._hold(held, now, brought) if is_wanted else []
         same = waiting is not None and (waiting.topic, waiting.admitted.header) == (event.wire.topic, header)
@@ -235,19 +234,19 @@ class Collector:
             held.arrived = waiting.arrived
             return [*repaired, *self._hold(held, now, brought)]
         # The signed flag counts, not that of the packet, which any broker may set.
-        late = self._away.covers(header.time_ms, now)  # and no newer one makes up for it: it was published for us, too
+        late = away.covers(header.time_ms, now)  # and no newer one makes up for it: it was published for us, too
         if header.snapshot or (new and header.retain and not late and self._joining.may_be_old(held)):
             held.replayed = True
             return [*repaired, *([] if self._joining.offer(held) else [Count("replays_dropped")])]
         # What came before it on other topics is nowhere any more, and not missed before what follows it.
-        held.replayed = header.retain and header.time_ms / 1000 < self.subscriptions.since(admitted.scope)
+        held.replayed = header.retain and subscriptions.is_before(number, header.time_ms)
         return [*repaired, *self._hold(held, now, brought)]
 
     def _hold(self, held: Held, now: float, brought: Received | None = None) -> list[Effect]:
         """Put a publication into its stream unless it was there before, and see what can go on. `brought`: with which
         wire it came just now. None: it came before, and is not left in hand."""
         effects: list[Effect] = []
-        stream = self._stream(held.stream_id)
+        stream = self._stream(held.stream_id, now)
         if not self._is_news(stream, held):
             return [Count("duplicates_dropped")]
         if not self._waiting.has_room(held) and not self._is_next(stream, held):
@@ -259,7 +258,7 @@ class Collector:
             if brought is not None and (number := self._overflow.put(held, brought)):
                 return [*effects, Withhold(number)]
             effects += self._make_room(held, now)
-            stream = self._stream(held.stream_id)
+            stream = self._stream(held.stream_id, now)
         self._waiting.put(stream, held)
         return effects + self._advance(held.stream_id, now)
 
@@ -322,7 +321,7 @@ class Collector:
             return True  # to be dropped
         return self._waiting.has_room(held) or self._is_next(stream, held)
 
-    def _stream(self, stream_id: StreamId) -> Stream:
+    def _stream(self, stream_id: StreamId, now: float) -> Stream:
         stream = self._streams.get(stream_id)
         if stream is not None:
             self._streams.touch(stream_id)
@@ -332,6 +331,7 @@ class Collector:
         if gone is not None:
             self.kept.stream_gone(gone[0])
             self._waiting.wakes(gone[0], None)
+            self.subscriptions.forgot(self._lineages.stream_of(gone[0][1]), now)
             for sequence in list(gone[1].held):
                 self._drop(gone[1], sequence)
         return stream
@@ -344,7 +344,7 @@ class Collector:
         effects: list[Effect] = []
         for held in self._keyless.take(key_id):
             held.arrived = now  # its predecessor's key may be as late
-            stream = self._stream(held.stream_id)
+            stream = self._stream(held.stream_id, now)
             if self._is_news(stream, held):
                 self._waiting.put(stream, held)  # whether there is room or not: by far the most go on at once
             else:
@@ -398,7 +398,7 @@ class Collector:
                 effects.append(Count("holes"))
             self._drop(stream, sequence)
             self.kept.done(held.name)
-            effects += self._deliver(held, stream, bridged)
+            effects += self._deliver(held, stream, bridged, now)
         else:
             wake_at = None
         wake_at = min((at for at in (wake_at, *keyless.values()) if at is not None), default=None)
@@ -417,7 +417,7 @@ class Collector:
 
     def _stream_before(self, stream: Stream, held: Held) -> Stream | None:
         """Where what precedes it is missing, unless it was delivered. None for the first that a subscription brings."""
-        generation = self.subscriptions.generation(held.admitted.scope)
+        generation = self.subscriptions.generation(held.admitted.scope.stream)
         return None if held.replayed else self._lineages.stream_before(held, stream, self._streams.get, generation)
 
     def _is_bridged(self, before: Stream | None, held: Held) -> bool:
@@ -430,18 +430,18 @@ class Collector:
             self._assembling.forget(name)
         return True
 
-    def _deliver(self, held: Held, stream: Stream, bridged: bool) -> list[Effect]:
+    def _deliver(self, held: Held, stream: Stream, bridged: bool, now: float) -> list[Effect]:
         """It has left its stream, in its turn."""
         header = held.admitted.header
         if not held.replayed:
             previous = 0 if bridged else header.previous
-            late = stream.deliver(header.sequence, previous, self.subscriptions.generation(held.admitted.scope))
+            late = stream.deliver(header.sequence, previous, self.subscriptions.generation(held.admitted.scope.stream))
             late = late or self._lineages.is_overtaken(held.stream_id, self._streams.get)
             self.kept.stream(held.stream_id, stream)
             return self._handing_out.open(held, late)
         if not stream.held:
             self._streams.pop(held.stream_id)
-        stream = self._stream(held.scope_stream)
+        stream = self._stream(held.scope_stream, now)
         if stream.delivered(header.sequence):
             return [Count("duplicates_dropped")]
         late = header.sequence < stream.highest

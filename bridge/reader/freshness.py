@@ -1,7 +1,8 @@
 """Which publications are too old to be new, where nothing else tells: on a topic of which nothing was delivered yet.
 
 A liar may replay whatever its author ever signed. Where there is state about a stream, that tells what came; elsewhere
-a publication must be fresh, or have been sealed while we were away, since replicas kept for us what came then.
+a publication must be fresh, or have been sealed while we were away, since replicas kept for us what came then, or since
+we subscribed its scope without forgetting anything of it (`subscriptions`).
 """
 
 from __future__ import annotations

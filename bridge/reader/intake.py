@@ -19,7 +19,6 @@ from typing import Generic
 from bridge.contract import Blame, Count, Effect
 from bridge.document import Overlay
 from bridge.reader.assembling import Assembling
-from bridge.reader.freshness import Away
 from bridge.reader.kept import KeptReader
 from bridge.reader.key_opening import KeyRing
 from bridge.reader.lineages import Lineages
@@ -73,12 +72,17 @@ class Intake(Generic[Opened]):
         return told
 
     def is_replayed(
-        self, told: str, wire_topic: str, streams: Callable[[StreamId], Stream | None], now: float, away: Away
+        self,
+        told: str,
+        wire_topic: str,
+        streams: Callable[[StreamId], Stream | None],
+        now: float,
+        may_be_new: Callable[[int, int, float], bool],
     ) -> bool:
         """Whether to drop a publication unread, for what its header says of itself. Raises BadFrame."""
         if self.admission.remembers(told, wire_topic):
             return False  # to be looked at costs nothing
-        return is_replayed(told, wire_topic, streams, self.lineages.scope_stream, now, away)
+        return is_replayed(told, wire_topic, streams, self.lineages, now, may_be_new)
 
     def vouched(self, peer: str, admitted: Admitted, wire_topic: str) -> bool:
         """A replica brings it: whether it is believed now."""

@@ -70,6 +70,7 @@ class ScopeInterest:
         self._version = 0
         self._ahead_of: set[str] = set()  # replicas to whose clocks our version is to come
         self._again: dict[tuple[str, str], float] = {}  # who refused a statement of which filter, and hears it then
+        self._widened: set[str] = set()
         self.kept: KeptReader | None = None
         """Where the version stated last goes, for a next process."""
 
@@ -157,6 +158,21 @@ class ScopeInterest:
                 elif filters:
                     effects += self._widen(wire_filter, want, now)
         return effects
+
+    def widened(self) -> frozenset[str]:
+        """Scopes of which replicas may have left out until now what is wanted, since this was asked last."""
+        widened, self._widened = frozenset(self._widened), set()
+        return widened
+
+    def _is_asked_for(self, wire_filter: str) -> bool:
+        """Whether we ask for all that is wanted of it under the tokens that it had: then with other ones nothing was
+        left out, since replicas send all of it to who has said nothing of these yet."""
+        scope = self._overlay.scope_named(wire_filter)
+        formers = {s.filter for s in self._overlay.policy.scopes if scope and s.stream == scope.stream} - {wire_filter}
+        for former, want in ((each, self._wants[each]) for each in formers & self._wants.keys()):
+            if want.filters and want.statement is not None and want.statement.on:
+                return want.statement.cover is None or want.statement.cover == self._cover(former, want)
+        return False
 
     def _shows(self, wire_filter: str) -> bool:
         secret = self._readable.get(wire_filter)
@@ -288,6 +304,11 @@ class ScopeInterest:
         before = want.statement if want.statement is not None and want.statement.on else None
         # Where only the cover is another, what is retained is here: it is left out for no cover.
         goes_on = on and before is not None and before.cover != cover
+        covered = before.cover if before is not None else None
+        # Of the cover that our former process stated we know nothing.
+        first = before is None and self._shows(wire_filter) and not self._is_asked_for(wire_filter)
+        if on and (first or (covered is not None and (cover is None or not implies(cover, covered)))):
+            self._widened.add(wire_filter)
         statement = Statement(self._name, wire_filter, self._version, on, expires_ms, cover=cover, goes_on=goes_on)
         want.statement = statement.signed(self._identity)
         want.stated_at, want.renew_at, want.narrow_at = now, now + RENEW_AFTER_S, inf

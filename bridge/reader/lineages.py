@@ -63,7 +63,11 @@ class Lineages:
     def scope_stream(self, publisher: bytes, number: int, topic: str) -> StreamId:
         """Where it is known what was seen of the author of this number in the scope that a wire topic names. Raises
         BadFrame for what is no wire topic."""
-        return scope_stream(self.author(publisher, number), self._overlay.stream_of(read_wire_topic(topic).scope))
+        return scope_stream(self.author(publisher, number), self.stream_of(topic))
+
+    def stream_of(self, topic: str) -> int:
+        """The first number of the scope that a wire topic names. Raises BadFrame for what is no wire topic."""
+        return self._overlay.stream_of(read_wire_topic(topic).scope)
 
     def before(self, held: Held) -> list[tuple[bytes, int]]:
         """Publisher and number of what precedes it, which its publisher may have signed with a former key."""

@@ -6,8 +6,9 @@ not live counts when f + 1 different replicas of our region brought it: one of t
 fresh. The same rule covers our own clock, should it differ by more than the calendar allows.
 
 Whose stream is known to us may have been offline and bring old news; the first that we hear of a stream must be young,
-or retained, as the signed header says: any broker may set the flag of a packet. What claims to be over long ago is not
-verified to find that out: whoever claims it wins nothing. Not here: what is known of a stream.
+or sealed since we remember all that came in its scope (`subscriptions`), or retained, as the signed header says: any
+broker may set the flag of a packet. What claims to be over long ago is not verified to find that out: whoever claims it
+wins nothing. Not here: what is known of a stream.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from collections.abc import Callable
 from bridge.contract import Count, claim_of
 from bridge.document import Overlay, is_retained_topic
 from bridge.reader.freshness import Away
+from bridge.reader.lineages import Lineages
 from bridge.reader.streams import Stream, StreamId
 from bridge.wire import Admitted
 from keys.envelope import MessageHeader
@@ -33,29 +35,29 @@ RECALLED_S = 30.0  # what says that it is older, and came, is not verified again
 NEVER_AWAY = Away()
 
 
-def is_dated(header: MessageHeader, now: float, away: Away = NEVER_AWAY) -> bool:
-    """Whether it is too old, or too young, to be the first that is heard of a stream. `away`: when we were not."""
-    return not header.retain and not away.is_fresh(header.time_ms, now)
+def is_dated(header: MessageHeader, now: float) -> bool:
+    """Whether it is too old, or too young, to be the first that is heard of a stream, for all that its age says."""
+    return not header.retain and not NEVER_AWAY.is_fresh(header.time_ms, now)
 
 
 def is_replayed(
     told: str,
     wire_topic: str,
     streams: Callable[[StreamId], Stream | None],
-    stream_of: Callable[[bytes, int, str], StreamId],
+    lineages: Lineages,
     now: float,
-    away: Away,
+    may_be_new: Callable[[int, int, float], bool],
 ) -> bool:
     """Whether a header that nobody verified claims to be of what was seen long ago, or is dated. `told`: property `vmq`
-    as it came; `stream_of`: of a publisher, a number and a wire topic, where it is known what was seen. Raises BadFrame
-    for what is no wire topic."""
+    as it came; `may_be_new`: whether that may be the first of its stream, by the first number of its scope, time in ms
+    and our time. Raises BadFrame for what is no wire topic."""
     claim = claim_of(told)
     if not claim.publisher or claim.order or now - claim.sealed_ms / 1000 < RECALLED_S:
         return False
-    stream = streams(stream_of(claim.publisher, claim.sequence, wire_topic))
+    stream = streams(lineages.scope_stream(claim.publisher, claim.sequence, wire_topic))
     if stream is not None:
         return stream.delivered(claim.sequence)
-    return not is_retained_topic(wire_topic) and not away.is_fresh(claim.sealed_ms, now)
+    return not is_retained_topic(wire_topic) and not may_be_new(lineages.stream_of(wire_topic), claim.sealed_ms, now)
 
 
 class Vouchers:

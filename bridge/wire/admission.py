@@ -13,7 +13,7 @@ of our replicas must have passed on its shares before it opens anything. Not her
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from bridge.contract import Blame, Count, Effect
@@ -108,6 +108,9 @@ class Admission:
         self._rights: dict[tuple[bytes, str, int], tuple[Scope, RecordRights] | None] = {}
         self._bumped: dict[str, float] = {}  # by scope: when its earlier bumps are outdated, if that is to come
         self._left: dict[bytes, float] = {}  # keys that were listed lately: until when who brings theirs may be late
+        # By scope that came after others: until when it may have been sealed without it; and the last of these times.
+        self._came: dict[str, float] = {}
+        self._came_last_ms = 0.0
         self._blocks_max = _blocks_max(overlay)
         self._span = _NO_SPAN  # the epoch asked for last, and its milliseconds
         self._live = (-1, -1.0)  # the epoch that was found live last, and when
@@ -128,6 +131,7 @@ class Admission:
         for scope in overlay.policy.scopes:
             if scope.bump > bumps.get(scope.filter, scope.bump):
                 self._bumped[scope.filter] = until
+        self._scopes_came({s.filter for s in overlay.policy.scopes if s.filter not in bumps}, overlay, now, until)
         self._overlay = overlay
         self._blocks_max = _blocks_max(overlay)
         self._calendar = overlay.policy.calendar
@@ -135,6 +139,25 @@ class Admission:
         self._span, self._live = _NO_SPAN, (-1, -1.0)
         self._keys.clear()
         self._rights.clear()
+
+    def began(self, now: float) -> None:
+        """A reader goes on from what a former process kept: which scopes came meanwhile, it cannot know."""
+        self._scopes_came({scope.filter for scope in self._overlay.policy.scopes}, self._overlay, now, now)
+
+    def _scopes_came(self, filters: Collection[str], overlay: Overlay, now: float, until: float) -> None:
+        """Scopes that were not there: what waits for us was sealed without them, and its topics were those of wider
+        ones. Whoever dates back now wins nothing: its grant has to cover the topic all the same."""
+        if self._replica:
+            return
+        there = {scope.filter for scope in overlay.policy.scopes}
+        kept = {f: at for f, at in self._came.items() if at > now - KEPT_S and f in there}
+        self._came = kept | dict.fromkeys(filters, until)
+        self._came_last_ms = 1000 * max(self._came.values(), default=0.0)
+
+    def _sealed_under(self, rights: RecordRights, time_ms: int) -> RecordRights:
+        """Without the scopes that came later than that."""
+        within = [each for each in rights.within if time_ms >= 1000 * self._came.get(each, 0.0)]
+        return rights._replace(within=tuple(within))
 
     def publication(self, told: str, wire_topic: str, now: float) -> Admitted:
         """`told`: property `vmq` as it came. Raises BadFrame, BadSignature, NotAuthorised, Expired, and at a
@@ -199,6 +222,8 @@ class Admission:
         if found is None:
             raise _ended_right(f"{publisher.name} may not publish in this scope in epoch {epoch}")
         scope, rights = found
+        if header.time_ms < self._came_last_ms and rights.within:
+            rights = self._sealed_under(rights, header.time_ms)
         check_mode(header, scope.mode)
         if len(header.digests) > self._blocks_max:  # or a region grows, and we do not know yet
             raise UnknownView(f"content in {len(header.digests)} blocks; no region here has so many replicas")

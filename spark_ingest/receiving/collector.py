@@ -62,7 +62,7 @@ class SpoolCollector:
         self.granted = GrantedKeys()
         self.seen = seen or Seen()
         self.seen.goes_by(self._intake.lineages)
-        self._goes_back()
+        self._has_begun = False
         self._links, self._early = LinkGuard(), EarlyPieces()
         self._asks: list[Send] = []
         self.figures: Counter[tuple[str, str]] = Counter()
@@ -70,14 +70,6 @@ class SpoolCollector:
         self._publications = Publications(
             self._missing, partial(material_of, self._keys), self._count, self.seen, self._intake.lineages, incomplete_s
         )
-
-    def _goes_back(self) -> None:
-        """Replicas keep for us as long as our sessions live, and what we have written since we began is known: what is
-        new to us and that old waited there, whoever brings it (docs/protocol.md §2.7)."""
-        since_ms = self.seen.since_ms
-        self._has_begun = since_ms is not None
-        if since_ms is not None:
-            self._intake.admission.goes_back(since_ms, SESSION_EXPIRY_S)
 
     @property
     def doubt(self) -> str | None:
@@ -100,6 +92,20 @@ class SpoolCollector:
         for early in self._early.take():
             self._receive(*early[:-1], now, early.since)
         self._settle_owed()
+
+    def _begin(self, now: float) -> None:
+        """Replicas keep for us as long as our sessions live, and what we have written since we began is known: what is
+        new to us and that old waited there, whoever brings it (docs/protocol.md §2.7)."""
+        if self._has_begun:
+            return
+        self._has_begun = True
+        since_ms = self.seen.since_ms
+        if since_ms is None:
+            since_ms = int(now * 1000)
+            self.seen.begins(since_ms)
+        else:
+            self._intake.admission.began(now)
+        self._intake.admission.goes_back(since_ms, SESSION_EXPIRY_S)
 
     # ------------------------------------------------------------------------------------------- pieces
 
@@ -125,11 +131,6 @@ class SpoolCollector:
             else:
                 self._receive(replica, publish.topic, publish.payload, properties, ack, now)
         self._settle_owed()
-
-    def _begin(self, now: float) -> None:
-        if not self._has_begun:
-            self.seen.begins(int(now * 1000))
-            self._goes_back()
 
     def _settle_owed(self) -> None:
         publications = self._publications
@@ -263,6 +264,7 @@ class SpoolCollector:
 
     def tick(self, now: float) -> None:
         """Give up on what has waited for `incomplete_s`; forget old headers; ask for content; judge keys."""
+        self._begin(now)
         self._news(*self._intake.tick(now))
         self.judge_early(now)
         self._publications.give_up(now)

@@ -100,7 +100,7 @@ class Publications:
         if len(self._waiting) + len(self._held) + len(self._ready) >= HELD_MAX:
             raise HeldOverflowError
         entry = Form(told, admitted, header, topic, now, publication, waits_since=now)
-        entry.old = old
+        entry.old = old and not self.seen.would_know(header.time_ms, now)
         self._forms.add(entry)
         if not admitted.live:
             entry.unvouched_at = replica

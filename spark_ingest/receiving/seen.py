@@ -54,6 +54,11 @@ class Seen:
         known = (self._since_ms, *(each.since_ms for each in self._beside))
         return min((at for at in known if at is not None), default=None)
 
+    def would_know(self, time_ms: int, now: float) -> bool:
+        """Whether what was sealed then would be known, had it been written: since that time, and not to come."""
+        since_ms = self.since_ms
+        return since_ms is not None and since_ms < time_ms <= now * 1000
+
     def knows(self, author: bytes) -> bool:
         """Whether anything of this author was written."""
         return author in self._windows or any(each.knows(author) for each in self._beside)

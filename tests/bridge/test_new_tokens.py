@@ -12,8 +12,9 @@ from bridge.document.policy import Scope
 from bridge.membership.adopting import canonical
 from bridge.node import GatewayNode
 from bridge.reader.collector import REPAIR_S
+from bridge.reader.freshness import FRESH_S
 from keys.envelope import Mode
-from tests.bridge.helpers import NOW, counted, craft, delivered, gateway, publish, sent, subscriber
+from tests.bridge.helpers import NOW, counted, craft, delivered, gateway, publish, same_version, sent, subscriber
 from tests.sim.world import World, make_world
 
 REPLICAS = ("r1a", "r1b", "r1c")
@@ -152,6 +153,30 @@ def test_what_comes_before_its_scope_is_known_here_waits_over_a_restart_too(worl
     assert numbers(delivered(adopt(later, document, NOW + 8))) == [3]
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_the_first_of_a_stream_that_is_late_is_delivered_over_other_tokens_and_a_restart(world: World, restarts: bool):
+    """It was sealed after the subscription, which is one over both numbers: so it did not come, and is no replay."""
+    site, control, rows = gateway(world, "site"), gateway(world, "control"), dict[bytes, bytes | None]()
+    later = NOW + 2 * FRESH_S
+    before = publish(gateway(world, "stranger"), "open/t", sequence=1, now=NOW - FRESH_S - 1)
+    for effect in control.handle(Subscribed("#"), NOW) + control.handle(Tick(), NOW + 1):
+        rows.update(effect.rows if isinstance(effect, Keep) else ())
+    late = publish(site, "plant/t", sequence=1, qos=2, now=NOW + 2)
+    document = canonical(world.renew_tokens("plant/#"))
+    effects = adopt(control, document, NOW + 3) + control.handle(Tick(), NOW + 4)
+    for effect in effects:
+        rows.update(effect.rows if isinstance(effect, Keep) else ())
+    if restarts:
+        control = gateway(world, "control")
+        control.handle(Restored(tuple((key, row) for key, row in rows.items() if row is not None)), later - 1)
+        control.handle(Subscribed("#"), later - 1)
+    assert numbers(brought(control, late, later)) == [1]
+    again = wires_in(adopt(site, document, later))
+    assert {wire.topic for wire in again.values()} == {"veilmq/batch/3"}
+    assert not brought(control, again, later)
+    assert not brought(control, before, later), "that was sealed before"
+
+
 def test_who_may_publish_elsewhere_uses_up_no_number_and_moves_nothing_over(world: World):
     """Attack: a member signs, under each number of a scope in which it has no right, and moves what another published
     from one number to the other."""
@@ -161,6 +186,7 @@ def test_who_may_publish_elsewhere_uses_up_no_number_and_moves_nothing_over(worl
     document = canonical(world.renew_tokens("plant/#"))
     adopt(control, document, NOW + 1)
     assert not brought(control, wires_in(adopt(site, document, NOW + 1)), NOW + 1)
+    same_version(control, *REPLICAS)
     for topic in ("veilmq/batch/1", "veilmq/batch/3"):
         effects = control.handle(Received("r1a", craft(world, "stranger", topic, sequence=9, mode=Mode.PLAIN)), NOW + 1)
         assert counted(effects, "refused") == 1

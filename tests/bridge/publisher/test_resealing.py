@@ -10,7 +10,7 @@ import pytest
 from bridge.contract.machine import Publication, Wire
 from bridge.document.policy import Scope
 from bridge.publisher.refusals import RESEAL_AFTER_S
-from bridge.publisher.resealing import outdated, unseal
+from bridge.publisher.resealing import BACK_AFTER_S, outdated, unseal
 from bridge.publisher.residents import Residents, Standing
 from bridge.publisher.sealing import Entry
 from bridge.publisher.windows import Lanes
@@ -44,6 +44,22 @@ def test_which_is_sealed_anew(entry: Entry, is_current: bool, found: list[int]) 
         lanes.up(peer, [])
     sealer = cast(Any, SimpleNamespace(is_current=lambda _: is_current))
     assert outdated({7: entry}, sealer, VIEW, lanes, NOW) == found
+
+
+def test_what_was_on_its_way_when_a_link_went_is_sealed_anew_once_one_is_back() -> None:
+    """Readers who hear of its publisher first take what is older for a replay. It is sealed anew once for each link
+    that is back, and what is younger, or enough replicas have, is not."""
+    lanes = Lanes()
+    sealer = cast(Any, SimpleNamespace(is_current=lambda _: True))
+    old, young, enough = sealed({R1}, BACK_AFTER_S + 1), sealed(set(), BACK_AFTER_S), sealed({R1, R2}, BACK_AFTER_S + 1)
+    entries = {1: old, 2: young, 3: enough}
+    lanes.up(R3, [])
+    assert outdated(entries, sealer, VIEW, lanes, NOW) == [1]
+    assert outdated(entries, sealer, VIEW, lanes, NOW) == []
+    lanes.down(R3)
+    assert outdated(entries, sealer, VIEW, lanes, NOW) == []
+    lanes.up(R3, [])
+    assert outdated(entries, sealer, VIEW, lanes, NOW) == [1]
 
 
 def test_who_had_it_counts_no_more_nor_what_is_on_its_way() -> None:

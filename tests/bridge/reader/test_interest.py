@@ -331,6 +331,33 @@ def test_a_cover_narrows_after_it_has_stood_for_a_while():
     assert {statement.cover for statement in stated} == {CELLAR}, "what is wanted more counts at once"
 
 
+def test_where_replicas_left_out_what_is_wanted_now_is_told_once():
+    """What was left out is not known here: replayed, it would look like news (`subscriptions`)."""
+    interest = interest_of(shown_world())
+    ask(interest, "plant/a", 0, ATTIC)
+    (scope,) = interest.widened()
+    assert interest.widened() == frozenset()
+    ask(interest, "plant/b", 6, CELLAR)
+    assert interest.widened() == {scope}
+    interest.unsubscribed("plant/b", NOW + 7)
+    assert ticked(interest, 7 + NARROW_S)[0].cover == ATTIC
+    ticked(interest, 7 + NARROW_S + RENEW_AFTER_S)
+    assert interest.widened() == frozenset(), "less, and the same"
+
+
+@pytest.mark.parametrize("cover", [ATTIC, None])
+def test_with_other_tokens_nothing_was_left_out_that_was_not_before(cover: Predicate | None):
+    world = shown_world()
+    interest = interest_of(world)
+    ask(interest, "plant/a", 0, cover)
+    interest.widened()
+    interest.adopt(world.renew_tokens("plant/#"), world.secrets, NOW + 60)
+    assert len(interest.wanted()) == 2
+    assert interest.widened() == frozenset()
+    ask(interest, "plant/b", 66, CELLAR)
+    assert interest.widened() == (frozenset() if cover is None else interest.wanted())
+
+
 def test_a_renewal_repeats_the_cover_and_serves_as_it_always_did():
     interest = interest_of(shown_world())
     ask(interest, "plant/a", 0, ATTIC)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from bridge.reader.freshness import FRESH_S
 from keys.envelope import Mode
 from keys.sharetree import Hop, Place, decode_shares
 from spark_ingest.receiver.recovery import recovered, state_of
+from spark_ingest.receiving import Seen
 from spark_ingest.receiving.early import EARLY_S
 from spark_ingest.spool.writer import SpoolWriter
 from tests.spark_ingest.region import FAR_MS, NOW, Link, Overlay, Publisher, Wire, corrupt, records
@@ -211,6 +213,17 @@ def test_a_replay_after_restart_makes_no_second_row(tmp_path: Path) -> None:
     again.publish(publisher.seal("plant/a"), with_key=False)
     assert [r.reason for r in records(again.write())] == [None], "its key was known from the spool"
     writer.close()
+
+
+def test_what_was_sealed_since_the_spool_began_is_no_replay_however_late_it_comes() -> None:
+    """Links were cut when a gateway spoke first: what is written is remembered, so this was not; over a restart too."""
+    _, publisher, link = setup()
+    link.collector.tick(NOW)
+    seen = Seen.from_json(json.loads(json.dumps(link.collector.seen.to_json())))
+    for each in (link, Link(publisher.overlay, seen=seen)):
+        late = publisher.seal("plant/a", time=NOW + 60)
+        each.publish(late, now=NOW + 3600)
+        assert [r.reason for r in records(each.write())] == [None]
 
 
 def test_an_old_publication_of_an_unknown_publisher_is_set_apart() -> None:

@@ -1,0 +1,232 @@
+"""Since when a reader remembers all that came, and that what it would know is no replay, however late it comes."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridge.contract.machine import (
+    Effect,
+    Keep,
+    LinkDown,
+    LinkUp,
+    Received,
+    Restored,
+    Subscribed,
+    Tick,
+    Unsubscribed,
+    Wire,
+)
+from bridge.document.policy import Scope
+from bridge.node import GatewayNode
+from bridge.reader.freshness import FRESH_S, SESSION_S
+from bridge.reader.kept import SCOPE, KeptReader, of_kind
+from bridge.reader.subscriptions import Subscriptions
+from bridge.wire.admission import KEPT_S
+from keys.envelope import Mode
+from keys.frames import number
+from tests.bridge.helpers import NOW, counted, craft, delivered, gateway, publish, sent, subscriber
+from tests.sim.world import World, make_world
+
+REPLICAS = ("r1a", "r1b", "r1c")
+PLANT, OPEN, OLD = 1, 2, 3  # streams
+
+
+@pytest.fixture
+def world() -> World:
+    return make_world(
+        {1: 3}, [], {"site": 1, "other": 1, "control": 1}, [Scope("plant/#"), Scope("clear/#", Mode.PLAIN)]
+    )
+
+
+def bring(node: GatewayNode, wires: dict[str, Wire], now: float) -> list[Effect]:
+    effects = [effect for peer, wire in wires.items() for effect in node.handle(Received(peer, wire), now)]
+    return effects + [effect for second in range(1, 16) for effect in node.handle(Tick(), now + second)]
+
+
+def ms(at: float) -> int:
+    return int(at * 1000)
+
+
+def rows_of(kept: KeptReader) -> list[tuple[bytes, bytes]]:
+    found = [pair for keep in kept.changes(NOW) if isinstance(keep, Keep) for pair in keep.rows]
+    return [(key, row) for key, row in found if row is not None]
+
+
+def kept_of(effects: list[Effect], rows: dict[bytes, bytes]) -> None:
+    for effect in effects:
+        if isinstance(effect, Keep):
+            for key, value in effect.rows:
+                if value is None:
+                    rows.pop(key, None)
+                else:
+                    rows[key] = value
+
+
+# -------------------------------------------------------------------------------------------------- what it knows
+
+
+def test_a_scope_with_other_tokens_is_the_same_subscription() -> None:
+    later = Scope("b/#", number=7, origin=3)
+    subscriptions = Subscriptions(KeptReader())
+    assert subscriptions.generation(later.stream) == 0
+    subscriptions.resumed(3, NOW)
+    assert subscriptions.generation(later.stream) == 1
+    assert [subscriptions.is_before(later.stream, ms(at)) for at in (NOW - 1, NOW)] == [True, False]
+    subscriptions.paused(3)
+    subscriptions.resumed(3, NOW + 1)
+    assert subscriptions.generation(later.stream) == 2
+    assert [subscriptions.is_before(later.stream, ms(at)) for at in (NOW, NOW + 1)] == [True, False]
+
+
+def test_what_a_former_process_had_subscribed_goes_on_once() -> None:
+    kept = KeptReader()
+    Subscriptions(kept).resumed(3, NOW)
+    again = Subscriptions(KeptReader())
+    again.restore(rows_of(kept), NOW + 1)
+    again.resumed(3, NOW + 1)
+    assert again.generation(3) == 0
+    again.resumed(3, NOW + 2)
+    assert again.generation(3) == 1
+    paused = Subscriptions(kept)
+    paused.resumed(3, NOW)
+    paused.paused(3)
+    assert not [key for key, _ in rows_of(kept) if key[:1] == SCOPE]
+
+
+def test_what_was_sealed_after_the_subscription_would_be_known_and_nothing_before_or_to_come() -> None:
+    scopes = Subscriptions(KeptReader())
+    assert not scopes.would_know(PLANT, ms(NOW), NOW), "nobody asked for it"
+    scopes.resumed(PLANT, NOW)
+    later = NOW + 600
+    times = (NOW - 1, NOW, NOW + 1, later, later + 1)
+    assert [scopes.would_know(PLANT, ms(at), later) for at in times] == [False, False, True, True, False]
+
+
+def test_who_subscribes_again_knows_nothing_of_the_time_between() -> None:
+    scopes = Subscriptions(KeptReader())
+    scopes.resumed(PLANT, NOW)
+    scopes.paused(PLANT)
+    assert not scopes.would_know(PLANT, ms(NOW + 1), NOW + 2)
+    scopes.resumed(PLANT, NOW + 60)
+    assert not scopes.would_know(PLANT, ms(NOW + 1), NOW + 90)
+    assert scopes.would_know(PLANT, ms(NOW + 61), NOW + 90)
+
+
+def test_what_replicas_left_out_or_we_forgot_may_be_a_replay() -> None:
+    scopes = Subscriptions(KeptReader())
+    for change in (scopes.widened, scopes.forgot):
+        change(OPEN, NOW)
+        assert not scopes.would_know(OPEN, ms(NOW + 1), NOW + 2), "it is not subscribed"
+    scopes.resumed(PLANT, NOW)
+    scopes.widened(PLANT, NOW + 60)
+    assert not scopes.would_know(PLANT, ms(NOW + 59), NOW + 600)
+    scopes.forgot(PLANT, NOW + 90)
+    assert not scopes.would_know(PLANT, ms(NOW + 90 + FRESH_S), NOW + 900), "its publisher's clock may be ahead"
+    assert scopes.would_know(PLANT, ms(NOW + 91 + FRESH_S), NOW + 900)
+
+
+def test_the_next_process_knows_since_when() -> None:
+    kept = KeptReader()
+    before = Subscriptions(kept)
+    before.resumed(PLANT, NOW)
+    before.resumed(OPEN, NOW)
+    before.paused(OPEN)
+    rows = rows_of(kept)
+    assert [key for key, _ in of_kind(rows, SCOPE)] == [number(PLANT, 4)]
+    after = Subscriptions(KeptReader())
+    after.restore([*rows, (SCOPE + number(OLD, 4), b"")], NOW + 600)
+    after.resumed(PLANT, NOW + 601)
+    assert after.would_know(PLANT, ms(NOW + 1), NOW + 700)
+    assert not after.would_know(OLD, ms(NOW + 599), NOW + 700), "its row does not say since when"
+
+
+# ----------------------------------------------------------------------------------------------------- what comes
+
+
+@pytest.mark.parametrize("back_s", [FRESH_S + 1, 600, SESSION_S])
+def test_the_first_of_a_stream_that_came_while_a_running_reader_was_cut_off_is_delivered(world: World, back_s: float):
+    """Its process runs on; its replicas kept the alarm for it, and acknowledged it to its publisher."""
+    site, control = gateway(world, "site"), subscriber(world, "control")
+    for peer in REPLICAS:
+        control.handle(LinkDown(peer), NOW + 30)
+    alarm = publish(site, "plant/alarm", b"fire", sequence=1, now=NOW + 60, qos=2)
+    back = NOW + 60 + back_s
+    for peer in REPLICAS:
+        control.handle(LinkUp(peer), back)
+    assert [d.sequence for d in delivered(bring(control, alarm, back))] == [1]
+    assert not delivered(bring(control, alarm, back + 60)), "once"
+
+
+def test_the_first_of_a_stream_that_waited_between_regions_is_delivered(world: World):
+    """Mode `one`, say: a single replica brings it, the others vouch for nothing."""
+    alarm = craft(world, "site", "clear/alarm", sequence=1, mode=Mode.PLAIN, now=NOW + 60)
+    control = subscriber(world, "control")
+    assert [d.sequence for d in delivered(bring(control, {"r1a": alarm}, NOW + 60 + 1800))] == [1]
+
+
+def test_it_is_delivered_over_a_restart_of_the_reader_and_once(world: World):
+    rows: dict[bytes, bytes] = {}
+    control = gateway(world, "control")
+    kept_of(control.handle(Subscribed("#"), NOW), rows)
+    kept_of(control.handle(Tick(), NOW + 1), rows)
+    alarm = {"r1a": craft(world, "site", "clear/alarm", sequence=1, mode=Mode.PLAIN, now=NOW + 60)}
+    for at in (NOW + 1800, NOW + 1900):  # long after what `freshness` covers of the time before a restart
+        control = gateway(world, "control", links=False)
+        kept_of(control.handle(Restored(tuple(rows.items())), at), rows)
+        kept_of(control.handle(Subscribed("#"), at), rows)
+        effects = bring(control, alarm, at + 60)
+        kept_of(effects, rows)
+        assert len(delivered(effects)) == (1 if at == NOW + 1800 else 0)
+
+
+# -------------------------------------------------------------------------------------------------------- attacks
+
+
+@pytest.mark.parametrize("age_s", [FRESH_S + 1, 1800, KEPT_S - 60])
+@pytest.mark.parametrize("peers", [("r1a",), REPLICAS])
+def test_what_was_published_before_a_subscription_is_not_replayed_to_it(
+    world: World, age_s: float, peers: tuple[str, ...]
+):
+    """Attack: a replica, or all of them, bring a new subscriber what they carried a moment before it subscribed."""
+    wires = publish(gateway(world, "site"), "plant/t", sequence=1, now=NOW - 1)
+    effects = bring(subscriber(world, "control"), {peer: wires[peer] for peer in peers}, NOW - 1 + age_s)
+    assert not delivered(effects)
+    assert counted(effects, "replays_dropped") == len(peers)
+
+
+def test_what_was_published_while_nobody_here_subscribed_is_not_replayed_to_who_does_again(world: World):
+    """Attack: as before; the gateway had the scope once."""
+    control = gateway(world, "control")
+    control.handle(Subscribed("plant/#"), NOW)
+    control.handle(Unsubscribed("plant/#"), NOW + 10)
+    wires = publish(gateway(world, "site"), "plant/t", sequence=1, now=NOW + 60)
+    control.handle(Subscribed("plant/#"), NOW + 120)
+    assert not delivered(bring(control, wires, NOW + 120 + FRESH_S))
+
+
+def test_a_stream_that_was_pushed_out_is_not_replayed(world: World, monkeypatch: pytest.MonkeyPatch):
+    """Attack: the table of streams was full, and a replica brings again what came on one that is forgotten."""
+    monkeypatch.setattr("bridge.reader.collector.STREAMS_MAX", 1)
+    control = subscriber(world, "control")
+    first = {"r1a": craft(world, "site", "clear/a", sequence=1, mode=Mode.PLAIN, now=NOW + 1)}
+    assert delivered(bring(control, first, NOW + 2))
+    other = {"r1a": craft(world, "other", "clear/b", sequence=1, mode=Mode.PLAIN, now=NOW + 3)}
+    assert delivered(bring(control, other, NOW + 4))
+    assert not delivered(bring(control, first, NOW + 2 * FRESH_S))
+
+
+# ------------------------------------------------------------------------------------------ the publisher's own links
+
+
+def test_what_was_in_flight_when_the_publishers_link_went_reaches_who_subscribed_meanwhile(world: World):
+    site = gateway(world, "site")
+    first = publish(site, "plant/alarm", b"fire", sequence=1, qos=2)  # lost on the links
+    for peer in REPLICAS:
+        site.handle(LinkDown(peer), NOW + 1)
+    control, back = gateway(world, "control"), NOW + 600
+    control.handle(Subscribed("#"), NOW + 300)
+    effects = [effect for peer in REPLICAS for effect in site.handle(LinkUp(peer), back)]
+    wires = {send.peer: send.wire for send in sent(effects) if send.ticket == 1}
+    assert sorted(wires) == list(REPLICAS)
+    assert [d.sequence for d in delivered(bring(control, wires, back))] == [1]
+    assert not delivered(bring(control, first, back + 20)), "of two sealings one is delivered"
