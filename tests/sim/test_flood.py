@@ -36,6 +36,7 @@ from tests.bridge.helpers import (
     gateway,
     publish,
     replica,
+    same_version,
     sent,
     statement,
     subscribe_at,
@@ -57,6 +58,7 @@ def seed_of(epoch: int) -> bytes:
 def victim(limits: MemberBudgets | None = None) -> ReplicaNode:
     """A replica of the second region that honest neighbours use, with a subscriber."""
     node = replica(WORLD, "r2a", peers_of(WORLD.overlay, "r2a"))
+    same_version(node, *sorted(peers_of(WORLD.overlay, "r2a")))
     if limits is not None:
         node = ReplicaNode(WORLD.with_policy(budgets=limits), WORLD.identities["r2a"], "r2a", seed_of)
         for peer in peers_of(WORLD.overlay, "r2a"):
