@@ -20,7 +20,7 @@ from bridge.document import Overlay, ScopeSecret, batch_topic, retained_filter
 from bridge.predicates import Predicate, implies, widen
 from bridge.reader.intake import asked
 from bridge.reader.kept import VERSION, KeptReader, Rows, of_kind
-from bridge.wire import RENEW_AFTER_S, STATEMENT_LEASE_S, SUBSCRIBE_TOPIC, Statement, cover_of
+from bridge.wire import RENEW_AFTER_S, SUBSCRIBE_TOPIC, Statement, cover_of, lease_s
 from keys.frames import number
 from keys.identity import Identity
 
@@ -55,6 +55,7 @@ class ScopeInterest:
         self._identity = identity
         self._name = name
         self._home = overlay.certificate(name).region
+        self._lease_s = lease_s(overlay.certificate(name).role)
         self._secrets = list(secrets)
         self._readable: dict[str, ScopeSecret] = {}  # by wire filter, as of the last review
         # What local clients want, whether a scope has it or not: by filter the cover of their predicates, None: all.
@@ -284,7 +285,7 @@ class ScopeInterest:
         self._version = max(self._version + 1, int(now * 1000))
         if self.kept is not None:
             self.kept.put(VERSION, number(self._version, 8))
-        expires_ms = int((now + STATEMENT_LEASE_S) * 1000)
+        expires_ms = int((now + self._lease_s) * 1000)
         before = want.statement if want.statement is not None and want.statement.on else None
         # Where only the cover is another, what is retained is here: it is left out for no cover.
         goes_on = on and before is not None and before.cover != cover

@@ -122,7 +122,7 @@ class Forwarder:
         theirs = self._routes.region_of(peer)
         return [
             Send(peer, Wire(SUBSCRIBE_TOPIC, statement.encode()))
-            for statement in self._routing.all()
+            for statement in self._routing.live(now)
             if not self._routes.leads_back(statement.member, theirs)
         ]
 
