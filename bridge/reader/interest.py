@@ -60,6 +60,7 @@ class ScopeInterest:
         self._readable: dict[str, ScopeSecret] = {}  # by wire filter, as of the last review
         # What local clients want, whether a scope has it or not: by filter the cover of their predicates, None: all.
         self._filters: dict[str, Predicate | None] = {}
+        self._reviewed_at = 0.0
         self._review_at = 0.0  # when rights may change next; 0: they were not looked at yet
         self._wants: dict[str, _Want] = {}
         self._up: set[str] = set()
@@ -130,6 +131,7 @@ class ScopeInterest:
     def _review(self, now: float) -> list[Effect]:
         """State what local clients want and we may read now; take back what we may not read any more."""
         calendar = self._overlay.policy.calendar
+        self._reviewed_at = now
         # Replicas' clocks may be behind by skew_s, and would refuse a right that begins with the epoch.
         self._review_at = calendar.end_s(calendar.at(now - calendar.skew_s)) + calendar.skew_s
         epochs = {calendar.at(now), calendar.at(now - calendar.skew_s)}
@@ -259,9 +261,12 @@ class ScopeInterest:
 
     def tick(self, now: float) -> list[Effect]:
         """Renew leases in time, and see what we may read in a new epoch."""
-        effects = self._review(now) if 0 < self._review_at <= now else []
+        was_set_back = now < self._reviewed_at - REPEAT_S
+        effects = self._review(now) if 0 < self._review_at <= now or (self._review_at and was_set_back) else []
         for wire_filter, want in self._wants.items():
-            if want.filters and want.renew_at <= now and want.statement is not None:
+            # A clock that was set back: what it said before may be to come for replicas, and they refused it.
+            due = want.renew_at <= now or now < want.stated_at - REPEAT_S
+            if want.filters and due and want.statement is not None:
                 effects += self._state(wire_filter, want, True, now, want.statement.cover)
             if want.narrow_at <= now:
                 effects += self._narrow(wire_filter, want, now)

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from bridge.contract.machine import Committed, LinkDown, LinkUp, Publication, Received, Subscribed, Tick, Wire
+from bridge.contract.machine import Committed, LinkDown, LinkUp, Publication, Received, Refuse, Subscribed, Tick, Wire
+from bridge.contract.refusing import Reason
 from bridge.document.overlay import Overlay
 from bridge.document.policy import Scope
 from bridge.membership.adopting import canonical
@@ -125,6 +126,19 @@ def test_a_reader_that_is_back_while_its_session_lives_finds_all_of_it_there(rea
     at += away_s
     wire = publish(site, "plant/t", sequence=1, now=at, qos=2)["r1a"]
     assert reader in {each.peer for each in sent(node.handle(Received("site", wire), at))}
+
+
+@pytest.mark.parametrize("slow_s", [3000, 3700, 7200])
+def test_a_reader_whose_clock_is_slow_does_not_believe_that_it_is_subscribed(slow_s: float):
+    """Only what it says itself is refused: a neighbour may pass an old statement on, or replay it."""
+    world = make_world({1: 3}, [], {"local": 1}, [Scope("plant/#")])
+    local, node = gateway(world, "local"), replica(world, "r1a", ("local", "r1b"))
+    said = sent(local.handle(Subscribed("plant/#"), NOW - slow_s), "r1a")
+    wire = next(each.wire for each in said if each.wire.topic == SUBSCRIBE_TOPIC)
+    effects = node.handle(Received("local", wire), NOW)
+    assert (Refuse(Reason.TIME) in effects) == (slow_s > 3600)
+    assert bool(counted(effects, "statements")) == (slow_s <= 3600)
+    assert Refuse(Reason.TIME) not in node.handle(Received("r1b", wire), NOW)
 
 
 # ---------------------------------------------------------------------------------------- a lying neighbour
