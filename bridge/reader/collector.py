@@ -191,10 +191,9 @@ class Collector:
             effects += self._wake(key_id, now)
         for held in self._joining.due(now):
             effects += self._hold(held, now)
-        while self._wakeups and self._wakeups[0][0] <= now:
+        while self._wakeups and not 0 < self._wakeups[0][0] - now <= REPAIR_S:  # due, or the clock was set back
             at, stream_id = heapq.heappop(self._wakeups)
-            if self._deadlines.get(stream_id) == at:
-                effects += self._advance(stream_id, now)
+            effects += self._advance(stream_id, now) if self._deadlines.get(stream_id) == at else []
         if self._sweep_at and self._sweep_at <= now:
             for name in [name for name in self.kept.waiting if not self._waits(name)]:
                 self.kept.done(name)
@@ -324,6 +323,7 @@ class Collector:
         while stream is not None and len(stream.held) > len(keyless):
             sequence = min(stream.held.keys() - keyless.keys()) if keyless else min(stream.held)
             held = stream.held[sequence]
+            held.arrived = min(held.arrived, now)
             wake_at = held.arrived + REPAIR_S
             if stop and held.may_follow(stop):
                 break

@@ -135,6 +135,16 @@ def test_a_predecessor_that_does_not_come_is_given_up_and_may_come_late(world: W
     assert told(feed(node, two, NOW + 12)) == []
 
 
+def test_a_gap_is_given_up_after_ten_seconds_also_when_the_clock_is_set_back(world: World):
+    site, control = gateway(world, "site"), subscriber(world, "control")
+    replicas = world.overlay.replicas(world.overlay.certificate("control").region)
+    wires = {n: publish(site, "plant/t", b"%d" % n, sequence=n, previous=n - 1) for n in (1, 2, 3)}
+    effects = [e for n in (1, 3) for r in replicas for e in control.handle(Received(r, wires[n][r]), NOW + n)]
+    assert [each.sequence for each in delivered(effects)] == [1]
+    effects = [e for t in range(1, int(REPAIR_S) + 3) for e in control.handle(Tick(), NOW - 600 + t)]
+    assert [each.sequence for each in delivered(effects)] == [3]
+
+
 def test_a_gap_of_many_batches_is_filled_before_what_follows_it_is_given_up(world: World):
     """Its batches are asked for by intervals: one by one, each after a wait, a hundred would take longer than that."""
     site, reader = gateway(world, "site"), subscriber(world, "control")
