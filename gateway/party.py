@@ -54,7 +54,7 @@ log = logging.getLogger("veilmq.links")
 
 SEED_AGAIN_S = 10.0
 """Between attempts at a disk that keeps no seed."""
-SESSION_EXPIRY_S = 3600  # how long a replica queues for us while we are away
+SESSION_EXPIRY_S = 3600  # how long a replica queues for us while we are away: `bridge.wire.SESSION_S` of a gateway
 
 
 class Party:

@@ -207,20 +207,23 @@ class Allowance:
 
 class Budget:
     """A token bucket that may go into debt: who exceeds it waits until it is paid back. The debt is at most
-    `debt_max`, one burst if that is not said."""
+    `debt_max`, one burst if that is not said. `signed`: time is what others sign, who could go back and forth in it."""
 
-    __slots__ = ("_at", "_burst", "_debt_max", "_left", "_per_s")
+    __slots__ = ("_at", "_burst", "_debt_max", "_left", "_per_s", "_signed")
 
-    def __init__(self, per_s: float, burst: float, now: float, debt_max: float | None = None) -> None:
+    def __init__(
+        self, per_s: float, burst: float, now: float, debt_max: float | None = None, signed: bool = False
+    ) -> None:
+        self._signed = signed
         self._per_s = per_s
         self._burst = self._left = burst
         self._debt_max = burst if debt_max is None else debt_max
         self._at = now
 
     def open(self, now: float) -> bool:
-        """Whether something is left. A clock that goes back gives nothing."""
+        """Whether something is left. A clock that goes back gives nothing, and goes on from there."""
         self._left = min(self._burst, self._left + max(0.0, now - self._at) * self._per_s)
-        self._at = max(self._at, now)
+        self._at = max(self._at, now) if self._signed else now
         return self._left > 0
 
     def spend(self, cost: float, now: float) -> bool:
@@ -270,6 +273,7 @@ class FairBudget:
 
     def _pay_back(self, now: float) -> None:
         """What came back since the last time, in steps: it costs a look at each owner."""
+        self._at = min(self._at, now)  # a clock that was set back gives nothing, and goes on from there
         if now < self._at + FAIR_STEP_S:
             return
         back, self._at = (now - self._at) * self._per_s, now

@@ -82,7 +82,7 @@ class PublisherGuard:
         if account is None:
             rates = self._budgets.values[:2]
             came = tuple([Budget(ARRIVAL_FACTOR * r, ARRIVAL_FACTOR * r * BURST_S, now) for r in rates])
-            sealed = tuple([Budget(rate, rate * BURST_S, sealed_s) for rate in rates])
+            sealed = tuple([Budget(rate, rate * BURST_S, sealed_s, signed=True) for rate in rates])
             account = self._accounts[whose] = _Account(came, sealed)
         costs = (batches, sealed_bytes)
         left = [budget.spend(cost, now) for budget, cost in zip(account.came, costs, strict=True)]

@@ -34,14 +34,13 @@ from bridge.reader.replays import NOT_TAKEN
 from bridge.reader.skipped import Skipped
 from bridge.reader.streams import Held, Stream, StreamId, name_of, scope_stream
 from bridge.reader.subscriptions import Subscriptions
-from bridge.reader.waiting import Waiting
+from bridge.reader.waiting import REPAIR_S, Waiting
 from bridge.wire import PROPERTY_PART, Admitted, read_skip, refused
 from keys.envelope import DataKey, Mode
 from keys.epochs import ScopeKeys
 from keys.errors import BadContent, KeysError
 
 STREAMS_MAX = 100_000  # (publisher, scope) pairs, and retained topics that wait; a flooder forgets its own first
-REPAIR_S = 10.0
 SWEEP_S = 1.0  # after so long it is looked whether what was kept because it waited still does
 
 
@@ -363,6 +362,7 @@ class Collector:
         while stream is not None and len(stream.held) > len(keyless):
             sequence = min(stream.held.keys() - keyless.keys()) if keyless else min(stream.held)
             held = stream.held[sequence]
+            held.arrived = min(held.arrived, now)
             wake_at = held.arrived + REPAIR_S
             if stop and held.may_follow(stop):
                 wake_at = None  # of those that lack their keys the first says when

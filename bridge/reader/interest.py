@@ -20,7 +20,7 @@ from bridge.document import Overlay, ScopeSecret, batch_topic, retained_filter
 from bridge.predicates import Predicate, implies, widen
 from bridge.reader.intake import asked
 from bridge.reader.kept import VERSION, KeptReader, Rows, of_kind
-from bridge.wire import RENEW_AFTER_S, STATEMENT_LEASE_S, SUBSCRIBE_TOPIC, Statement, cover_of
+from bridge.wire import RENEW_AFTER_S, SUBSCRIBE_TOPIC, Statement, cover_of, lease_s
 from keys.frames import number
 from keys.identity import Identity
 
@@ -55,10 +55,12 @@ class ScopeInterest:
         self._identity = identity
         self._name = name
         self._home = overlay.certificate(name).region
+        self._lease_s = lease_s(overlay.certificate(name).role)
         self._secrets = list(secrets)
         self._readable: dict[str, ScopeSecret] = {}  # by wire filter, as of the last review
         # What local clients want, whether a scope has it or not: by filter the cover of their predicates, None: all.
         self._filters: dict[str, Predicate | None] = {}
+        self._reviewed_at = 0.0
         self._review_at = 0.0  # when rights may change next; 0: they were not looked at yet
         self._wants: dict[str, _Want] = {}
         self._up: set[str] = set()
@@ -130,6 +132,7 @@ class ScopeInterest:
     def _review(self, now: float) -> list[Effect]:
         """State what local clients want and we may read now; take back what we may not read any more."""
         calendar = self._overlay.policy.calendar
+        self._reviewed_at = now
         # Replicas' clocks may be behind by skew_s, and would refuse a right that begins with the epoch.
         self._review_at = calendar.end_s(calendar.at(now - calendar.skew_s)) + calendar.skew_s
         epochs = {calendar.at(now), calendar.at(now - calendar.skew_s)}
@@ -274,9 +277,12 @@ class ScopeInterest:
 
     def tick(self, now: float) -> list[Effect]:
         """Renew leases in time, and see what we may read in a new epoch."""
-        effects = self._review(now) if 0 < self._review_at <= now else []
+        was_set_back = now < self._reviewed_at - REPEAT_S
+        effects = self._review(now) if 0 < self._review_at <= now or (self._review_at and was_set_back) else []
         for wire_filter, want in self._wants.items():
-            if want.filters and want.renew_at <= now and want.statement is not None:
+            # A clock that was set back: what it said before may be to come for replicas, and they refused it.
+            due = want.renew_at <= now or now < want.stated_at - REPEAT_S
+            if want.filters and due and want.statement is not None:
                 effects += self._state(wire_filter, want, True, now, want.statement.cover)
             if want.narrow_at <= now:
                 effects += self._narrow(wire_filter, want, now)
@@ -300,7 +306,7 @@ class ScopeInterest:
         self._version = max(self._version + 1, int(now * 1000))
         if self.kept is not None:
             self.kept.put(VERSION, number(self._version, 8))
-        expires_ms = int((now + STATEMENT_LEASE_S) * 1000)
+        expires_ms = int((now + self._lease_s) * 1000)
         before = want.statement if want.statement is not None and want.statement.on else None
         # Where only the cover is another, what is retained is here: it is left out for no cover.
         goes_on = on and before is not None and before.cover != cover

@@ -12,6 +12,9 @@ from bridge.reader.room import HeldRoom
 from bridge.reader.streams import Held, Stream, StreamId
 from keys.envelope import Mode
 
+REPAIR_S = 10.0
+"""For so long at most something waits."""
+
 
 class Waiting:
     """Over all streams of one reader."""
@@ -80,8 +83,9 @@ class Waiting:
             heapq.heappush(self._wakeups, (at, stream_id))
 
     def due(self, now: float) -> StreamId | None:
-        """A stream whose time has come; each time another, until there is none."""
-        while self._wakeups and self._wakeups[0][0] <= now:
+        """A stream whose time has come, or is further away than anything waits, since the clock was set back; each time
+        another, until there is none."""
+        while self._wakeups and not 0 < self._wakeups[0][0] - now <= REPAIR_S:
             at, stream_id = heapq.heappop(self._wakeups)
             if self._deadlines.get(stream_id) == at:
                 return stream_id

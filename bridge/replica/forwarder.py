@@ -39,6 +39,7 @@ from bridge.wire import (
     PROPERTY_PART,
     PROPERTY_SHOWN,
     PULL_TOPIC,
+    RENEW_AFTER_S,
     SUBSCRIBE_TOPIC,
     SWEEP_S,
     Admission,
@@ -53,7 +54,7 @@ from bridge.wire import (
     refused,
 )
 from keys.envelope import PROPERTY_HEADER, Mode, from_property
-from keys.errors import BadFrame, KeysError, Superseded, UnknownView
+from keys.errors import BadFrame, KeysError, NotFresh, Superseded, UnknownView
 
 NEWCOMER_BURST = 8  # restarts of a subscriber that are served at once all that is retained ...
 NEWCOMER_EVERY_S = 60.0  # ... and then once a minute: stops statements without end from making us send without end
@@ -122,7 +123,7 @@ class Forwarder:
         theirs = self._routes.region_of(peer)
         return [
             Send(peer, Wire(SUBSCRIBE_TOPIC, statement.encode()))
-            for statement in self._routing.all()
+            for statement in self._routing.live(now)
             if not self._routes.leads_back(statement.member, theirs)
         ]
 
@@ -257,6 +258,9 @@ class Forwarder:
     def _statement(self, event: Received, now: float) -> list[Effect]:
         """Adopt a signed statement, pass it on, and serve the newcomer what is retained."""
         statement = Statement.decode(event.wire.payload)
+        if event.peer == statement.member and statement.expires_ms <= (now + RENEW_AFTER_S) * 1000:
+            # It would end before its author says the next one, who would take itself for subscribed meanwhile.
+            raise NotFresh(f"{statement.member} states what ends so soon; its clock or ours is wrong")
         goes_on = self._routing.goes_on(statement, now)
         if not self._routing.accept(statement, now):
             return []

@@ -127,7 +127,7 @@ class StatementRelay:
     def _rows(self, now: float) -> Iterable[Statement]:
         """Statements that count, of scopes with planes."""
         planes = {scope.filter for scope in self._routes.overlay.policy.scopes if scope.by_planes}
-        return (one for one in self._routing.all() if one.filter in planes and now * 1000 < one.expires_ms)
+        return (one for one in self._routing.live(now) if one.filter in planes)
 
     def _digests(self, now: float) -> list[int]:
         """Of each bucket of rows, 0 for an empty one. Signatures tell rows apart; authors of a few rows could choose

@@ -21,15 +21,17 @@ from bridge.wire.covers import ScopeCovers, decode_cover, encode_cover
 from bridge.wire.shown_lists import ShownList
 from keys.errors import BadSignature, Expired, NotAuthorised, NotFresh, TooOften
 from keys.frames import Kind, Reader, number, opening, sized, text
-from keys.identity import Identity, verify
+from keys.identity import Identity, Role, verify
 
 FLAG_ON = 0x01
 FLAG_COVER = 0x02
 FLAG_GOES_ON = 0x04
 DOMAIN = "veilmq/1 subscription"
-STATEMENT_LEASE_S = 3600.0
-RENEW_AFTER_S = STATEMENT_LEASE_S / 3
-CLOCKS_S = 3600.0  # by so much clocks may differ about how long a statement lives
+SESSION_S = {Role.GATEWAY: 3600, Role.INGEST: 7 * 86_400}
+"""How long replicas keep the session of who is away. Its statement has to lead there as long: what is published
+meanwhile is acknowledged to its publisher, and would be in no queue."""
+RENEW_AFTER_S = 1200.0
+CLOCKS_S = 2400.0  # by so much clocks may differ about how long a statement lives
 NEWS_BURST = 4_096  # statements of one member at once: it has 1,024 scopes at most ...
 NEWS_EVERY_S = 0.1  # ... and then ten a second: each is verified, remembered and passed on to everybody
 STATEMENTS_MAX = 100_000  # stops a flood of filters: gateways x scopes of the policy is far below it
@@ -85,13 +87,19 @@ class Statement:
 
 
 class _Known(NamedTuple):
-    """A statement and the public key of who signed it."""
+    """A statement, the public key of who signed it, and when it ends: with that key's certificate at the latest."""
 
     statement: Statement
     signer: bytes
+    ends_ms: int
 
 
 _NOTHING = (-1, b"")  # below every version, signed by nobody
+
+
+def lease_s(role: Role) -> float:
+    """How long a statement lives: its author may go just before it would have renewed it."""
+    return SESSION_S.get(role, SESSION_S[Role.GATEWAY]) + RENEW_AFTER_S
 
 
 class RoutingTable:
@@ -114,7 +122,7 @@ class RoutingTable:
         self._formers = _formers(overlay)
 
     def adopt(self, overlay: Overlay) -> None:
-        """Another version of the overlay: statements of members and scopes that it does not list are forgotten."""
+        """Another version of the overlay: statements of members, keys and scopes that it lacks are forgotten."""
         self._overlay, self._formers = overlay, _formers(overlay)
         self._rights.clear()
         self._allowances = {name: left for name, left in self._allowances.items() if name in overlay.members}
@@ -122,8 +130,13 @@ class RoutingTable:
             if overlay.scope_named(wire_filter) is None:
                 del self._statements[wire_filter]
         for of_filter in self._statements.values():
-            for member in [member for member in of_filter if member not in overlay.members]:
-                del of_filter[member]
+            for name, known in list(of_filter.items()):
+                member = overlay.members.get(name)
+                ends_ms = None if member is None else _ends_ms(member, known.signer, known.statement.expires_ms)
+                if ends_ms is None:
+                    del of_filter[name]
+                else:
+                    of_filter[name] = known._replace(ends_ms=ends_ms)
         self._count = sum(map(len, self._statements.values()))
         self._covers.clear()
 
@@ -153,7 +166,7 @@ class RoutingTable:
         known = of_filter.get(statement.member)
         present = member.certificate.public_key
         version, before = _NOTHING  # what ended stands in nobody's way
-        if known is not None and now * 1000 < known.statement.expires_ms:
+        if known is not None and now * 1000 < known.ends_ms:
             version, before = known.statement.version, known.signer
         outranked = version >= statement.version
         if outranked and before == present:
@@ -166,7 +179,7 @@ class RoutingTable:
         if statement.version > (now + AHEAD_S) * 1000:
             # A version is a time: one to come would outrank all that its author says until then.
             raise NotFresh(f"{statement.member} states something with a version that is to come")
-        if statement.expires_ms > (now + STATEMENT_LEASE_S + CLOCKS_S) * 1000:
+        if statement.expires_ms > (now + lease_s(member.certificate.role) + CLOCKS_S) * 1000:
             raise Expired(f"{statement.member} states something for longer than statements live")
         if statement.on and not self.may_read(statement.member, scope, now):
             raise NotAuthorised(f"{statement.member} may not read {statement.filter}")
@@ -176,7 +189,9 @@ class RoutingTable:
         if known is None and self._count >= STATEMENTS_MAX:
             return False
         self._count += known is None
-        of_filter[statement.member] = _Known(statement, signer)
+        ends_ms = _ends_ms(member, signer, statement.expires_ms)
+        assert ends_ms is not None, "it was verified by a key that is listed"
+        of_filter[statement.member] = _Known(statement, signer, ends_ms)
         covers = self._covers.get(statement.filter)
         if covers is not None:
             covers.put(statement.member, statement.cover if statement.on else None)
@@ -185,25 +200,25 @@ class RoutingTable:
     def goes_on(self, statement: Statement, now: float) -> bool:
         """Whether its author wants the scope already, as it says, so that it has what is retained. Before `accept`."""
         known = self._statements.get(statement.filter, {}).get(statement.member)
-        lives = known is not None and known.statement.on and now * 1000 < known.statement.expires_ms
+        lives = known is not None and known.statement.on and now * 1000 < known.ends_ms
         return statement.goes_on and lives
 
     def wanting(self, scope: Scope, now: float) -> list[str]:
         """Members that may read the scope now and whose live statement says that they want it. A lease ends with its
         author's certificate."""
         stated = self._statements.get(scope.filter, {})
-        found = [s.member for s, _ in stated.values() if self._leads(s, scope, now)]
+        found = [known.statement.member for known in stated.values() if self._leads(known, scope, now)]
         for former in self._formers.get(scope.filter, ()):
-            for s, _ in self._statements.get(former, {}).values():
-                known = stated.get(s.member)
-                says_nothing = known is None or now * 1000 >= known.statement.expires_ms
-                if says_nothing and s.member not in found and self._leads(s, scope, now):
-                    found.append(s.member)
+            for known in self._statements.get(former, {}).values():
+                member, newer = known.statement.member, stated.get(known.statement.member)
+                says_nothing = newer is None or now * 1000 >= newer.ends_ms
+                if says_nothing and member not in found and self._leads(known, scope, now):
+                    found.append(member)
         return found
 
-    def _leads(self, s: Statement, scope: Scope, now: float) -> bool:
-        lives = s.on and now * 1000 < min(s.expires_ms, self._overlay.certificate(s.member).not_after_ms)
-        return lives and self.may_read(s.member, scope, now)
+    def _leads(self, known: _Known, scope: Scope, now: float) -> bool:
+        s = known.statement
+        return s.on and now * 1000 < known.ends_ms and self.may_read(s.member, scope, now)
 
     def left_out(self, scope: Scope, shown: ShownList) -> frozenset[str]:
         """Of them, whose statements say that they do not want what shows this."""
@@ -213,13 +228,20 @@ class RoutingTable:
         covers = self._covers.get(scope.filter)
         if covers is None:
             covers = self._covers[scope.filter] = ScopeCovers(scope)
-            for s, _ in self._statements.get(scope.filter, {}).values():
+            for s, _, _ in self._statements.get(scope.filter, {}).values():
                 covers.put(s.member, s.cover if s.on else None)
         return covers
 
-    def all(self) -> list[Statement]:
-        """Everything known, for a neighbour whose link came up."""
-        return [known.statement for of_filter in self._statements.values() for known in of_filter.values()]
+    def live(self, now: float) -> list[Statement]:
+        """Everything that counts, for a neighbour whose link came up."""
+        known = (known for of_filter in self._statements.values() for known in of_filter.values())
+        return [statement for statement, _, ends_ms in known if now * 1000 < ends_ms]
+
+
+def _ends_ms(member: Member, signer: bytes, expires_ms: int) -> int | None:
+    """When what a key signed ends: with that key's certificate at the latest. None: the member has that key no more."""
+    ends = [certificate.not_after_ms for certificate in member.certificates if certificate.public_key == signer]
+    return min(expires_ms, ends[0]) if ends else None
 
 
 def _formers(overlay: Overlay) -> dict[str, tuple[str, ...]]:

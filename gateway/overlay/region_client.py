@@ -25,7 +25,7 @@ from bridge.contract import Acked, KeyDoubted, KeyWanted, NotTaken, Received, Su
 from bridge.document import Overlay, OverlayError, ScopeSecret
 from bridge.membership import GRANT_TOPIC, OVERLAY_TOPIC, SWAPS_TOPIC, VIEWS_TOPIC
 from bridge.node import ReaderNode
-from bridge.wire import KEYS_TOPIC
+from bridge.wire import KEYS_TOPIC, SESSION_S
 from gateway.base import ConfigError, Figures, LinkState, PrivateFileError, read_private, stamp
 from gateway.base.log_events import LogEvent
 from gateway.client import Address, ClientError, LinkTls, MqttClient, TlsError, split_host_port
@@ -70,7 +70,7 @@ __all__ = [
     "read_private",
 ]
 
-SESSION_EXPIRY_S = 7 * 86_400
+SESSION_EXPIRY_S = SESSION_S[Role.INGEST]
 KEEP_ALIVE_S = 10
 CONTROL_TOPICS = frozenset({GRANT_TOPIC, OVERLAY_TOPIC, SWAPS_TOPIC, VIEWS_TOPIC})
 

@@ -11,8 +11,8 @@ from bridge.contract.machine import Acked, Deliver, Effect, Keep, LinkUp, Receiv
 from bridge.document.policy import Scope
 from bridge.membership.adopting import canonical
 from bridge.node import GatewayNode
-from bridge.reader.collector import REPAIR_S
 from bridge.reader.freshness import FRESH_S
+from bridge.reader.waiting import REPAIR_S
 from keys.envelope import Mode
 from tests.bridge.helpers import NOW, counted, craft, delivered, gateway, publish, same_version, sent, subscriber
 from tests.sim.world import World, make_world

@@ -12,7 +12,7 @@ import pytest
 from bridge.contract.machine import Effect, Event, Received, Send, Subscribed
 from bridge.document import Scope, ShownAttribute
 from bridge.predicates import Predicate, parse_where
-from bridge.reader.collector import REPAIR_S
+from bridge.reader.waiting import REPAIR_S
 from bridge.sim.adversary import Adversary
 from bridge.sim.checkers import check_blame, check_safety
 from bridge.sim.kernel import Trace

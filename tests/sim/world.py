@@ -176,12 +176,14 @@ def make_world(
     rights: Mapping[str, tuple[Sequence[str], Sequence[str]]] | None = None,
     calendar: Calendar = ENDLESS_EPOCH,
     hosted: Collection[str] = (),
+    jobs: Collection[str] = (),
 ) -> World:
     """Regions by id with their number of replicas, tree edges, gateways by name with their home region.
 
     `rights`: what single gateways may publish and read, where that differs from `publish` and `read`. With a
     `calendar` of epochs there is a key service in the policy (which no node plays) and no epoch key in `keys` yet.
-    `hosted`: names of replicas that are somebody's brokers; nothing here plays them.
+    `hosted`: names of replicas that are somebody's brokers; nothing here plays them. `jobs`: those of `gateways` that
+    are certified as ingest jobs.
     """
     rng = random.Random(seed)
     owner = Identity.generate(rng.randbytes(32))
@@ -203,7 +205,7 @@ def make_world(
             region=region,
             not_after_ms=NOT_AFTER_MS,
         )
-        if role is Role.GATEWAY:
+        if role in (Role.GATEWAY, Role.INGEST):
             grants.extend(Grant(name, topic_filter, Right.PUBLISH) for topic_filter in may_publish)
             grants.extend(Grant(name, topic_filter, Right.READ) for topic_filter in may_read)
         members.append(Member(certificate))
@@ -214,7 +216,7 @@ def make_world(
         for name in names:
             member(name, Role.HOSTED if name in hosted else Role.REPLICA, region)
     for name, region in gateways.items():
-        member(name, Role.GATEWAY, region)
+        member(name, Role.INGEST if name in jobs else Role.GATEWAY, region)
     servers = ("keys",) if calendar.length_s else ()
     for name in servers:
         member(name, Role.KEY_SERVER, next(iter(sizes)))

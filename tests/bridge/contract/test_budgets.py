@@ -143,3 +143,24 @@ def test_a_neighbour_that_left_is_forgotten():
     assert not guard.closed("other", (), 0.0)
     guard.keep(["other"])
     assert not guard.closed("liar", (), 0.0)
+
+
+def test_a_budget_of_a_clock_that_is_set_back_goes_on_from_there():
+    for back_s in (1.0, 7200.0):
+        budget, shared = Budget(10, 10, 10_000.0), FairBudget(10, 10, 10_000.0)
+        assert not budget.spend(10, 10_000.0)
+        while shared.take(b"one", 10_000.0):
+            pass
+        now = 10_000.0 - back_s
+        assert not budget.open(now), "it gives nothing"
+        assert not shared.take(b"one", now)
+        assert budget.open(now + 0.5)
+        assert shared.take(b"one", now + 0.5)
+
+
+def test_who_goes_back_and_forth_in_signed_times_gains_nothing():
+    budget = Budget(10, 10, 0.0, signed=True)
+    for _ in range(5):
+        budget.spend(10, 0.0)
+        budget.spend(10, 1.0)
+    assert budget.left <= -10

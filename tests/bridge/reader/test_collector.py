@@ -23,10 +23,10 @@ from bridge.contract.machine import (
 from bridge.document.policy import Scope
 from bridge.node import GatewayNode
 from bridge.reader.awaiting_keys import KEPT_OVERHEAD_BYTES
-from bridge.reader.collector import REPAIR_S
 from bridge.reader.freshness import FRESH_S
 from bridge.reader.heads import OPEN_MAX
 from bridge.reader.newest_retained import RETAINED_WAIT_S
+from bridge.reader.waiting import REPAIR_S
 from bridge.wire.admission import SEQUENCE_MAX
 from bridge.wire.pulling import CHAIN_MAX, PULL_TOPIC
 from bridge.wire.statements import KEYS_TOPIC
@@ -133,6 +133,16 @@ def test_a_predecessor_that_does_not_come_is_given_up_and_may_come_late(world: W
     assert told(node.handle(Tick(), NOW + REPAIR_S)) == [(3, False)]
     assert told(feed(node, two, NOW + 11)) == [(2, True)]
     assert told(feed(node, two, NOW + 12)) == []
+
+
+def test_a_gap_is_given_up_after_ten_seconds_also_when_the_clock_is_set_back(world: World):
+    site, control = gateway(world, "site"), subscriber(world, "control")
+    replicas = world.overlay.replicas(world.overlay.certificate("control").region)
+    wires = {n: publish(site, "plant/t", b"%d" % n, sequence=n, previous=n - 1) for n in (1, 2, 3)}
+    effects = [e for n in (1, 3) for r in replicas for e in control.handle(Received(r, wires[n][r]), NOW + n)]
+    assert [each.sequence for each in delivered(effects)] == [1]
+    effects = [e for t in range(1, int(REPAIR_S) + 3) for e in control.handle(Tick(), NOW - 600 + t)]
+    assert [each.sequence for each in delivered(effects)] == [3]
 
 
 def test_a_gap_of_many_batches_is_filled_before_what_follows_it_is_given_up(world: World):

@@ -270,6 +270,17 @@ def test_a_newer_overlay_that_lets_us_read_is_used_at_once_and_said_again_when_a
     assert min(s.version for s in again) > max(s.version for s in first)
 
 
+@pytest.mark.parametrize("ahead_s", [600, 7200])
+@pytest.mark.parametrize("refused", [True, False])
+def test_a_reader_whose_clock_is_set_right_subscribes_at_once(world: World, ahead_s: float, refused: bool):
+    interest, wrong = interest_of(world), NOW + ahead_s
+    for told in sent(interest.subscribed("plant/#", wrong)):
+        if refused:
+            interest.refused(NotTaken(told.peer, told.ticket, Reason.TIME), wrong)
+    assert {s.filter for s in statements(interest.tick(NOW + 1))} == {"plant/#"}
+    assert statements(interest.tick(NOW + 2)) == [], "said once"
+
+
 def test_after_a_rotation_statements_are_signed_with_the_new_key(world: World):
     interest = interest_of(world)
     fresh = Identity.generate(bytes(range(32)))

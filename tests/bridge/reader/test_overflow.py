@@ -14,9 +14,9 @@ import pytest
 from bridge.contract import Count, Effect, Event, Keep, Received, Restored, Subscribed, Take, Tick, Wire, Withhold
 from bridge.document.policy import Scope
 from bridge.reader import overflow as module
-from bridge.reader.collector import REPAIR_S
 from bridge.reader.overflow import HOSTED_WINDOW, Overflow
 from bridge.reader.streams import Held
+from bridge.reader.waiting import REPAIR_S
 from bridge.wire.admission import Admission
 from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, Mode
 from tests.bridge.helpers import NOW, counted, craft, delivered, gateway, publish, sent, subscriber, with_properties

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from bridge.contract.machine import Committed, LinkDown, LinkUp, Publication, Received, Tick, Wire
+from bridge.contract.machine import Committed, LinkDown, LinkUp, Publication, Received, Refuse, Subscribed, Tick, Wire
+from bridge.contract.refusing import Reason
 from bridge.document.overlay import Overlay
 from bridge.document.policy import Scope
 from bridge.membership.adopting import canonical
@@ -15,7 +16,7 @@ from bridge.node import ReplicaNode
 from bridge.replica.forwarder import RETELLS_BURST, RETELLS_EVERY_S
 from bridge.replica.retained import RETAINED_OVERHEAD_BYTES
 from bridge.wire.admission import SEQUENCE_MAX
-from bridge.wire.statements import KEYS_TOPIC, SUBSCRIBE_TOPIC
+from bridge.wire.statements import KEYS_TOPIC, RENEW_AFTER_S, SUBSCRIBE_TOPIC
 from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES, KeyHeader, Mode, from_property
 from tests.bridge.helpers import (
     NOW,
@@ -111,6 +112,34 @@ def test_a_peer_that_comes_back_gets_key_and_statements_again(world: World):
     assert [bool(shares_in(wire)) for wire in missed] == [True, False, False]
     after = node.handle(Received("site", publish(site, "plant/t", sequence=4, previous=3)["r1a"]), NOW)
     assert not shares_in(sent(after, "r2b")[0].wire)
+
+
+@pytest.mark.parametrize(("reader", "away_s"), [("local", 59 * 60), ("job", 3 * 3600), ("job", 7 * 86_400 - 60)])
+def test_a_reader_that_is_back_while_its_session_lives_finds_all_of_it_there(reader: str, away_s: float):
+    """It was killed just before it renewed; its session goes on here, so nobody tells us that it is away."""
+    scopes = [Scope("plant/#")]
+    world = make_world({1: 3}, [], {"site": 1, "local": 1, "job": 1}, scopes, jobs={"job"})
+    site, wants, node = gateway(world, "site"), gateway(world, reader), replica(world, "r1a", ("site", reader))
+    said = sent(wants.handle(Subscribed("plant/#"), NOW), "r1a")
+    node.handle(Received(reader, next(each.wire for each in said if each.wire.topic == SUBSCRIBE_TOPIC)), NOW)
+    at = NOW + RENEW_AFTER_S - 1
+    assert not sent(wants.handle(Tick(), at))
+    at += away_s
+    wire = publish(site, "plant/t", sequence=1, now=at, qos=2)["r1a"]
+    assert reader in {each.peer for each in sent(node.handle(Received("site", wire), at))}
+
+
+@pytest.mark.parametrize("slow_s", [3000, 3700, 7200])
+def test_a_reader_whose_clock_is_slow_does_not_believe_that_it_is_subscribed(slow_s: float):
+    """Only what it says itself is refused: a neighbour may pass an old statement on, or replay it."""
+    world = make_world({1: 3}, [], {"local": 1}, [Scope("plant/#")])
+    local, node = gateway(world, "local"), replica(world, "r1a", ("local", "r1b"))
+    said = sent(local.handle(Subscribed("plant/#"), NOW - slow_s), "r1a")
+    wire = next(each.wire for each in said if each.wire.topic == SUBSCRIBE_TOPIC)
+    effects = node.handle(Received("local", wire), NOW)
+    assert (Refuse(Reason.TIME) in effects) == (slow_s > 3600)
+    assert bool(counted(effects, "statements")) == (slow_s <= 3600)
+    assert Refuse(Reason.TIME) not in node.handle(Received("r1b", wire), NOW)
 
 
 # ---------------------------------------------------------------------------------------- a lying neighbour

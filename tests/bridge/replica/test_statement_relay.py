@@ -142,7 +142,7 @@ class Chosen(Replica):
     """One that knows rows whose signatures begin as their authors chose."""
 
     def says(self, rows: Iterable[Statement]) -> Chosen:
-        self.routing.all = lambda: tuple(rows)  # type: ignore[method-assign,assignment]
+        self.routing.live = lambda now: tuple(rows)  # type: ignore[method-assign,assignment]
         return self
 
 

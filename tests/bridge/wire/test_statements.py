@@ -16,14 +16,16 @@ from bridge.wire.statements import (
     KEYS_TOPIC,
     NEWS_BURST,
     NEWS_EVERY_S,
-    STATEMENT_LEASE_S,
+    RENEW_AFTER_S,
+    SESSION_S,
     SUBSCRIBE_TOPIC,
     RoutingTable,
     Statement,
+    lease_s,
 )
 from keys.epochs import Calendar
 from keys.errors import BadFrame, BadSignature, Expired, NotAuthorised, NotFresh, TooOften
-from keys.identity import Identity
+from keys.identity import Identity, Role
 from tests.sim.world import NOT_AFTER_MS, NOW, World, make_world
 
 EXPIRES_MS = int((NOW + 3600) * 1000)
@@ -67,7 +69,7 @@ def test_another_scope_is_another_statement(world: World):
     table = RoutingTable(world.overlay)
     table.accept(stated(world, version=5), NOW)
     assert table.accept(stated(world, version=1, wire_filter="open/#"), NOW)
-    assert len(table.all()) == 2
+    assert len(table.live(NOW)) == 2
 
 
 @pytest.mark.parametrize("field", ["version", "expires_ms", "on"])
@@ -93,7 +95,7 @@ def test_rights_scopes_and_members_are_checked(world: World):
         table.accept(replace(stated(world), member="stranger"), NOW)
     with pytest.raises(NotAuthorised):
         table.accept(stated(world, "r1a"), NOW)
-    assert table.all() == []
+    assert table.live(NOW) == []
 
 
 def test_a_lease_ends(world: World):
@@ -133,9 +135,9 @@ def test_statements_of_members_and_scopes_that_are_gone_are_forgotten(world: Wor
     table.accept(stated(world), NOW)
     table.accept(stated(world, wire_filter="open/#"), NOW)
     table.adopt(world.with_policy(scopes=(PLANT,)))
-    assert [s.filter for s in table.all()] == ["plant/#"]
+    assert [s.filter for s in table.live(NOW)] == ["plant/#"]
     table.adopt(with_members(world, [m for n, m in world.overlay.members.items() if n != "control"]))
-    assert table.all() == []
+    assert table.live(NOW) == []
     assert table.wanting(PLANT, NOW) == []
 
 
@@ -178,9 +180,54 @@ def test_no_statement_lives_longer_than_statements_do(world: World):
     table = RoutingTable(world.overlay)
     with pytest.raises(Expired, match="longer"):
         table.accept(stated(world, expires_ms=(1 << 64) - 1), NOW)
-    ends = int((NOW + STATEMENT_LEASE_S + CLOCKS_S) * 1000)
+    ends = int((NOW + lease_s(Role.GATEWAY) + CLOCKS_S) * 1000)
     assert table.accept(stated(world, version=2, on=False, expires_ms=ends), NOW)
     assert table.accept(stated(world, version=1, expires_ms=ends + 3_600_000), ends / 1000)
+
+
+@pytest.mark.parametrize(("member", "role"), [("control", Role.GATEWAY), ("job", Role.INGEST)])
+def test_a_statement_lives_as_long_as_its_authors_session_and_its_renewal_and_no_longer(member: str, role: Role):
+    """The certificate says who has a session of 7 days: a gateway, or who stole its key, is not kept for as long."""
+    world = make_world({1: 3}, [], {"control": 1, "job": 1}, [PLANT], jobs={"job"})
+    table, longest = RoutingTable(world.overlay), int((NOW + lease_s(role) + CLOCKS_S) * 1000)
+    assert lease_s(role) == SESSION_S[role] + RENEW_AFTER_S
+    assert (lease_s(role) + CLOCKS_S == 7200) == (role is Role.GATEWAY)
+    with pytest.raises(Expired, match="longer"):
+        table.accept(stated(world, member, expires_ms=longest + 1), NOW)
+    assert table.accept(stated(world, member, expires_ms=longest), NOW)
+    assert table.wanting(PLANT, longest / 1000 - 1) == [member]
+    assert table.wanting(PLANT, longest / 1000) == [] == table.live(longest / 1000)
+
+
+def test_a_jobs_statement_of_a_week_ends_with_its_right_its_word_its_membership_and_its_key():
+    world = make_world({1: 3}, [], {"job": 1}, [PLANT], jobs={"job"})
+    assert world.owner is not None
+    lives, day = int((NOW + lease_s(Role.INGEST)) * 1000), NOW + 86_400
+    table = RoutingTable(world.overlay)
+    assert table.accept(stated(world, "job", expires_ms=lives), NOW)
+    assert table.wanting(PLANT, day) == ["job"]
+    table.adopt(world.revoked("job", -1))
+    assert table.wanting(PLANT, day) == []
+    table.adopt(world.overlay)
+    assert table.wanting(PLANT, day) == ["job"]
+    assert table.accept(stated(world, "job", version=2, on=False, expires_ms=lives), NOW)
+    assert table.wanting(PLANT, day) == []
+
+    old = world.overlay.certificate("job")
+    fresh = Identity.generate(bytes(range(32)))
+    new = replace(old, public_key=fresh.public_bytes, agreement_key=fresh.agreement_bytes)
+    ending = replace(old, not_after_ms=int((NOW + 60) * 1000))
+    others = [m for n, m in world.overlay.members.items() if n != "job"]
+    for members in ([*others, Member(new)], others):
+        table = RoutingTable(world.overlay)
+        assert table.accept(stated(world, "job", expires_ms=lives), NOW)
+        table.adopt(with_members(world, members))
+        assert table.live(NOW) == [], "what a key signed that is no member's any more is forgotten"
+    table = RoutingTable(world.overlay)
+    assert table.accept(stated(world, "job", expires_ms=lives), NOW)
+    table.adopt(with_members(world, [*others, Member(new, before=ending)]))
+    assert table.wanting(PLANT, NOW + 59) == ["job"]
+    assert table.wanting(PLANT, NOW + 61) == [] == table.live(NOW + 61), "not longer than the former certificate"
 
 
 def test_whoever_has_a_former_key_does_not_outrank_the_present_one(world: World):
@@ -233,7 +280,7 @@ def test_nothing_stands_behind_a_statement(world: World):
 
 
 def test_a_lease_is_too_long_by_its_first_millisecond(world: World):
-    longest = int((NOW + STATEMENT_LEASE_S + CLOCKS_S) * 1000)
+    longest = int((NOW + lease_s(Role.GATEWAY) + CLOCKS_S) * 1000)
     with pytest.raises(Expired, match="longer"):
         RoutingTable(world.overlay).accept(stated(world, expires_ms=longest + 1), NOW)
 
@@ -259,7 +306,7 @@ def test_what_ended_is_nobodys_fault_and_forged_it_is_one(world: World):
     for forged in (stated(world, version=2, expires_ms=ended), stated(world, "nosy", expires_ms=ended)):
         with pytest.raises(BadSignature):
             table.accept(replace(forged, signature=bytes(64)), NOW)
-    assert table.all() == [stated(world)]
+    assert table.live(NOW) == [stated(world)]
 
 
 def test_a_right_that_is_taken_away_counts_at_once_and_at_every_use(world: World):
