@@ -14,6 +14,7 @@ from keys.epochs import Calendar
 from keys.grants import ENDLESS, Grant, Right
 from keys.identity import Certificate, Identity, Role
 from keys.sharetree import Hop
+from spark_ingest.receiving.early import EARLY_S
 from spark_ingest.receiving.publications import UNVOUCHED_MAX
 from spark_ingest.receiving.usable_keys import WANTED_MAX
 from tests.spark_ingest.region import FAR_MS, NOW, Link, Overlay, Publisher, Sealed, check_values, records
@@ -153,6 +154,7 @@ def test_what_a_revoked_publisher_dates_back_is_not_admitted_from_one_bad_replic
     forged = publisher.seal("plant/a", b"dated back", time=NOW + LENGTH_S - 1)
     assert forged.key is honest.key
     link.publish(publisher.seal("plant/a", time=DEAD_S), now=DEAD_S)
+    link.collector.judge_early(DEAD_S + EARLY_S)
     assert link.collector.figures["refused_NotAuthorised", "r1"] == 1, "today it may not publish at all"
     for _ in range(3):
         link.send(2, forged.piece(2), DEAD_S)
