@@ -51,6 +51,12 @@ def test_what_is_divided_comes_once_over_restarts() -> None:
     assert run(KEPT) is None
 
 
+@pytest.mark.parametrize("seed", [1, 2])
+def test_what_goes_whole_into_another_scope_comes_once_over_restarts(seed: int) -> None:
+    moved = [("dark", 0), ("scopes", 2), ("pub", 1), ("scopes", 0), ("heal", 0), ("die", 0)]
+    assert run(moved, **options(seed)) is None
+
+
 def forget_the_homeless(self: Publisher, entries: Any, now: float, late: bool = False) -> list[Effect]:
     there = [entry for entry in entries if self.sealer.secret_of(entry[2]) is not None]
     gone = [entry[0] for entry in entries if entry not in there]
