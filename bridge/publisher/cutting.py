@@ -5,6 +5,7 @@ long their packets may be, and batches are made for that (`gateway.overlay`). A 
 does not announce, or lower one below what is stored. And its records are divided if they are not all of one scope any
 more, or may not all go (`placing`). On disk it stays one row, that goes when the last of its parts does. Which parts
 there are is on disk, too (`Keep`): after a restart it is cut in the same way, since readers know a batch by its number.
+So is of QoS 2 which other scope a whole batch went into: once it is sealed it stays there, and readers know it there.
 Not here: who refused it (`publisher`), what a single record comes to that nobody takes: it waits, and is offered again.
 """
 
@@ -100,6 +101,7 @@ class Cuts:
         """These parts of an entry as entries, none of which is in memory yet. That with its number is the same one."""
         row, before, previous = self._row_of.get(entry.sequence, entry.sequence), entry.secret, entry.previous
         made: list[Entry] = []
+        told = row in self._parts  # whether it is on disk which parts there are
         for secret, records in parts:
             each, moves = entry, secret.clear_filter != before.clear_filter
             if records and records[0].number != entry.sequence:
@@ -107,6 +109,7 @@ class Cuts:
             each.secret = secret
             if moves:
                 each.previous = 0
+                told |= each.publication.qos == 2 and each.publication.records > 0
             if secret.scope.filter and (moves or len(parts) > 1):  # other ones than the disk says follow each other
                 self._predecessors.joins(secret.clear_filter, self._entries)
             if moves and each is entry and before.scope.filter:
@@ -114,7 +117,7 @@ class Cuts:
             if records and entry.publication.records:
                 each.publication = packed(secret.clear_filter, records)
             made.append(each)
-        for each in made if made != [entry] or row in self._parts else ():
+        for each in made if made != [entry] or told else ():
             if each.publication.qos:
                 self._row_of[each.sequence] = row
                 self._parts.setdefault(row, {})[each.sequence] = (each.chain, _numbers(each))

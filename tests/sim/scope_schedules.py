@@ -47,7 +47,7 @@ class Changing(Schedule):
 
     def __init__(self, far: bool = False, seed: int = 1) -> None:
         self.last_of: dict[str, int] = {}
-        self.stream_of: dict[int, str] = {}  # by record: where it was sealed last
+        self.sent_records: set[int] = set()
         self.dropped = 0
         self.may_repeat: set[int] = set()
         self.grants = "#"
@@ -115,7 +115,7 @@ class Changing(Schedule):
             pass
         self.store()
         self.may_be_late = True  # what waited for a scope or a right comes behind what did not
-        self.may_repeat.update(self.stream_of)
+        self.may_repeat.update(self.sent_records)
         overlay = self.world.overlay = self.world.with_policy(**policy)
         self.world.secrets = secrets
         for name in sorted(self.nodes, key=lambda name: name == SITE):  # the publisher last: its readers are ready
@@ -134,13 +134,13 @@ class Changing(Schedule):
     def sent(self, name: str, peer: str, wire: Wire, ticket: int) -> None:
         entry = self.site.publisher._entries.get(ticket) if name == SITE and ticket > 0 else None
         if entry is not None:
-            self.stream_of.update(dict.fromkeys(numbers_of(entry.publication, ticket), wire.topic))
+            self.sent_records.update(numbers_of(entry.publication, ticket))
         super().sent(name, peer, wire, ticket)
 
     def check(self, delivery: Deliver) -> None:
         """In one scope there is one order; none between what came by one and, after a change, by another."""
-        everything, stream = self.got, self.stream_of.get(delivery.sequence)
-        self.got = [each for each in everything if self.stream_of.get(each.sequence) == stream]
+        everything = self.got
+        self.got = [each for each in everything if each.scope == delivery.scope]
         super().check(delivery)
         self.got = everything
 

@@ -10,6 +10,7 @@ from bridge.contract import Effect, Forget
 from bridge.publisher import residents, sealed_before
 from bridge.publisher.cutting import Cuts
 from bridge.publisher.publisher import Publisher
+from bridge.reader.unpacking import Unpacked
 from tests.sim import scope_schedules
 from tests.sim.scope_schedules import drawn, run
 
@@ -51,16 +52,33 @@ def test_what_is_divided_comes_once_over_restarts() -> None:
     assert run(KEPT) is None
 
 
+@pytest.mark.parametrize("seed", [1, 2])
+def test_what_goes_whole_into_another_scope_comes_once_over_restarts(seed: int) -> None:
+    moved = [("dark", 0), ("scopes", 2), ("pub", 1), ("scopes", 0), ("heal", 0), ("die", 0)]
+    assert run(moved, **options(seed)) is None
+
+
+def test_order_counts_by_the_scope_that_brought_a_record() -> None:
+    """One of QoS 2 waits for its scope, which then takes again what went by another, and before it."""
+    back = [("pub", 1), ("dark", 0), ("scopes", 4), ("batch", 3), ("heal", 0), ("cut", 1), ("scopes", 5), ("die", 0)]
+    assert run(back, seed=5241) is None
+
+
 def forget_the_homeless(self: Publisher, entries: Any, now: float, late: bool = False) -> list[Effect]:
     there = [entry for entry in entries if self.sealer.secret_of(entry[2]) is not None]
     gone = [entry[0] for entry in entries if entry not in there]
     return [*([Forget(tuple(gone))] if gone else []), *TAKE(self, there, now, late)]
 
 
-TAKE = Publisher.take
+def backwards(self: Unpacked, publisher: str, sealed_ms: int, late: bool) -> list[Effect]:
+    return DELIVERED(self, publisher, sealed_ms, late)[::-1]
+
+
+TAKE, DELIVERED = Publisher.take, Unpacked.delivered
 MUTANTS: dict[str, tuple[type, str, Any, list[tuple[str, int]]]] = {
     "what no scope takes is forgotten": (Publisher, "take", forget_the_homeless, DIVIDED),
     "parts are not on disk": (Cuts, "changes", lambda *_: [], KEPT),
+    "records of a batch come in another order": (Unpacked, "delivered", backwards, DIVIDED),
 }
 
 

@@ -125,6 +125,43 @@ def test_over_a_restart_parts_stay_parts_and_what_went_does_not_go_again(world: 
     assert sorted(got) == [1, 2, 3]
 
 
+def kept(effects: list[Effect]) -> Restored:
+    rows = dict(row for e in effects if isinstance(e, Keep) for row in e.rows)
+    return Restored(tuple((name, row) for name, row in rows.items() if row is not None))
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_over_a_restart_what_went_whole_into_another_scope_at_qos_2_stays_there(world: World, there: bool) -> None:
+    """The disk has it in the scope that took it. There it would wait for ever, or come again."""
+    site = gateway(world, "site")
+    effects = adopted(world, site, rescoped(world, *(("open/#", "open/a/#") if there else ("open/a/#",))))
+    effects += site.handle(OutboxPage(((1, 0, stored := batch(1, "open/a/t", "open/a/t", qos=2)),), None), NOW)
+    assert {send.ticket for send in sent(effects)} == {1}
+    again = gateway(world, "site")
+    again.handle(kept(effects), NOW)
+    effects = again.handle(OutboxPage(((1, 0, stored),), None), NOW)
+    assert (carried(again), counted(effects, "not_authorised")) == ({1: ("open/a/#", [1, 2], 0)}, 0)
+    assert {send.ticket for send in sent(effects)} == {1}
+    effects = [e for peer in ("r1a", "r1b", "r1c") for e in again.handle(Acked(peer, 1), NOW)]
+    assert [e.sequences for e in effects if isinstance(e, Forget)] == [(1,)]
+    assert (b"p" + (1).to_bytes(8), None) in [row for e in effects if isinstance(e, Keep) for row in e.rows]
+
+
+def test_over_a_restart_what_another_scope_took_at_qos_2_does_not_come_again_by_the_first(world: World) -> None:
+    site, control = gateway(world, "site"), subscriber(world, "control")
+    first = list(world.secrets)
+    effects = adopted(world, site, rescoped(world, "open/#", "open/a/#"))
+    control.collector.adopt(world.overlay, world.secrets, NOW)
+    effects += site.handle(OutboxPage(((1, 0, stored := batch(1, "open/a/t", qos=2)),), None), NOW)
+    assert received(control, effects) == [1]
+    rescoped(world, "open/#")
+    control.collector.adopt(world.overlay, first, NOW)
+    again = gateway(world, "site")
+    again.handle(kept(effects), NOW)
+    effects = again.handle(OutboxPage(((1, 0, stored),), None), NOW)
+    assert (received(control, effects), counted(effects, "not_authorised")) == ([], 1)
+
+
 def received(reader: GatewayNode, effects: list[Effect]) -> list[int]:
     sends = [e for e in effects if isinstance(e, Send) and e.ticket > 0]
     came = [e for send in sends for e in reader.handle(Received(send.peer, send.wire), NOW)]
