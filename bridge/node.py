@@ -214,11 +214,12 @@ class GatewayNode(ReaderNode):
         self.intake = OutboxIntake(self.publisher, shelf or NothingLeft(), max_age_s, self.publisher.scopes)
         self.collector = Collector(overlay, name, secrets, keys)
         self.interest.kept = self.collector.kept
+        self._early.withheld_max = LINK_WINDOW // 4
         self.groups = SharedGroups(overlay, identity, name, secrets, self.interest.accepted)
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         effects = super().handle(event, now)
-        effects += [*self.collector.changes(now), *self.publisher.rows.changes()]
+        effects += self._early.acknowledged([*self.collector.changes(now), *self.publisher.rows.changes()])
         return effects if self.removed else effects + self.intake.wanted(now)
 
     def secret_for(self, topic: str) -> ScopeSecret | None:

@@ -1,7 +1,7 @@
 """What a reader says of a wire that it has no room for yet: it is not acknowledged before there is.
 
 MQTT 5 then holds back whoever sends, and a process that is killed gets it again. Not here: how much may be
-withheld (`reader.overflow`).
+withheld (`reader.overflow`, `membership.early_wires`).
 """
 
 from __future__ import annotations

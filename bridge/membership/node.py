@@ -27,11 +27,12 @@ from bridge.contract import (
 )
 from bridge.document import Overlay, OverlayError
 from bridge.membership.adopting import OVERLAY_TOPIC, OverlayKeeper
-from bridge.membership.early_wires import EarlyWires
+from bridge.membership.early_wires import Early, EarlyWires
 from bridge.membership.endorsing import VIEWS_TOPIC
 from bridge.membership.swapping import SWAPS_TOPIC
 from bridge.topology import peers_of
 from bridge.wire import CONTROL_ROOT
+from keys.errors import NotAuthorised
 from keys.identity import CARRIERS, Identity
 
 
@@ -94,6 +95,7 @@ class Node:
                 effects += self.keeper.link_down(peer, now)
             case Tick():
                 effects += self._adopted(self.keeper.tick(now), now)
+                effects += [] if self.keeper.removed else self._judged_again(now)
             case Rotated(identity):
                 self.keeper.rotate(identity, now)
         return effects
@@ -107,7 +109,8 @@ class Node:
             ahead = self.keeper.may_be_ahead(event.peer, now)
             effects = self._adopted(self.keeper.received(event, now), now)
             if ahead and not self.keeper.may_be_ahead(event.peer, now):
-                effects = effects + self._judged_again(event.peer, now)
+                self._early.release(event.peer, now)
+                effects = effects + self._judged_again(now)
             return effects
         if topic == VIEWS_TOPIC:
             return self._adopted(self.keeper.endorsed(event, now), now)
@@ -115,21 +118,34 @@ class Node:
             return self._adopted(self.keeper.swapped(event, now), now)
         return [] if self.keeper.removed else self._judged(event, now)
 
-    def _judged(self, event: Received, now: float) -> list[Effect]:
-        """What our machines say of a wire; what they would refuse for want of a right waits if that may be to come."""
-        effects = self._event(event, now)
+    def _judged(self, event: Received, now: float, before: Early | None = None) -> list[Effect]:
+        """What our machines say of a wire; what they would refuse for want of a right waits if that may be to come, and
+        the link pays as if it were refused. `before`: as which it waited until now."""
         if not self.keeper.may_be_ahead(event.peer, now):
-            return effects
-        return self._early.instead(event, effects, keeps=self.overlay.certificate(event.peer).role in CARRIERS)
+            return self._event(event, now)
+        if before is None and (waits := self._early.again(event)):
+            self._links.charge(event.peer, [Count("refused", 1, NotAuthorised.__name__)], now)
+            return waits
+        effects = self._event(event, now)
+        keeps = self.overlay.certificate(event.peer).role in CARRIERS
+        told = self._early.instead(event, effects, keeps=keeps, before=before)
+        if told is not effects:
+            self._links.charge(event.peer, [effect for effect in effects if effect not in told], now)
+        return told
 
-    def _judged_again(self, peer: str | None, now: float) -> list[Effect]:
-        """What waited of a neighbour, or of all, once another version is in force, or is known not to come."""
+    def _judged_again(self, now: float) -> list[Effect]:
+        """What waited, once another version is in force, or is known not to come; not too much at once."""
         effects: list[Effect] = []
-        for event in self._early.take(peer):
-            if event.peer in self.peers:
-                news = self._judged(event, now)
-                self._links.charge(event.peer, news, now)
-                effects += news
+        for early in self._early.due():
+            peer, news = early.event.peer, list[Effect]()
+            if peer not in self.peers:
+                pass
+            elif self._links.closed(peer, early.event.wire.properties, now):
+                news = [Count("link_throttled", 1, peer)]
+            else:
+                news = self._judged(early.event, now, early)
+                self._links.charge(peer, news, now)
+            effects += self._early.judged(early, news)
         return effects
 
     def offered(self, document: bytes, now: float) -> list[Effect]:
@@ -138,7 +154,8 @@ class Node:
 
     @property
     def next_deadline(self) -> float | None:
-        deadlines = [self.keeper.next_deadline, *([] if self.keeper.removed else self._deadlines())]
+        own = [] if self.keeper.removed else [*self._deadlines(), self._early.next_deadline]
+        deadlines = [self.keeper.next_deadline, *own]
         return min((d for d in deadlines if d is not None and d < float("inf")), default=None)
 
     def _adopted(self, effects: list[Effect], now: float) -> list[Effect]:
@@ -153,7 +170,9 @@ class Node:
         for peer in sorted(before - self._peers):
             effects = effects + self.keeper.link_down(peer, now) + self._event(LinkDown(peer), now)
         self._links.keep(self._peers)
-        return effects + self._adopt(self.overlay, now) + self._judged_again(None, now)
+        effects = effects + self._adopt(self.overlay, now)
+        self._early.release(None, now)
+        return effects + self._judged_again(now)
 
     def _event(self, event: Event, now: float) -> list[Effect]:
         """What the node's own machines do; never asked once the overlay does not list us."""

@@ -2,20 +2,22 @@
 
 Replicas adopt a version a little before or after us, and what they pass on by it looks like a stranger's here. Nobody
 sends it again once it is acknowledged. So it stays unacknowledged for a moment, is looked at again with the next
-version, and is refused after that moment. Bounded: more than `EARLY_PIECES` of a replica are refused at once, so that
-its window has room for the version. Not here: gateways, which ask who is ahead (`bridge.membership.early_wires`).
+version, and is refused after that moment. All replicas bring the same, and the version comes behind it on the same
+links. So a replica may have half of its window wait, and what is beyond that is refused at once, for the version to
+come through. Not here: gateways, which ask who is ahead (`bridge.membership.early_wires`).
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from spark_ingest.receiving.sealings import Ack
 
 EARLY_S = 10.0
-EARLY_PIECES = 256  # of the 4,096 that a replica may have under way
+EARLY_PIECES = 2048  # of the 4,096 that a replica may have under way
+EARLY_BYTES = 64 << 20  # of one replica's, content and properties
 
 
 class EarlyPiece(NamedTuple):
@@ -28,24 +30,32 @@ class EarlyPiece(NamedTuple):
     ack: Ack
     since: float
 
+    @property
+    def size(self) -> int:
+        """Bytes of it."""
+        return len(self.payload) + sum(len(name) + len(value) for name, value in self.properties)
+
 
 class EarlyPieces:
     """Of all replicas."""
 
     def __init__(self) -> None:
         self._kept: dict[str, deque[EarlyPiece]] = {}
+        self._bytes: Counter[str] = Counter()  # by replica
 
     def keep(self, piece: EarlyPiece) -> bool:
         """Whether there is room for it."""
         kept = self._kept.setdefault(piece.replica, deque())
-        if len(kept) >= EARLY_PIECES:
+        if len(kept) >= EARLY_PIECES or self._bytes[piece.replica] + piece.size > EARLY_BYTES:
             return False
         kept.append(piece)
+        self._bytes[piece.replica] += piece.size
         return True
 
     def take(self) -> list[EarlyPiece]:
         """All, each replica's in order."""
         kept, self._kept = self._kept, {}
+        self._bytes.clear()
         return [piece for pieces in kept.values() for piece in pieces]
 
     def due(self, now: float) -> list[EarlyPiece]:
@@ -54,6 +64,7 @@ class EarlyPieces:
         for pieces in self._kept.values():
             while pieces and not 0 <= now - pieces[0].since < EARLY_S:
                 found.append(pieces.popleft())
+                self._bytes[found[-1].replica] -= found[-1].size
         return found
 
     @property

@@ -6,17 +6,19 @@ import zlib
 
 import pytest
 
-from bridge.contract.machine import Blame, Count, Effect, Received, Refuse, Wire
+from bridge.contract.budgets import LinkGuard
+from bridge.contract.machine import Blame, Count, Effect, Keep, Received, Refuse, Take, Tick, Wire, Withhold
 from bridge.document import Overlay
 from bridge.document.policy import Scope
 from bridge.membership.adopting import FLAG_DOCUMENT, OVERLAY_TOPIC, OfferedVersion, canonical
-from bridge.membership.early_wires import EARLY_BYTES, EARLY_OVERHEAD_BYTES, EarlyWires
-from bridge.node import ReaderNode, ReplicaNode
-from keys.envelope import PROPERTY_HEADER
+from bridge.membership.early_wires import EARLY_BYTES, EARLY_OVERHEAD_BYTES, JUDGED_AT_ONCE, EarlyWires
+from bridge.node import LINK_WINDOW, ReaderNode, ReplicaNode
+from keys.envelope import PROPERTY_HEADER, Mode
 from keys.grants import Grant, Right
 from tests.bridge.helpers import (
     NOW,
     counted,
+    craft,
     delivered,
     gateway,
     publish,
@@ -25,6 +27,7 @@ from tests.bridge.helpers import (
     statement,
     subscriber,
     suspected,
+    with_properties,
 )
 from tests.sim.world import World, make_world
 
@@ -156,9 +159,151 @@ def test_a_liar_fills_its_own_part_only() -> None:
         )
     assert effects == [Count("publications_ahead"), Count("publications_ahead_dropped", 1)]
     assert len(early) <= most
-    assert early.take("r1b") == [honest]
-    assert early.take()[-1].wire.topic == last
-    assert early.take() == []
+    early.release("r1b", NOW)
+    assert [each.event for each in early.due()] == [honest]
+    assert early.next_deadline is None
+    early.release(None, NOW)
+    found = []
+    while early.next_deadline is not None:
+        some = early.due()
+        assert len(some) <= JUDGED_AT_ONCE
+        found += some
+    assert found[-1].event.wire.topic == last
+    assert (len(early), early.due()) == (0, [])
+
+
+def own(world: World) -> tuple[Overlay, dict[str, Wire]]:
+    """The next version of a region of its own, and a publication of a right that is new in it."""
+    newer = next_version(world)
+    before, world.overlay = world.overlay, newer
+    wires = publish(gateway(world, "site"), "plant/t", b"x", sequence=1)
+    world.overlay = before
+    return newer, wires
+
+
+@pytest.fixture
+def near() -> World:
+    return make_world({1: 3}, [], {"site": 1, "control": 1}, [Scope("plant/#")], rights={"site": ((), ("#",))})
+
+
+def withheld(effects: list[Effect]) -> list[int]:
+    return [e.number for e in effects if isinstance(e, Withhold)]
+
+
+def taken(effects: list[Effect]) -> list[int]:
+    return [number for e in effects if isinstance(e, Take) for number in e.numbers]
+
+
+def test_what_a_reader_keeps_for_the_next_version_outlives_its_process(near: World) -> None:
+    """It is in memory only: so no replica may be acknowledged before it is judged. Killed then, it comes again."""
+    newer, wires = own(near)
+    control = subscriber(near, "control")
+    unacknowledged = {}
+    for name, wire in wires.items():
+        if withheld(control.handle(Received(name, wire), NOW)):
+            unacknowledged[name] = wire
+    near.overlay = newer
+    again = subscriber(near, "control")
+    effects = [e for name, wire in unacknowledged.items() for e in again.handle(Received(name, wire), NOW + 2)]
+    assert [d.sequence for d in delivered(effects)] == [1]
+
+
+def test_what_waits_is_acknowledged_once_it_is_judged_and_what_it_changed_is_on_disk(near: World) -> None:
+    newer, wires = own(near)
+    control = subscriber(near, "control")
+    first = [n for name, wire in wires.items() for n in withheld(control.handle(Received(name, wire), NOW))]
+    came = control.handle(Received("r1a", wires["r1a"]), NOW)
+    (again,) = withheld(came)
+    assert taken(came) == first[:1], "its former connection has ended, or brought it twice"
+    offer(control, "r1a", newer)
+    effects = answer(control, "r1a", newer)
+    assert [d.sequence for d in delivered(effects)] == [1]
+    assert sorted(taken(effects)) == sorted([again, *first[1:]])
+    assert [type(e) for e in effects if isinstance(e, Keep | Take)] == [Keep, Take]
+
+
+def test_a_quarter_of_a_link_waits_unacknowledged_and_the_version_comes_through(near: World) -> None:
+    control = subscriber(near, "control")
+    wire = craft(near, "site", "plant/t", sequence=1, key_id=bytes(15) + b"k")
+    effects: list[Effect] = []
+    for n in range(300):
+        effects += control.handle(Received("r1a", with_properties(wire, ("vmq-part", f"{n}"))), NOW)
+    assert counted(effects, "publications_ahead") == 300
+    assert len(withheld(effects)) == LINK_WINDOW // 4
+    first = offer(control, "r1a", near.overlay)
+    rest = control.handle(Tick(), NOW)
+    assert counted(first, "refused") == JUDGED_AT_ONCE
+    assert sorted(taken(first + rest)) == sorted(withheld(effects))
+    assert withheld(control.handle(Received("r1b", wire), NOW)), "and there is room again"
+
+
+def test_what_finds_no_room_when_the_version_comes_stays_unacknowledged(
+    near: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bridge.reader.room.HELD_MAX", 5)
+    newer = next_version(near)
+    near.overlay, before = newer, near.overlay
+    site = gateway(near, "site")
+    wires = [publish(site, "plant/t", b"x", sequence=n, previous=n - 1) for n in range(1, 12)]
+    near.overlay = before
+    control = subscriber(near, "control")
+    numbers = [
+        n for n_th in wires[:1] + wires[2:] for r in n_th for n in withheld(control.handle(Received(r, n_th[r]), NOW))
+    ]
+    offer(control, "r1a", newer)
+    adopted = answer(control, "r1a", newer)
+    assert counted(adopted, "held_overflow")
+    assert not withheld(adopted), "that would be of the version"
+    assert set(taken(adopted)) < set(numbers)
+    late = [e for r, wire in wires[1].items() for e in control.handle(Received(r, wire), NOW)]
+    assert [d.sequence for d in delivered(adopted + late)] == list(range(1, 12))
+    assert sorted(taken(adopted + late)) == sorted(numbers)
+
+
+def test_a_replica_withholds_nothing(world: World) -> None:
+    """What it has in these seconds, others of its region have too."""
+    newer = next_version(world)
+    _, onward = ahead(world, newer)
+    node = second(world)
+    offer(node, "r1a", newer)
+    assert not withheld(node.handle(Received("r1a", onward), NOW))
+
+
+@pytest.mark.parametrize("claim", [99, None])
+def test_who_says_that_it_is_ahead_or_nothing_is_throttled_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, claim: int | None
+) -> None:
+    """A liar brings one unauthorised wire again and again."""
+    monkeypatch.setattr("bridge.contract.budgets.REFUSED_BURST", 5.0)
+    scopes, rights = [Scope("plant/#"), Scope("open/#", Mode.PLAIN)], {"site": (("plant/#",), ("#",))}
+    world = make_world({1: 3, 2: 3}, [(1, 2)], {"site": 1, "control": 2}, scopes, rights=rights)
+    node = second(world)
+    if claim is not None:
+        offer(node, "r1a", claim)
+    wire = craft(world, "site", "open/t", sequence=1, mode=Mode.PLAIN)
+    verified = []
+    judge = node.forwarder.received
+    monkeypatch.setattr(node.forwarder, "received", lambda event, now: verified.append(event) or judge(event, now))
+    effects = [e for _ in range(1000) for e in node.handle(Received("r1a", wire), NOW)]
+    assert counted(effects, "link_throttled") > 500
+    assert len(verified) == 1, "a repetition costs a look-up"
+
+
+def test_what_waited_of_who_takes_its_claim_back_is_judged_in_parts_and_as_its_link_may(
+    near: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    control = subscriber(near, "control")
+    offer(control, "r1a", 99)
+    wire = craft(near, "site", "plant/t", sequence=1, key_id=bytes(15) + b"k")
+    for n in range(2 * JUDGED_AT_ONCE + 10):
+        control.handle(Received("r1a", with_properties(wire, ("vmq-part", f"{n}"))), NOW)
+    assert counted(offer(control, "r1a", near.overlay), "refused") == JUDGED_AT_ONCE
+    assert control.next_deadline == NOW
+    assert counted(control.handle(Tick(), NOW), "refused") == JUDGED_AT_ONCE
+    monkeypatch.setattr(LinkGuard, "closed", lambda *_: True)
+    last = control.handle(Tick(), NOW)
+    assert (counted(last, "refused"), counted(last, "link_throttled")) == (0, 10)
+    assert control.next_deadline != NOW
 
 
 def test_other_faults_and_other_wires_do_not_wait() -> None:

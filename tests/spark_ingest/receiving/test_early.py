@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from spark_ingest.receiving.early import EARLY_PIECES, EARLY_S, EarlyPiece, EarlyPieces
+from inspect import signature
+
+from gateway.overlay import RegionClient
+from spark_ingest.receiving.early import EARLY_BYTES, EARLY_PIECES, EARLY_S, EarlyPiece, EarlyPieces
 from tests.spark_ingest.region import NOW, Link, Overlay, Publisher, records
 
 
@@ -20,6 +23,36 @@ def test_what_comes_before_the_version_that_allows_it_is_a_row_once_that_is_ther
     assert len(list(records(link.write()))) == 1
     assert len(link.acknowledged) == 3
     assert not [name for name, _ in link.collector.figures if name.startswith("refused")]
+
+
+def test_a_job_that_was_cut_off_loses_nothing_of_before_the_version_that_it_gets_late() -> None:
+    """All replicas bring the same before the version: what all of them were acknowledged for would be gone."""
+    overlay = Overlay()
+    Publisher(overlay)
+    link = Link(overlay)
+    fresh = Publisher(overlay, "fresh")
+    member = overlay.members.pop(fresh.identity.party_id)
+    for _ in range(300):
+        link.publish(fresh.seal("plant/a"))
+    assert not link.acknowledged
+    overlay.members[fresh.identity.party_id] = member
+    link.follow(NOW + 1)
+    assert len(list(records(link.write()))) == 300
+
+
+def test_the_version_comes_through_whatever_waits_before_it() -> None:
+    window = signature(RegionClient).parameters["receive_maximum"].default
+    assert window // 2 == EARLY_PIECES
+
+
+def test_large_pieces_that_nobody_may_publish_fill_no_memory() -> None:
+    early = EarlyPieces()
+    large = EarlyPiece("r1", "veilmq/batch/1", bytes(EARLY_BYTES // 2), (("vmq", "h"),), lambda: None, NOW)
+    assert [early.keep(each) for each in (large, large, large._replace(replica="r2"))] == [True, False, True]
+    assert len(early.due(NOW + EARLY_S)) == 2
+    assert early.keep(large)
+    assert len(early.take()) == 1
+    assert early.keep(large)
 
 
 def test_a_replica_that_brings_without_end_what_nobody_may_is_refused_at_once() -> None:
