@@ -16,6 +16,9 @@ from bridge.reader.interest import ScopeInterest
 from bridge.reader.kept import ALIVE, SCOPE, KeptReader, Rows, of_kind
 from keys.frames import number
 
+FORGOTTEN_MAX = 1_024
+"""Authors of one scope of whom something was forgotten; with one more all of them count so."""
+
 
 class Subscriptions:
     """Of one gateway. `kept`: where rows for a next process go. Scopes are named by their streams."""
@@ -28,14 +31,18 @@ class Subscriptions:
         self._generations: dict[int, int] = {}  # how often each was subscribed
         self._since: dict[int, float] = {}  # when each was subscribed last, by this process
         self._whole_since: dict[int, float] = {}  # since when all that came is remembered, of those that are subscribed
+        self._forgotten: dict[int, dict[bytes, float]] = {}  # by scope and author: the same where that is later
         self._goes_on: set[int] = set()  # what our former process had subscribed when it ended
 
     def restore(self, rows: Rows, now: float) -> None:
         """What a former process had subscribed, and since when; and when it was last alive."""
         for key, row in of_kind(rows, SCOPE):
-            stream = int.from_bytes(key)
+            stream, author, since = int.from_bytes(key[:4]), key[4:], int.from_bytes(row) / 1000 if row else now
+            if author:
+                self._forgotten.setdefault(stream, {})[author] = since
+                continue
             self._goes_on.add(stream)
-            self._whole_since[stream] = int.from_bytes(row) / 1000 if row else now
+            self._whole_since[stream] = since
         for _, row in of_kind(rows, ALIVE):
             self.away = Away(int.from_bytes(row) / 1000, now)
 
@@ -65,16 +72,27 @@ class Subscriptions:
         self._goes_on.discard(stream)
         self._whole_since.pop(stream, None)
         self._kept.drop(SCOPE + number(stream, 4))
+        self._same_for_all(stream)
 
     def widened(self, stream: int, now: float) -> None:
         """More of it is wanted: replicas left that out until now."""
         if stream in self._whole_since:
             self._whole_from(stream, now)
 
-    def forgot(self, stream: int, now: float) -> None:
-        """Something that came is remembered no more. By its publisher's clock it may have been sealed a bit later."""
-        if stream in self._whole_since:
-            self._whole_from(stream, now + FRESH_S)
+    def forgot(self, author: bytes, stream: int, now: float) -> None:
+        """Something that came of an author is remembered no more. By its clock it may have been sealed a bit later."""
+        if stream not in self._whole_since:
+            return
+        forgotten = self._forgotten.setdefault(stream, {})
+        forgotten[author] = now + FRESH_S
+        self._kept.put(SCOPE + number(stream, 4) + author, _ms(now + FRESH_S))
+        if len(forgotten) > FORGOTTEN_MAX:
+            self._whole_from(stream, max(forgotten.values()))
+            self._same_for_all(stream)
+
+    def _same_for_all(self, stream: int) -> None:
+        for author in self._forgotten.pop(stream, ()):
+            self._kept.drop(SCOPE + number(stream, 4) + author)
 
     def generation(self, stream: int) -> int:
         """Which subscription of the scope this is; 0 before the first of this process."""
@@ -84,15 +102,21 @@ class Subscriptions:
         """Whether that was before this process subscribed it."""
         return time_ms / 1000 < self._since.get(stream, 0.0)
 
-    def may_be_new(self, stream: int, time_ms: int, now: float) -> bool:
+    def may_be_new(self, author: bytes, stream: int, time_ms: int, now: float) -> bool:
         """Whether what was sealed then may be new where nothing is known of what its author published there."""
-        return self.away.is_fresh(time_ms, now) or self.would_know(stream, time_ms, now)
+        return self.away.is_fresh(time_ms, now) or self.would_know(author, stream, time_ms, now)
 
-    def would_know(self, stream: int, time_ms: int, now: float) -> bool:
+    def would_know(self, author: bytes, stream: int, time_ms: int, now: float) -> bool:
         """Whether it would be remembered, had it come: it was sealed after the subscription, and is not to come."""
         since = self._whole_since.get(stream)
+        if since is not None and stream in self._forgotten:
+            since = max(since, self._forgotten[stream].get(author, 0.0))
         return since is not None and since < time_ms / 1000 <= now
 
     def _whole_from(self, stream: int, since: float) -> None:
         self._whole_since[stream] = since
-        self._kept.put(SCOPE + number(stream, 4), number(int(since * 1000), 8))
+        self._kept.put(SCOPE + number(stream, 4), _ms(since))
+
+
+def _ms(at: float) -> bytes:
+    return number(int(at * 1000), 8)
