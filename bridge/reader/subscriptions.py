@@ -5,6 +5,7 @@ way. It waited for us while our links were cut, at its publisher while its own w
 is one subscription of a scope, from when a local client wants it until none does; what came before it is not waited
 for. A scope whose tokens change is one all the while, under its first number (`Scope.stream`); so is one that a former
 process had subscribed when it ended, for which replicas kept what came, and of which it says since when all is known.
+That ends when nobody wants the scope for an hour: replicas send nothing of it any more by then, if they ever did.
 Not here: what came (`streams`), what was sealed before or while we were away (`freshness`), statements (`interest`).
 """
 
@@ -14,6 +15,7 @@ from bridge.document import Overlay
 from bridge.reader.freshness import FRESH_S, Away
 from bridge.reader.interest import ScopeInterest
 from bridge.reader.kept import ALIVE, SCOPE, KeptReader, Rows, of_kind
+from bridge.wire.admission import SESSION_S
 from keys.frames import number
 
 FORGOTTEN_MAX = 1_024
@@ -32,17 +34,19 @@ class Subscriptions:
         self._since: dict[int, float] = {}  # when each was subscribed last, by this process
         self._whole_since: dict[int, float] = {}  # since when all that came is remembered, of those that are subscribed
         self._forgotten: dict[int, dict[bytes, float]] = {}  # by scope and author: the same where that is later
-        self._goes_on: set[int] = set()  # what our former process had subscribed when it ended
+        self._goes_on: dict[int, float] = {}  # what former processes had subscribed -> until when it may go on
 
     def restore(self, rows: Rows, now: float) -> None:
         """What a former process had subscribed, and since when; and when it was last alive."""
         for key, row in of_kind(rows, SCOPE):
-            stream, author, since = int.from_bytes(key[:4]), key[4:], int.from_bytes(row) / 1000 if row else now
+            stream, author, until = int.from_bytes(key[:4]), key[4:], row[8:]
+            since = int.from_bytes(row[:8]) / 1000 if row else now
             if author:
                 self._forgotten.setdefault(stream, {})[author] = since
                 continue
-            self._goes_on.add(stream)
             self._whole_since[stream] = since
+            self._goes_on[stream] = int.from_bytes(until) / 1000 if until else now + SESSION_S
+            self._kept.put(SCOPE + number(stream, 4), _ms(since) + _ms(self._goes_on[stream]))
         for _, row in of_kind(rows, ALIVE):
             self.away = Away(int.from_bytes(row) / 1000, now)
 
@@ -50,7 +54,8 @@ class Subscriptions:
         """Local clients want what they want now; of what is wider than before, replicas left something out."""
         before, filters, widened = self._wanted, interest.wanted(), interest.widened()
         self._wanted = frozenset(scope.stream for scope in overlay.policy.scopes if scope.filter in filters)
-        for stream in before - self._wanted:
+        overdue = [stream for stream, until in self._goes_on.items() if now > until]
+        for stream in (*(before - self._wanted), *overdue):
             self.paused(stream)
         for stream in self._wanted - before:
             self.resumed(stream, now)
@@ -59,9 +64,9 @@ class Subscriptions:
 
     def resumed(self, stream: int, now: float) -> None:
         """It is subscribed (again): what was published meanwhile is not waited for. It goes on where our former
-        process had it too."""
-        if stream in self._goes_on:
-            self._goes_on.discard(stream)
+        process had it too, not long ago."""
+        if now <= self._goes_on.pop(stream, 0.0):
+            self._whole_from(stream, self._whole_since[stream])
             return
         self._generations[stream] = self.generation(stream) + 1
         self._since[stream] = now
@@ -69,7 +74,7 @@ class Subscriptions:
 
     def paused(self, stream: int) -> None:
         """It is not subscribed any more."""
-        self._goes_on.discard(stream)
+        self._goes_on.pop(stream, None)
         self._whole_since.pop(stream, None)
         self._kept.drop(SCOPE + number(stream, 4))
         self._same_for_all(stream)

@@ -94,6 +94,38 @@ def test_what_a_former_process_had_subscribed_goes_on_once() -> None:
     assert not [key for key, _ in rows_of(kept) if key[:1] == SCOPE]
 
 
+@pytest.mark.parametrize("restarts", [(1,), (1, 2000, 4000), (1, 2000, 4000, 9000)])
+def test_what_nobody_wants_for_longer_than_replicas_keep_it_goes_on_no_more(restarts: tuple[float, ...]) -> None:
+    """However often it starts again meanwhile."""
+    kept = KeptReader()
+    Subscriptions(kept).resumed(3, NOW)
+    rows: dict[bytes, bytes] = {}
+    kept_of(kept.changes(NOW), rows)
+    for at in restarts:
+        kept = KeptReader()
+        again = Subscriptions(kept)
+        again.restore(tuple(rows.items()), NOW + at)
+        kept_of(kept.changes(NOW + at), rows)
+    again.resumed(3, NOW + 1 + SESSION_S + 1 + restarts[-1])
+    assert again.generation(3) == 1
+    assert not again.would_know(SITE, 3, ms(NOW + 1), NOW + 9000)
+
+
+def test_what_goes_on_after_a_restart_goes_on_after_the_next_one_whenever_that_is() -> None:
+    rows: dict[bytes, bytes] = {}
+    kept = KeptReader()
+    Subscriptions(kept).resumed(3, NOW)
+    kept_of(kept.changes(NOW), rows)
+    for at in (10, 10 + 3 * SESSION_S):
+        kept = KeptReader()
+        again = Subscriptions(kept)
+        again.restore(tuple(rows.items()), NOW + at)
+        again.resumed(3, NOW + at + 1)
+        kept_of(kept.changes(NOW + at), rows)
+        assert again.generation(3) == 0
+        assert again.would_know(SITE, 3, ms(NOW + 1), NOW + at + 2)
+
+
 def test_what_was_sealed_after_the_subscription_would_be_known_and_nothing_before_or_to_come() -> None:
     scopes = Subscriptions(KeptReader())
     assert not scopes.would_know(SITE, PLANT, ms(NOW), NOW), "nobody asked for it"
@@ -278,6 +310,20 @@ def test_what_was_never_opened_leaves_nothing_in_the_table_of_streams(world: Wor
     assert len(control.collector._streams) == 1
     bring(control, {}, NOW)
     assert len(control.collector._streams) == 0
+
+
+def test_a_scope_that_nobody_wanted_for_hours_after_a_restart_is_not_whole_since_the_former_process(world: World):
+    """Attack: replicas sent nothing of that time; one brings what was published before this subscription as news."""
+    rows: dict[bytes, bytes] = {}
+    kept_of(gateway(world, "control").handle(Subscribed("clear/#"), NOW), rows)
+    again = gateway(world, "control", links=False)
+    kept_of(again.handle(Restored(tuple(rows.items())), NOW + 60), rows)
+    for minute in range(2, 150):
+        kept_of(again.handle(Tick(), NOW + 60 * minute), rows)
+    assert not [key for key in rows if key[:1] == SCOPE]
+    wire = craft(world, "site", "clear/t", sequence=1, mode=Mode.PLAIN, now=NOW + 7000)
+    again.handle(Subscribed("clear/#"), NOW + 9000)
+    assert not delivered(bring(again, {"r1a": wire}, NOW + 9001))
 
 
 # ------------------------------------------------------------------------------------------ the publisher's own links
