@@ -6,6 +6,7 @@ does not announce, or lower one below what is stored. And its records are divide
 more, or may not all go (`placing`). On disk it stays one row, that goes when the last of its parts does. Which parts
 there are is on disk, too (`Keep`): after a restart it is cut in the same way, since readers know a batch by its number.
 So is of QoS 2 which other scope a whole batch went into: once it is sealed it stays there, and readers know it there.
+So is of each whether its chain is plain, and of what a plain scope took that a sealed one has now: it stays protected.
 Not here: who refused it (`publisher`), what a single record comes to that nobody takes: it waits, and is offered again.
 """
 
@@ -23,13 +24,15 @@ from bridge.publisher.predecessors import Predecessors
 from bridge.publisher.residents import Residents, Standing
 from bridge.publisher.sealing import Entry
 from bridge.publisher.windows import Lanes
+from keys.envelope import Mode
 from keys.errors import KeysError
 from keys.frames import Reader, number, text
 
 ROW = b"p"  # before the number of the row in the names of rows
 _COUNT, _NUMBER = 2, 8  # bytes
+_PLAIN = 0x8000  # of the count, 1,024 at most; not in rows of before: what does not say so counts as sealed
 
-_Told: TypeAlias = tuple[str, tuple[int, ...]]  # of a part: its chain and the numbers of its records
+_Told: TypeAlias = tuple[str, bool, tuple[int, ...]]  # of a part: its chain, whether it is plain, its records' numbers
 
 
 def may_be_cut(entry: Entry, view: RegionView, up: Collection[str]) -> bool:
@@ -82,17 +85,21 @@ class Cuts:
         return middle > 0
 
     def stored(self, entry: Entry, home: Callable[[Publication], ScopeSecret]) -> list[Entry]:
-        """What stands for a batch that was read: it, or what a former life left of it in parts. `home`: the scope of a
-        batch by its topic."""
+        """What stands for what was read: it, or what a former life left of it in parts. `home`: the scope of a
+        batch by its topic, and by whether a plain scope took it."""
         found = self._former.pop(entry.sequence, None)
-        if found is None or not entry.publication.records:
+        if found is None:
+            return [entry]
+        if not entry.publication.records:
+            entry.secret = home(replace(entry.publication, in_clear=found[0][1]))
+            self._note(entry, entry.sequence)
             return [entry]
         of = {e.number: e for e in unpacked(entry.publication.payload, entry.sequence) if isinstance(e, Numbered)}
         parts: list[Part] = []
-        for chain, numbers in found:
+        for chain, plain, numbers in found:
             records = [of[n] for n in numbers if n in of]
             if records:
-                parts.append((home(replace(entry.publication, topic=chain)), records))
+                parts.append((home(replace(entry.publication, topic=chain, in_clear=plain)), records))
         if parts:
             self._parts[entry.sequence] = {}  # it is in parts, be it in one that is left
         return self.split(entry, parts) or [entry]
@@ -100,6 +107,7 @@ class Cuts:
     def split(self, entry: Entry, parts: Sequence[Part]) -> list[Entry]:
         """These parts of an entry as entries, none of which is in memory yet. That with its number is the same one."""
         row, before, previous = self._row_of.get(entry.sequence, entry.sequence), entry.secret, entry.previous
+        took_plain = entry.publication.in_clear
         made: list[Entry] = []
         told = row in self._parts  # whether it is on disk which parts there are
         for secret, records in parts:
@@ -117,12 +125,25 @@ class Cuts:
             if records and entry.publication.records:
                 each.publication = packed(secret.clear_filter, records)
             made.append(each)
-        for each in made if made != [entry] or told else ():
-            if each.publication.qos:
-                self._row_of[each.sequence] = row
-                self._parts.setdefault(row, {})[each.sequence] = (each.chain, _numbers(each))
-                self._changed[row] = None
+        if made != [entry] or told or (took_plain and not _is_plain(entry)):
+            for each in made:
+                self._note(each, row)
         return made
+
+    def placed(self, entry: Entry) -> None:
+        """It has the scope that it has. What a plain one took is protected from now on if this one is sealed."""
+        if _is_plain(entry) or entry.is_snapshot or not (entry.publication.in_clear or entry.sequence in self._row_of):
+            return
+        row = self._row_of.get(entry.sequence, entry.sequence)
+        if self._parts.get(row, {}).get(entry.sequence, ("", True, ()))[1]:
+            self._note(entry, row)
+
+    def _note(self, entry: Entry, row: int) -> None:
+        """The disk is to say what is left of it, and where."""
+        if entry.publication.qos:
+            self._row_of[entry.sequence] = row
+            self._parts.setdefault(row, {})[entry.sequence] = (entry.chain, _is_plain(entry), _numbers(entry))
+            self._changed[row] = None
 
     def divide(self, divided: Sequence[tuple[Entry, Sequence[Part]]]) -> None:
         """Parts stand in place of these entries, and go to all."""
@@ -181,6 +202,10 @@ class Cuts:
         self._former.clear()
 
 
+def _is_plain(entry: Entry) -> bool:
+    return entry.secret.scope.mode is Mode.PLAIN
+
+
 def _numbers(entry: Entry) -> tuple[int, ...]:
     of = entry.publication
     return numbers_of(of, entry.sequence) if of.records else (entry.sequence,)
@@ -190,8 +215,9 @@ def _told(parts: Mapping[int, _Told] | None) -> bytes | None:
     if parts is None:
         return None
     told: list[bytes] = []
-    for chain, numbers in parts.values():
-        told += [text(chain), number(len(numbers), _COUNT), *(number(each, _NUMBER) for each in numbers)]
+    for chain, plain, numbers in parts.values():
+        count = number(len(numbers) | (_PLAIN if plain else 0), _COUNT)
+        told += [text(chain), count, *(number(each, _NUMBER) for each in numbers)]
     return b"".join(told)
 
 
@@ -200,8 +226,9 @@ def _read(row: bytes) -> list[_Told]:
     reader, found = Reader(row), list[_Told]()
     try:
         while reader.position < len(row):
-            chain = reader.text()
-            found.append((chain, tuple([reader.number(_NUMBER) for _ in range(reader.number(_COUNT))])))
+            chain, count = reader.text(), reader.number(_COUNT)
+            numbers = tuple([reader.number(_NUMBER) for _ in range(count & ~_PLAIN)])
+            found.append((chain, bool(count & _PLAIN), numbers))
     except KeysError:
         return []
     return found

@@ -134,6 +134,7 @@ class Publisher:
         for entry in taken:
             publication = entry.publication
             entry.topic = self.sealer.wire_topic_of(entry.secret, publication)
+            self.cuts.placed(entry)
             self.predecessors.came(entry)
             self._add(entry, late)
             if publication.retain:
@@ -291,6 +292,7 @@ class Publisher:
         self._placed = -1
         for entry in self._entries.values():  # each keeps its scope as long as that is there
             entry.secret = self.sealer.renewed(entry.secret)
+            self.cuts.placed(entry)
             entry.topic = self.sealer.wire_topic_of(entry.secret, entry.publication)
         return effects + self._pump(now)
 

@@ -100,9 +100,7 @@ class Collector:
         try:
             properties = dict(event.wire.properties)
             news, opened = self._intake.keys_of(event.peer, properties, now)
-            effects += news
-            if opened is not None:
-                effects += self._wake(opened, now)
+            effects += news if opened is None else news + self._wake(opened, now)
             told = self._intake.told(properties, event.wire.topic)
             may_be_new = self.subscriptions.may_be_new
             if told and self._intake.is_replayed(told, event.wire.topic, self._streams.get, now, may_be_new):
@@ -186,9 +184,8 @@ class Collector:
 
     @property
     def next_deadline(self) -> float | None:
-        waiting, joining = self._waiting.next_deadline, self._joining.next_deadline
-        deadlines = (waiting, self._intake.next_deadline, joining, self._sweep_at or None)
-        return min((at for at in deadlines if at is not None), default=None)
+        ends = (each.next_deadline for each in (self._waiting, self._intake, self._joining))
+        return min((at for at in (*ends, self._sweep_at or None) if at is not None), default=None)
 
     # --------------------------------------------------------------------------------------- publications
 
@@ -213,7 +210,7 @@ class Collector:
         if in_hand is not None and not in_hand.held.gains(admitted):
             return self._withhold_too(in_hand, event.peer, now)
         new = header.snapshot or not stream.knows(header.sequence, subscriptions.generation(number))
-        if new and (is_over or not (header.retain or subscriptions.may_be_new(number, header.time_ms, now))):
+        if new and (is_over or not (header.retain or subscriptions.may_be_new(author, number, header.time_ms, now))):
             return [Count("expired" if is_over else "replays_dropped")]
         repaired = [Count("repairs")] if self._assembling.asked_for((header.publisher, header.sequence)) else []
         try:
@@ -245,7 +242,7 @@ class Collector:
         """Put a publication into its stream unless it was there before, and see what can go on. `brought`: with which
         wire it came just now. None: it came before, and is not left in hand."""
         effects: list[Effect] = []
-        stream = self._stream(held.stream_id, now)
+        stream = self._streams.get(held.stream_id) or Stream()
         if not self._is_news(stream, held):
             return [Count("duplicates_dropped")]
         if not self._waiting.has_room(held) and not self._is_next(stream, held):
@@ -257,8 +254,7 @@ class Collector:
             if brought is not None and (number := self._overflow.put(held, brought)):
                 return [*effects, Withhold(number)]
             effects += self._make_room(held, now)
-            stream = self._stream(held.stream_id, now)
-        self._waiting.put(stream, held)
+        self._waiting.put(self._stream(held.stream_id, now), held)
         return effects + self._advance(held.stream_id, now)
 
     def _is_news(self, stream: Stream, held: Held) -> bool:
@@ -316,9 +312,8 @@ class Collector:
 
     def _may_enter(self, held: Held) -> bool:
         stream = self._streams.get(held.stream_id) or Stream()
-        if stream.delivered(held.admitted.header.sequence):
-            return True  # to be dropped
-        return self._waiting.has_room(held) or self._is_next(stream, held)
+        is_known = stream.delivered(held.admitted.header.sequence)  # to be dropped
+        return is_known or self._waiting.has_room(held) or self._is_next(stream, held)
 
     def _stream(self, stream_id: StreamId, now: float) -> Stream:
         stream = self._streams.get(stream_id)
@@ -330,7 +325,8 @@ class Collector:
         if gone is not None:
             self.kept.stream_gone(gone[0])
             self._waiting.wakes(gone[0], None)
-            self.subscriptions.forgot(self._lineages.stream_of(gone[0][1]), now)
+            if gone[1].remembers:
+                self.subscriptions.forgot(gone[0][0], self._lineages.stream_of(gone[0][1]), now)
             for sequence in list(gone[1].held):
                 self._drop(gone[1], sequence)
         return stream
@@ -402,11 +398,16 @@ class Collector:
         else:
             wake_at = None
         wake_at = min((at for at in (wake_at, *keyless.values()) if at is not None), default=None)
-        if wake_at is not None or stream is None or not stream.held:
-            self._waiting.wakes(stream_id, wake_at)
+        self._rest(stream_id, stream, wake_at)
         for after in self._lineages.streams_after(stream_id) if effects else ():
             effects += self._advance(after, now)
         return effects
+
+    def _rest(self, stream_id: StreamId, stream: Stream | None, wake_at: float | None) -> None:
+        if wake_at is not None or stream is None or not stream.held:
+            self._waiting.wakes(stream_id, wake_at)
+        if stream is not None and not stream.held and not stream.remembers:
+            self._streams.pop(stream_id)  # or who names keys that never come would fill the table
 
     def _lacks_key(self, held: Held) -> bool:
         is_sealed = held.admitted.header.mode is not Mode.PLAIN and not held.is_over
@@ -439,8 +440,6 @@ class Collector:
             late = late or self._lineages.is_overtaken(held.stream_id, self._streams.get)
             self.kept.stream(held.stream_id, stream)
             return self._handing_out.open(held, late)
-        if not stream.held:
-            self._streams.pop(held.stream_id)
         stream = self._stream(held.scope_stream, now)
         if stream.delivered(header.sequence):
             return [Count("duplicates_dropped")]

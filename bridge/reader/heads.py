@@ -97,6 +97,11 @@ class Head:
         return True
 
     @property
+    def is_empty(self) -> bool:
+        """Whether nothing was seen."""
+        return self.number == 0 and not self._marks
+
+    @property
     def gaps(self) -> int:
         """Intervals behind the head."""
         return len(self._missed) + len(self._open)

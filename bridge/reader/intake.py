@@ -77,7 +77,7 @@ class Intake(Generic[Opened]):
         wire_topic: str,
         streams: Callable[[StreamId], Stream | None],
         now: float,
-        may_be_new: Callable[[int, int, float], bool],
+        may_be_new: Callable[[bytes, int, int, float], bool],
     ) -> bool:
         """Whether to drop a publication unread, for what its header says of itself. Raises BadFrame."""
         if self.admission.remembers(told, wire_topic):

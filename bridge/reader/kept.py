@@ -5,6 +5,7 @@
     h publisher sequence peer    a publication that waits for content, key or predecessor, as it came
     r topic/member               the newest that the member retained there: time, key and which sealing it is
     w stream                     a scope that was subscribed when we ended, its streams go on: since when all is known
+    w stream author              since when all of this author is, where we forgot something of it
     a                            when we were last alive: what was sealed since is no replay
     v                            the version that we stated last: replicas hear nothing older
     o topic                      what we published retained ourselves (`publisher.own_retained`)

@@ -46,18 +46,20 @@ def is_replayed(
     streams: Callable[[StreamId], Stream | None],
     lineages: Lineages,
     now: float,
-    may_be_new: Callable[[int, int, float], bool],
+    may_be_new: Callable[[bytes, int, int, float], bool],
 ) -> bool:
     """Whether a header that nobody verified claims to be of what was seen long ago, or is dated. `told`: property `vmq`
-    as it came; `may_be_new`: whether that may be the first of its stream, by the first number of its scope, time in ms
-    and our time. Raises BadFrame for what is no wire topic."""
+    as it came; `may_be_new`: whether that may be the first of its stream, by author, first number of its scope, time in
+    ms and our time. Raises BadFrame for what is no wire topic."""
     claim = claim_of(told)
     if not claim.publisher or claim.order or now - claim.sealed_ms / 1000 < RECALLED_S:
         return False
-    stream = streams(lineages.scope_stream(claim.publisher, claim.sequence, wire_topic))
+    stream_id = lineages.scope_stream(claim.publisher, claim.sequence, wire_topic)
+    stream = streams(stream_id)
     if stream is not None:
         return stream.delivered(claim.sequence)
-    return not is_retained_topic(wire_topic) and not may_be_new(lineages.stream_of(wire_topic), claim.sealed_ms, now)
+    number = lineages.stream_of(wire_topic)
+    return not is_retained_topic(wire_topic) and not may_be_new(stream_id[0], number, claim.sealed_ms, now)
 
 
 class Vouchers:

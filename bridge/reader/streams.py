@@ -79,6 +79,11 @@ class Stream:
         """The highest number that was delivered."""
         return self.head.number
 
+    @property
+    def remembers(self) -> bool:
+        """Whether something was delivered, or marked as such."""
+        return not self.head.is_empty
+
     def is_known(self, generation: int) -> bool:
         """Whether something was delivered under this subscription."""
         return self.first is not None and self.generation == generation

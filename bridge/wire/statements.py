@@ -108,7 +108,8 @@ class RoutingTable:
     A statement leads nowhere in an epoch in which its author may not read: the right is asked at every use. What ended,
     or was signed by a former key, does not stand in the way of what the present key signs, whatever its version: else
     a copy of a gateway, or who stole its key, could mute it for good. Who wants a scope that retires wants what it is
-    now, until it says something of that: it may hear of the new tokens later, or before we know them.
+    now, until it says something of that: it may hear of the new tokens later, or before we know them. There, too, what
+    a former key says of the new tokens does not outrank what the present one says of those that retire.
     """
 
     def __init__(self, overlay: Overlay) -> None:
@@ -194,7 +195,7 @@ class RoutingTable:
         of_filter[statement.member] = _Known(statement, signer, ends_ms)
         covers = self._covers.get(statement.filter)
         if covers is not None:
-            covers.put(statement.member, statement.cover if statement.on else None)
+            covers.put(statement.member, self._cover(of_filter[statement.member]))
         return True
 
     def goes_on(self, statement: Statement, now: float) -> bool:
@@ -211,10 +212,15 @@ class RoutingTable:
         for former in self._formers.get(scope.filter, ()):
             for known in self._statements.get(former, {}).values():
                 member, newer = known.statement.member, stated.get(known.statement.member)
-                says_nothing = newer is None or now * 1000 >= newer.ends_ms
-                if says_nothing and member not in found and self._leads(known, scope, now):
+                counts = newer is None or now * 1000 >= newer.ends_ms or self._is_outranked(newer, known)
+                if counts and member not in found and self._leads(known, scope, now):
                     found.append(member)
         return found
+
+    def _is_outranked(self, newer: _Known, known: _Known) -> bool:
+        """Whether a member's present key signed what is known of former tokens, and a former one the newer word."""
+        present = self._overlay.certificate(known.statement.member).public_key
+        return known.signer == present != newer.signer
 
     def _leads(self, known: _Known, scope: Scope, now: float) -> bool:
         s = known.statement
@@ -228,9 +234,17 @@ class RoutingTable:
         covers = self._covers.get(scope.filter)
         if covers is None:
             covers = self._covers[scope.filter] = ScopeCovers(scope)
-            for s, _, _ in self._statements.get(scope.filter, {}).values():
-                covers.put(s.member, s.cover if s.on else None)
+            for known in self._statements.get(scope.filter, {}).values():
+                covers.put(known.statement.member, self._cover(known))
         return covers
+
+    def _cover(self, known: _Known) -> Predicate | None:
+        """That of a statement, if it counts: while former tokens retire, of which the present key may have said that
+        it wants everything, a former key leaves nothing out."""
+        s = known.statement
+        if s.filter in self._formers and known.signer != self._overlay.certificate(s.member).public_key:
+            return None
+        return s.cover if s.on else None
 
     def live(self, now: float) -> list[Statement]:
         """Everything that counts, for a neighbour whose link came up."""

@@ -7,7 +7,19 @@ from dataclasses import replace
 import pytest
 
 from bridge.contract.batches import Numbered, packed
-from bridge.contract.machine import Acked, Committed, Effect, LinkDown, LinkUp, OutboxPage, Publication, Received, Tick
+from bridge.contract.machine import (
+    Acked,
+    Committed,
+    Effect,
+    Keep,
+    LinkDown,
+    LinkUp,
+    OutboxPage,
+    Publication,
+    Received,
+    Restored,
+    Tick,
+)
 from bridge.document import Scope, ScopeSecret
 from bridge.node import GatewayNode
 from bridge.publisher.publisher import UNAUTHORISED_S
@@ -106,6 +118,94 @@ def test_what_waits_since_it_was_sealed_holds_up_nothing_that_is_plain(world: Wo
         site.handle(LinkUp(peer), NOW)
     effects = site.handle(Committed((stored(b"plain", number=2),)), NOW + 1)
     assert [send.ticket for send in sent(effects)].count(2) == len(REPLICAS)
+
+
+# ------------------------------------------------------------------------------ what a sealed scope had meanwhile
+
+
+def said(*topics: str) -> Publication:
+    """A plain scope took it."""
+    payloads = [b"plain" if topic == "plant/a" else SECRET for topic in topics]
+    records = [Publication(t, payload, 1, time_ms=int(NOW * 1000)) for t, payload in zip(topics, payloads, strict=True)]
+    return replace(packed("plant/#", [Numbered(n, each) for n, each in enumerate(records, 1)]), in_clear=True)
+
+
+def rows_of(effects: list[Effect], rows: dict[bytes, bytes]) -> None:
+    for name, row in [pair for each in effects if isinstance(each, Keep) for pair in each.rows]:
+        if row is None:
+            rows.pop(name, None)
+        else:
+            rows[name] = row
+
+
+def restarted(
+    world: World, rows: dict[bytes, bytes], stored: Publication, now: float
+) -> tuple[GatewayNode, list[Effect]]:
+    """A gateway in its next life, with what it sends and says of the one row on disk."""
+    node = gateway(world, "site", links=False)
+    effects = node.handle(Restored(tuple(rows.items())), now)
+    effects += [e for peer in REPLICAS for e in node.handle(LinkUp(peer), now)]
+    effects += node.handle(OutboxPage(((1, 0, stored),), None), now)
+    rows_of(effects, rows)
+    return node, effects
+
+
+def with_scopes(world: World, *scopes: Scope) -> None:
+    world.overlay = world.with_policy(scopes=scopes)
+    world.secrets = world.secrets_under(world.overlay)
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        said("plant/a", "plant/deep/t"),
+        said("plant/deep/t"),
+        replace(Publication("plant/deep/t", SECRET, 1, retain=True, time_ms=int(NOW * 1000)), in_clear=True),
+    ],
+)
+def test_what_went_to_a_sealed_scope_does_not_go_in_clear_after_a_restart(stored: Publication) -> None:
+    """A plain scope took it, a narrower one that is sealed had it, and that becomes plain: it went out in clear."""
+    wide, deep = Scope("plant/#", Mode.PLAIN), Scope("plant/deep/#", number=2)
+    world = make_world({1: 3}, [], {"site": 1}, [wide, deep])
+    rows: dict[bytes, bytes] = {}
+    _, effects = restarted(world, rows, stored, NOW)
+    assert sent(effects)
+    assert not in_clear(effects)
+    with_scopes(world, wide, replace(deep, mode=Mode.PLAIN))
+    for life in (1, 2):
+        node, effects = restarted(world, rows, stored, NOW + 10 * life)
+        assert not in_clear(effects)
+        assert counted(effects, "not_authorised") == 1
+    gone = [e for second in (20, UNAUTHORISED_S + 21) for e in node.handle(Tick(), NOW + second)]
+    assert counted(gone, "not_authorised_dropped") == 1
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_what_its_own_scope_protected_for_a_while_does_not_go_in_clear_after_a_restart(
+    world: World, links: bool
+) -> None:
+    """Whether it was sent meanwhile or not, and whether it was in memory when its scope was sealed or came then."""
+    site, rows = gateway(world, "site", links=links), dict[bytes, bytes]()
+    change(world, site, PLAIN)
+    stored = said("plant/t")
+    if not links:
+        site.handle(OutboxPage(((1, 0, stored),), None), NOW)
+    change(world, site, {}, NOW + 1)
+    effects = site.handle(OutboxPage(((1, 0, stored),), None), NOW + 2)
+    rows_of(effects, rows)
+    change(world, site, PLAIN, NOW + 3)
+    _, effects = restarted(world, rows, stored, NOW + 10)
+    assert (in_clear(effects), counted(effects, "not_authorised")) == (False, 1)
+
+
+def test_a_part_that_stayed_plain_goes_on_as_such_after_a_restart() -> None:
+    wide, deep = Scope("plant/#", Mode.PLAIN), Scope("plant/deep/#", Mode.PLAIN, number=2)
+    world = make_world({1: 3}, [], {"site": 1}, [wide, deep])
+    rows: dict[bytes, bytes] = {}
+    for life in (1, 2):
+        _, effects = restarted(world, rows, said("plant/a", "plant/deep/t"), NOW + 10 * life)
+        assert {send.ticket for send in sent(effects)} == {1, 2}
+        assert in_clear(effects)
 
 
 # -------------------------------------------------------------------------------- what is in flight or retained

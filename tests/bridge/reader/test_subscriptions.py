@@ -29,6 +29,7 @@ from tests.sim.world import World, make_world
 
 REPLICAS = ("r1a", "r1b", "r1c")
 PLANT, OPEN, OLD = 1, 2, 3  # streams
+SITE, OTHER = b"s" * 16, b"o" * 16
 
 
 @pytest.fixture
@@ -93,36 +94,97 @@ def test_what_a_former_process_had_subscribed_goes_on_once() -> None:
     assert not [key for key, _ in rows_of(kept) if key[:1] == SCOPE]
 
 
+@pytest.mark.parametrize("restarts", [(1,), (1, 2000, 4000), (1, 2000, 4000, 9000)])
+def test_what_nobody_wants_for_longer_than_replicas_keep_it_goes_on_no_more(restarts: tuple[float, ...]) -> None:
+    """However often it starts again meanwhile."""
+    kept = KeptReader()
+    Subscriptions(kept).resumed(3, NOW)
+    rows: dict[bytes, bytes] = {}
+    kept_of(kept.changes(NOW), rows)
+    for at in restarts:
+        kept = KeptReader()
+        again = Subscriptions(kept)
+        again.restore(tuple(rows.items()), NOW + at)
+        kept_of(kept.changes(NOW + at), rows)
+    again.resumed(3, NOW + 1 + SESSION_S + 1 + restarts[-1])
+    assert again.generation(3) == 1
+    assert not again.would_know(SITE, 3, ms(NOW + 1), NOW + 9000)
+
+
+def test_what_goes_on_after_a_restart_goes_on_after_the_next_one_whenever_that_is() -> None:
+    rows: dict[bytes, bytes] = {}
+    kept = KeptReader()
+    Subscriptions(kept).resumed(3, NOW)
+    kept_of(kept.changes(NOW), rows)
+    for at in (10, 10 + 3 * SESSION_S):
+        kept = KeptReader()
+        again = Subscriptions(kept)
+        again.restore(tuple(rows.items()), NOW + at)
+        again.resumed(3, NOW + at + 1)
+        kept_of(kept.changes(NOW + at), rows)
+        assert again.generation(3) == 0
+        assert again.would_know(SITE, 3, ms(NOW + 1), NOW + at + 2)
+
+
 def test_what_was_sealed_after_the_subscription_would_be_known_and_nothing_before_or_to_come() -> None:
     scopes = Subscriptions(KeptReader())
-    assert not scopes.would_know(PLANT, ms(NOW), NOW), "nobody asked for it"
+    assert not scopes.would_know(SITE, PLANT, ms(NOW), NOW), "nobody asked for it"
     scopes.resumed(PLANT, NOW)
     later = NOW + 600
     times = (NOW - 1, NOW, NOW + 1, later, later + 1)
-    assert [scopes.would_know(PLANT, ms(at), later) for at in times] == [False, False, True, True, False]
+    assert [scopes.would_know(SITE, PLANT, ms(at), later) for at in times] == [False, False, True, True, False]
 
 
 def test_who_subscribes_again_knows_nothing_of_the_time_between() -> None:
     scopes = Subscriptions(KeptReader())
     scopes.resumed(PLANT, NOW)
     scopes.paused(PLANT)
-    assert not scopes.would_know(PLANT, ms(NOW + 1), NOW + 2)
+    assert not scopes.would_know(SITE, PLANT, ms(NOW + 1), NOW + 2)
     scopes.resumed(PLANT, NOW + 60)
-    assert not scopes.would_know(PLANT, ms(NOW + 1), NOW + 90)
-    assert scopes.would_know(PLANT, ms(NOW + 61), NOW + 90)
+    assert not scopes.would_know(SITE, PLANT, ms(NOW + 1), NOW + 90)
+    assert scopes.would_know(SITE, PLANT, ms(NOW + 61), NOW + 90)
 
 
 def test_what_replicas_left_out_or_we_forgot_may_be_a_replay() -> None:
     scopes = Subscriptions(KeptReader())
-    for change in (scopes.widened, scopes.forgot):
-        change(OPEN, NOW)
-        assert not scopes.would_know(OPEN, ms(NOW + 1), NOW + 2), "it is not subscribed"
+    scopes.widened(OPEN, NOW)
+    scopes.forgot(SITE, OPEN, NOW)
+    assert not scopes.would_know(SITE, OPEN, ms(NOW + 1), NOW + 2), "it is not subscribed"
     scopes.resumed(PLANT, NOW)
     scopes.widened(PLANT, NOW + 60)
-    assert not scopes.would_know(PLANT, ms(NOW + 59), NOW + 600)
-    scopes.forgot(PLANT, NOW + 90)
-    assert not scopes.would_know(PLANT, ms(NOW + 90 + FRESH_S), NOW + 900), "its publisher's clock may be ahead"
-    assert scopes.would_know(PLANT, ms(NOW + 91 + FRESH_S), NOW + 900)
+    assert not scopes.would_know(SITE, PLANT, ms(NOW + 59), NOW + 600)
+    scopes.forgot(SITE, PLANT, NOW + 90)
+    assert not scopes.would_know(SITE, PLANT, ms(NOW + 90 + FRESH_S), NOW + 900), "its publisher's clock may be ahead"
+    assert scopes.would_know(SITE, PLANT, ms(NOW + 91 + FRESH_S), NOW + 900)
+    assert scopes.would_know(OTHER, PLANT, ms(NOW + 61), NOW + 900), "all of its own is remembered"
+
+
+def test_of_whom_something_was_forgotten_the_next_process_knows_until_the_subscription_ends() -> None:
+    kept = KeptReader()
+    scopes = Subscriptions(kept)
+    scopes.resumed(PLANT, NOW)
+    scopes.forgot(SITE, PLANT, NOW + 90)
+    rows = rows_of(kept)
+    after = Subscriptions(KeptReader())
+    after.restore(rows, NOW + 600)
+    after.resumed(PLANT, NOW + 601)
+    at = ms(NOW + 90 + FRESH_S)
+    assert [after.would_know(who, PLANT, at, NOW + 900) for who in (SITE, OTHER)] == [False, True]
+    scopes.paused(PLANT)
+    gone = {key: row for keep in kept.changes(NOW) if isinstance(keep, Keep) for key, row in keep.rows}
+    assert all(gone[key] is None for key, _ in rows if key[:1] == SCOPE)
+
+
+def test_of_too_many_authors_of_whom_something_was_forgotten_all_count_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bridge.reader.subscriptions.FORGOTTEN_MAX", 3)
+    kept = KeptReader()
+    scopes = Subscriptions(kept)
+    scopes.resumed(PLANT, NOW)
+    for n in range(1, 5):
+        scopes.forgot(bytes([n]) * 16, PLANT, NOW + n)
+    assert not scopes.would_know(OTHER, PLANT, ms(NOW + 4 + FRESH_S), NOW + 900)
+    assert scopes.would_know(OTHER, PLANT, ms(NOW + 5 + FRESH_S), NOW + 900)
+    assert [key for key, _ in rows_of(kept) if key[:1] == SCOPE] == [SCOPE + number(PLANT, 4)]
 
 
 def test_the_next_process_knows_since_when() -> None:
@@ -136,8 +198,8 @@ def test_the_next_process_knows_since_when() -> None:
     after = Subscriptions(KeptReader())
     after.restore([*rows, (SCOPE + number(OLD, 4), b"")], NOW + 600)
     after.resumed(PLANT, NOW + 601)
-    assert after.would_know(PLANT, ms(NOW + 1), NOW + 700)
-    assert not after.would_know(OLD, ms(NOW + 599), NOW + 700), "its row does not say since when"
+    assert after.would_know(SITE, PLANT, ms(NOW + 1), NOW + 700)
+    assert not after.would_know(SITE, OLD, ms(NOW + 599), NOW + 700), "its row does not say since when"
 
 
 # ----------------------------------------------------------------------------------------------------- what comes
@@ -213,6 +275,55 @@ def test_a_stream_that_was_pushed_out_is_not_replayed(world: World, monkeypatch:
     other = {"r1a": craft(world, "other", "clear/b", sequence=1, mode=Mode.PLAIN, now=NOW + 3)}
     assert delivered(bring(control, other, NOW + 4))
     assert not delivered(bring(control, first, NOW + 2 * FRESH_S))
+
+
+@pytest.mark.parametrize("keys_come", [False, True])
+def test_who_fills_the_table_of_streams_harms_nobody_elses_first_publications(
+    monkeypatch: pytest.MonkeyPatch, keys_come: bool
+):
+    """Attack: a member retains on ever new topics, under keys that never come, or publishes in all scopes."""
+    monkeypatch.setattr("bridge.reader.collector.STREAMS_MAX", 1 if keys_come else 50)
+    scopes = [Scope("plant/#"), Scope("clear/#", Mode.PLAIN), Scope("open/#", Mode.PLAIN)]
+    world = make_world({1: 3}, [], {"site": 1, "other": 1, "control": 1}, scopes)
+    control = subscriber(world, "control", "#")
+    for at in (10, 900):
+        for n in range(1, 61):
+            number, topic = at * 1000 + n, f"{('open', 'clear')[n % 2]}/t" if keys_come else f"plant/x{at}-{n}"
+            wire = (
+                craft(world, "other", topic, sequence=number, mode=Mode.PLAIN, now=NOW + at)
+                if keys_come
+                else craft(world, "other", topic, sequence=number, key_id=n.to_bytes(16), retain=True, snapshot=True,
+                           order=(1, 1), now=NOW + at)
+            )  # fmt: skip
+            control.handle(Received("r1a", wire), NOW + at)
+        bring(control, {}, NOW + at)
+    victim = "clear/v" if keys_come else "plant/v"
+    wires = publish(gateway(world, "site"), victim, b"alarm", sequence=1, now=NOW + 400)
+    assert [d.publisher for d in delivered(bring(control, wires, NOW + 1000))] == ["site"]
+
+
+def test_what_was_never_opened_leaves_nothing_in_the_table_of_streams(world: World):
+    control = subscriber(world, "control")
+    for n in range(1, 4):
+        wire = craft(world, "other", "plant/t", sequence=n, key_id=n.to_bytes(16), order=(1, 1), now=NOW)
+        control.handle(Received("r1a", wire), NOW)
+    assert len(control.collector._streams) == 1
+    bring(control, {}, NOW)
+    assert len(control.collector._streams) == 0
+
+
+def test_a_scope_that_nobody_wanted_for_hours_after_a_restart_is_not_whole_since_the_former_process(world: World):
+    """Attack: replicas sent nothing of that time; one brings what was published before this subscription as news."""
+    rows: dict[bytes, bytes] = {}
+    kept_of(gateway(world, "control").handle(Subscribed("clear/#"), NOW), rows)
+    again = gateway(world, "control", links=False)
+    kept_of(again.handle(Restored(tuple(rows.items())), NOW + 60), rows)
+    for minute in range(2, 150):
+        kept_of(again.handle(Tick(), NOW + 60 * minute), rows)
+    assert not [key for key in rows if key[:1] == SCOPE]
+    wire = craft(world, "site", "clear/t", sequence=1, mode=Mode.PLAIN, now=NOW + 7000)
+    again.handle(Subscribed("clear/#"), NOW + 9000)
+    assert not delivered(bring(again, {"r1a": wire}, NOW + 9001))
 
 
 # ------------------------------------------------------------------------------------------ the publisher's own links

@@ -420,3 +420,42 @@ def test_who_wants_a_scope_that_retires_wants_what_it_is_now_until_it_says_somet
     assert table.wanting(present, NOW) == []
     table.accept(stated(world, wire_filter=present.filter, version=3), NOW)
     assert table.wanting(present, NOW) == ["control"]
+
+
+def with_next_key(world: World, overlay: Overlay) -> tuple[Overlay, Identity]:
+    """This version, in which `control` has another signing key beside its former one."""
+    assert world.owner is not None
+    fresh = Identity.generate(bytes(range(32)))
+    old = overlay.certificate("control")
+    new = replace(old, public_key=fresh.public_bytes, agreement_key=fresh.agreement_bytes)
+    members = [Member(new, before=old) if n == "control" else m for n, m in overlay.members.items()]
+    return Overlay.sign(world.owner, overlay.policy, overlay.views.values(), members), fresh
+
+
+@pytest.mark.parametrize("on", [False, True])
+def test_a_former_key_mutes_nobody_who_has_not_said_anything_of_the_new_tokens(on: bool):
+    """Attack: a former key that is still listed says of the new tokens that it wants nothing, or next to nothing."""
+    scope = Scope("plant/#", tokens=True, shown=(ShownAttribute(("room",)),))
+    world = make_world({1: 3}, [], {"control": 1}, [scope])
+    former = world.secrets[0].scope.filter
+    overlay, fresh = with_next_key(world, world.renew_tokens("plant/#"))
+    present = world.secrets[-1].scope
+    hall = ShownList(frozenset({("room",)}), ({("room",): "hall"},))
+    table = RoutingTable(overlay)
+    table.left_out(present, hall)  # covers are known from now on
+    thief = stated(world, version=9, on=on, wire_filter=present.filter)
+    thief = replace(thief, cover=ATTIC if on else None).signed(world.identities["control"])
+    assert table.accept(thief, NOW)
+    assert table.wanting(present, NOW) == (["control"] if on else []), "a former key ranks as long as nothing else does"
+    assert table.accept(Statement("control", former, 5, True, EXPIRES_MS).signed(fresh), NOW)
+    for again in (table, RoutingTable(overlay)):
+        again.accept(Statement("control", former, 5, True, EXPIRES_MS).signed(fresh), NOW)
+        again.accept(thief, NOW)
+        assert again.wanting(present, NOW) == ["control"]
+        assert not again.left_out(present, hall)
+    off = Statement("control", present.filter, 1, False, EXPIRES_MS).signed(fresh)
+    assert table.accept(off, NOW), "what the present key says of the new tokens counts"
+    assert table.wanting(present, NOW) == []
+    narrow = replace(off, version=2, on=True, cover=ATTIC).signed(fresh)
+    assert table.accept(narrow, NOW)
+    assert (table.wanting(present, NOW), table.left_out(present, hall)) == (["control"], {"control"})
