@@ -57,7 +57,9 @@ def is_replayed(
     stream = streams(lineages.scope_stream(claim.publisher, claim.sequence, wire_topic))
     if stream is not None:
         return stream.delivered(claim.sequence)
-    return not is_retained_topic(wire_topic) and not may_be_new(lineages.stream_of(wire_topic), claim.sealed_ms, now)
+    if is_retained_topic(wire_topic) or may_be_new(lineages.stream_of(wire_topic), claim.sealed_ms, now):
+        return False
+    return not lineages.is_to_come(wire_topic)  # that is judged when its scope is known
 
 
 class Vouchers:

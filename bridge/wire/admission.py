@@ -198,7 +198,7 @@ class Admission:
     def is_to_come(self, told: str, wire_topic: str) -> bool:
         """Whether a publication is of a scope that the next versions will list: its number is beyond all that we know.
         Its header is verified. Raises BadFrame, BadSignature, NotAuthorised."""
-        if read_wire_topic(wire_topic).scope <= max((s.number for s in self._overlay.policy.scopes), default=0):
+        if not self._overlay.is_to_come(read_wire_topic(wire_topic).scope):
             return False
         frame = from_property(told)
         header = header_of(frame)
