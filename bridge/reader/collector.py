@@ -19,13 +19,12 @@ from bridge.reader.kept import (
     KEY,
     RETAINED,
     STREAM,
-    WAITING,
     KeptReader,
     Name,
     Rows,
+    kept_wires,
     of_kind,
     stream_of,
-    wire_of,
 )
 from bridge.reader.newest_retained import Joining
 from bridge.reader.opening import OpeningKeys
@@ -82,10 +81,9 @@ class Collector:
                 effects += self._keys.restore(row, now)
             except KeysError:  # its epoch, view or author has ended meanwhile
                 self.kept.drop(KEY + key)
-        for key, row in of_kind(rows, WAITING):
-            peer, wire, _ = wire_of(row)
-            self.kept.drop(WAITING + key)  # it comes again below, if it still waits
-            self.subscriptions.away.let_in = True
+        for key, let_in, peer, wire in kept_wires(rows):
+            self.kept.drop(key)  # it comes again below, if it still waits
+            self.subscriptions.away.let_in = let_in
             effects += self.received(Received(peer, wire), now) if peer in self._intake.overlay.members else []
             self.subscriptions.away.let_in = False
         return effects
@@ -144,7 +142,6 @@ class Collector:
         return (
             any(stream is not None and sequence in stream.held for stream in streams)
             or self._keyless.holds(name)
-            or self._ahead.holds(name)
             or self._joining.holds(topic, publisher, sequence)
             or self._assembling.holds_any((publisher, sequence))
             or self._overflow.get(name) is not None
