@@ -11,6 +11,7 @@ refuse it, so that its publisher offers it again.
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 
 from bridge.contract import Count, Effect, FairBytes, Received, claim_of
 from bridge.reader.kept import AHEAD, KeptReader, as_read, wire_row
@@ -60,4 +61,4 @@ class AheadScopes:
         kept, self._kept = self._kept, FairBytes(AHEAD_BYTES, AHEAD_OVERHEAD_BYTES)
         for row, _ in kept.items():
             self._rows.drop(row)
-        return [event for _, event in kept.items()]
+        return [replace(event, acknowledged=True) for _, event in kept.items()]

@@ -84,7 +84,7 @@ class Collector:
         for key, let_in, peer, wire in kept_wires(rows):
             self.kept.drop(key)  # it comes again below, if it still waits
             self.subscriptions.away.let_in = let_in
-            effects += self.received(Received(peer, wire), now) if peer in self._intake.overlay.members else []
+            effects += self.received(Received(peer, wire, True), now) if peer in self._intake.overlay.members else []
             self.subscriptions.away.let_in = False
         return effects
 
@@ -208,7 +208,7 @@ class Collector:
             return [Count("duplicates_dropped")]
         in_hand = self._overflow.get(name_of(event.wire.topic, admitted)) if self._overflow else None
         if in_hand is not None and not in_hand.held.gains(admitted):
-            return self._withhold_too(in_hand, event.peer, now)
+            return self._withhold_too(in_hand, event, now)
         new = header.snapshot or not stream.knows(header.sequence, subscriptions.generation(number))
         if new and (is_over or not (header.retain or subscriptions.may_be_new(number, header.time_ms, now))):
             return [Count("expired" if is_over else "replays_dropped")]
@@ -218,7 +218,7 @@ class Collector:
         except BadContent as error:
             return [Count("unopened"), Blame(admitted.publisher.name, False, str(error))]
         held = Held(admitted, content, event.wire.topic, now, author, is_over=is_over)
-        brought = None if away.let_in else event  # what a former process kept is acknowledged
+        brought = None if event.acknowledged else event
         if content is None:
             # Those behind it wait, too; not for what may be an old header that is replayed.
             young = abs(now * 1000 - header.time_ms) < REPAIR_S * 1000 or away.let_in
@@ -289,9 +289,9 @@ class Collector:
             effects += self._advance(stream_id, now, is_patient=False)
         return effects
 
-    def _withhold_too(self, in_hand: InHand, peer: str, now: float) -> list[Effect]:
+    def _withhold_too(self, in_hand: InHand, event: Received, now: float) -> list[Effect]:
         """Another replica brings what is in hand."""
-        if number := self._overflow.join(in_hand, peer):
+        if not event.acknowledged and (number := self._overflow.join(in_hand, event.peer)):
             return [Count("duplicates_dropped"), Withhold(number)]
         return [Count("duplicates_dropped"), *self._make_room(in_hand.held, now), *self._admit(in_hand, now)]
 

@@ -35,7 +35,7 @@ def test_each_replicas_copy_is_kept_once_and_taken_in_order() -> None:
     events = [Received(peer, wire(number)) for number in (2, 1) for peer in ("r1a", "r1b")]
     assert [ahead.keep(event, NOW) for event in events] == [[KEPT]] * 4
     assert ahead.keep(events[0], NOW) == [Count("duplicates_dropped")]
-    assert ahead.take() == events
+    assert ahead.take() == [replace(event, acknowledged=True) for event in events]
     assert not ahead.take()
 
 
@@ -64,7 +64,7 @@ def test_whoever_names_scopes_that_never_come_loses_its_own_and_their_rows(monke
     assert [KEPT, Count("publications_ahead_dropped", 1)] in flood
     rows = {key for keep in kept.changes(NOW) for key, row in keep.rows if row is not None}  # type: ignore[attr-defined]
     left = ahead.take()
-    assert Received("r1b", wire(1)) in left
+    assert Received("r1b", wire(1), acknowledged=True) in left
     assert len(of_kind([(key, b"") for key in rows], AHEAD)) == len(left) < 12
 
 
