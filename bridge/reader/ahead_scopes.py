@@ -4,19 +4,22 @@ Replicas may know of a scope's new tokens before us: so is all that they keep fo
 signed. They send it, since we want the scope, and are not to blame. A number beyond all that we know is of a scope to
 come, since none is used again. The header is verified; the wire waits as it came, on disk too, and is taken up when we
 adopt. Then it is judged as if it came now, by the next process too: until then nobody looked at age, rights and
-vouchers. Bounded and fair: of the publisher with most of it at one replica the oldest goes. Not here: replicas, which
-refuse it, so that its publisher offers it again.
+vouchers. Bounded and fair: of one header a replica has one wire here, whose content fits; what it brings besides is
+charged. Of the publisher with most of it at one replica the oldest goes. Not here: replicas, which refuse it, so that
+its publisher offers it again.
 """
 
 from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
+from typing import NamedTuple
 
 from bridge.contract import Count, Effect, FairBytes, Received, claim_of
+from bridge.reader.intake import misfit
 from bridge.reader.kept import AHEAD, KeptReader, as_read, wire_row
-from bridge.wire import PROPERTY_PART, Admission, carries_key_alone
-from keys.envelope import PROPERTY_HEADER
+from bridge.wire import PROPERTY_PART, Admission, carries_key_alone, read, refused
+from keys.envelope import PROPERTY_HEADER, MessageHeader
 from keys.errors import KeysError
 from keys.frames import number
 
@@ -25,32 +28,51 @@ AHEAD_OVERHEAD_BYTES = 2048  # what a header and the tables cost: bounds the num
 CHAR_BYTES = 4  # of a text's character at most
 
 
+class _Kept(NamedTuple):
+    """A wire, its header, and how many pieces of the content it brings."""
+
+    event: Received
+    header: MessageHeader
+    pieces: int
+
+
 class AheadScopes:
     """Of one reader. `kept`: where rows for a next process go."""
 
     def __init__(self, admission: Admission, kept: KeptReader) -> None:
         self._admission, self._rows = admission, kept
-        self._kept: FairBytes[bytes, Received] = FairBytes(AHEAD_BYTES, AHEAD_OVERHEAD_BYTES)  # by row
+        self._kept: FairBytes[bytes, _Kept] = FairBytes(AHEAD_BYTES, AHEAD_OVERHEAD_BYTES)  # by row
 
-    def keep(self, event: Received, now: float) -> list[Effect]:
-        """What comes of a wire that was refused: it is kept, and counted; nothing, if it is of no scope to come."""
-        told, topic = dict(event.wire.properties), event.wire.topic
-        header = told.get(PROPERTY_HEADER)
-        if header is None or carries_key_alone(topic):
-            return []
-        claim = claim_of(header)
-        of = "\0".join((event.peer, topic, header, told.get(PROPERTY_PART, "")))
-        row = AHEAD + claim.publisher + number(claim.sequence, 8) + hashlib.sha256(of.encode()).digest()[:16]
-        if self._kept.get(row) is not None:
-            return [Count("duplicates_dropped")]
+    def instead(self, event: Received, error: KeysError, now: float) -> list[Effect]:
+        """What comes of a wire that was refused with this error: it is kept, if its right may be to come. A repetition,
+        and what no version would take, is refused."""
+        wire = as_read(event.wire)
+        told = dict(wire.properties)
+        text = told.get(PROPERTY_HEADER)
+        if text is None or carries_key_alone(wire.topic) or not error.may_be_late:
+            return refused(event.peer, error)
+        of, claim = "\0".join((event.peer, wire.topic, text)).encode(), claim_of(text)
+        row = AHEAD + claim.publisher + number(claim.sequence, 8) + hashlib.sha256(of).digest()[:16]
+        before = self._kept.get(row)
         try:
-            if not self._admission.is_to_come(header, topic):
-                return []
-        except KeysError:  # it is refused for what was wrong first
-            return []
-        size = len(event.wire.payload) + CHAR_BYTES * sum(len(text) for pair in event.wire.properties for text in pair)
-        self._rows.put(row, wire_row(event.peer, as_read(event.wire), now))
-        gone = self._kept.put(row, claim.publisher + event.peer.encode(), event, size)
+            header = before.header if before is not None else self._admission.to_come(text, wire.topic)
+            if header is None:
+                return refused(event.peer, error)
+            pieces = read(header, wire.payload, told.get(PROPERTY_PART))
+        except KeysError as wrong:
+            return refused(event.peer, wrong)
+        if pieces is None:
+            return misfit(event.peer)
+        if before is not None:
+            if len(pieces) <= before.pieces:
+                return refused(event.peer, error)
+            # Announced, and now it comes: keys and shares may have come with either.
+            earlier = {name: value for name, value in before.event.wire.properties if name != PROPERTY_PART}
+            wire = replace(wire, properties=tuple((earlier | told).items()))
+        size = len(wire.payload) + CHAR_BYTES * sum(len(text) for pair in wire.properties for text in pair)
+        self._rows.put(row, wire_row(event.peer, wire, now))
+        kept = _Kept(replace(event, wire=wire), header, len(pieces))
+        gone = self._kept.put(row, header.publisher + event.peer.encode(), kept, size)
         for lost, _ in gone:
             self._rows.drop(lost)
         counted: list[Effect] = [Count("publications_ahead")]
@@ -61,4 +83,4 @@ class AheadScopes:
         kept, self._kept = self._kept, FairBytes(AHEAD_BYTES, AHEAD_OVERHEAD_BYTES)
         for row, _ in kept.items():
             self._rows.drop(row)
-        return [replace(event, acknowledged=True) for _, event in kept.items()]
+        return [replace(each.event, acknowledged=True) for _, each in kept.items()]

@@ -34,7 +34,7 @@ from bridge.reader.skipped import Skipped
 from bridge.reader.streams import Held, Stream, StreamId, name_of, scope_stream
 from bridge.reader.subscriptions import Subscriptions
 from bridge.reader.waiting import REPAIR_S, Waiting
-from bridge.wire import PROPERTY_PART, Admitted, read_skip, refused
+from bridge.wire import PROPERTY_PART, Admitted, read_skip
 from keys.envelope import DataKey, Mode
 from keys.epochs import ScopeKeys
 from keys.errors import BadContent, KeysError
@@ -117,7 +117,7 @@ class Collector:
                     self._keep_waiting(event, admitted, now)
         except KeysError as error:
             # What the wire brought before its fault (a verified key may have opened something) stays valid.
-            effects += self._ahead.keep(event, now) or refused(event.peer, error)
+            effects += self._ahead.instead(event, error, now)
         return effects + self._freed(now) if self._overflow else effects
 
     def _bridged(self, name: Name, now: float) -> list[Effect]:
