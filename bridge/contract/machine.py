@@ -3,8 +3,7 @@
     effects = machine.handle(event, now)        # now: seconds since the UNIX epoch, never decreasing by much
     machine.next_deadline                       # when `handle(Tick(), now)` is wanted next, or None
 
-Nothing here opens a socket, reads a clock or a file, or draws randomness. The broker (`gateway/overlay/driver.py`) and
-the simulator (`bridge/sim/kernel.py`) drive the same objects.
+No I/O, no clock, no randomness. `gateway/overlay/driver.py` and the simulator (`bridge/sim/kernel.py`) drive the same.
 """
 
 from __future__ import annotations
@@ -80,10 +79,11 @@ class LinkDown:
 
 @value
 class Received:
-    """`peer` (named by its certificate, not by what it says) published `wire` to us."""
+    """`peer` (named by its certificate, not by what it says) published `wire` to us. `acknowledged`: before now."""
 
     peer: str
     wire: Wire
+    acknowledged: bool = False
 
 
 @value

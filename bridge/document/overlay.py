@@ -207,6 +207,10 @@ class Overlay(Reorganised):
         scope = self._numbered.get(number)
         return number if scope is None else scope.stream
 
+    def is_to_come(self, number: int) -> bool:
+        """Whether only a later version can list a scope of this number: none is used again."""
+        return number > max(self._numbered, default=0)
+
     def may_publish(self, name: str, wire_topic: str, epoch: int) -> bool:
         return any(grant.may_publish(wire_topic, epoch) for grant in self._grants.get(name, ()))
 

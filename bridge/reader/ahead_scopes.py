@@ -3,26 +3,37 @@
 Replicas may know of a scope's new tokens before us: so is all that they keep for a gateway that was away when the owner
 signed. They send it, since we want the scope, and are not to blame. A number beyond all that we know is of a scope to
 come, since none is used again. The header is verified; the wire waits as it came, on disk too, and is taken up when we
-adopt. Bounded and fair: of the publisher with most of it at one replica the oldest goes. Not here: replicas, which
-refuse it, so that its publisher offers it again.
+adopt. Then it is judged as if it came now, by the next process too: until then nobody looked at age, rights and
+vouchers. Bounded and fair: of one header a replica has one wire here, whose content fits; what it brings besides is
+charged. Of the publisher with most of it at one replica the oldest goes. Not here: replicas, which refuse it, so that
+its publisher offers it again.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import TypeAlias
+import hashlib
+from dataclasses import replace
+from typing import NamedTuple
 
 from bridge.contract import Count, Effect, FairBytes, Received, claim_of
-from bridge.reader.kept import KeptReader, Name
-from bridge.wire import PROPERTY_PART, Admission, carries_key_alone
-from keys.envelope import PROPERTY_HEADER
+from bridge.reader.intake import misfit
+from bridge.reader.kept import AHEAD, KeptReader, as_read, wire_row
+from bridge.wire import PROPERTY_PART, Admission, carries_key_alone, read, refused
+from keys.envelope import PROPERTY_HEADER, MessageHeader
 from keys.errors import KeysError
+from keys.frames import number
 
 AHEAD_BYTES = 16 << 20  # of content, properties and overhead
 AHEAD_OVERHEAD_BYTES = 2048  # what a header and the tables cost: bounds the number too
 CHAR_BYTES = 4  # of a text's character at most
 
-_Kept: TypeAlias = tuple[Received, Name]
+
+class _Kept(NamedTuple):
+    """A wire, its header, and how many pieces of the content it brings."""
+
+    event: Received
+    header: MessageHeader
+    pieces: int
 
 
 class AheadScopes:
@@ -30,47 +41,46 @@ class AheadScopes:
 
     def __init__(self, admission: Admission, kept: KeptReader) -> None:
         self._admission, self._rows = admission, kept
-        self._kept: FairBytes[tuple[str, ...], _Kept] = FairBytes(AHEAD_BYTES, AHEAD_OVERHEAD_BYTES)
-        self._names: Counter[Name] = Counter()
+        self._kept: FairBytes[bytes, _Kept] = FairBytes(AHEAD_BYTES, AHEAD_OVERHEAD_BYTES)  # by row
 
-    def keep(self, event: Received, now: float) -> list[Effect]:
-        """What comes of a wire that was refused: it is kept, and counted; nothing, if it is of no scope to come."""
-        told, topic = dict(event.wire.properties), event.wire.topic
-        header = told.get(PROPERTY_HEADER)
-        if header is None or carries_key_alone(topic):
-            return []
-        key = event.peer, topic, header, told.get(PROPERTY_PART, "")
-        if self._kept.get(key) is not None:
-            return [Count("duplicates_dropped")]
+    def instead(self, event: Received, error: KeysError, now: float) -> list[Effect]:
+        """What comes of a wire that was refused with this error: it is kept, if its right may be to come. A repetition,
+        and what no version would take, is refused."""
+        wire = as_read(event.wire)
+        told = dict(wire.properties)
+        text = told.get(PROPERTY_HEADER)
+        if text is None or carries_key_alone(wire.topic) or not error.may_be_late:
+            return refused(event.peer, error)
+        of, claim = "\0".join((event.peer, wire.topic, text)).encode(), claim_of(text)
+        row = AHEAD + claim.publisher + number(claim.sequence, 8) + hashlib.sha256(of).digest()[:16]
+        before = self._kept.get(row)
         try:
-            if not self._admission.is_to_come(header, topic):
-                return []
-        except KeysError:  # it is refused for what was wrong first
-            return []
-        claim = claim_of(header)
-        name = (claim.publisher, topic, claim.sequence)
-        size = len(event.wire.payload) + CHAR_BYTES * sum(len(text) for pair in event.wire.properties for text in pair)
-        self._names[name] += 1
-        self._rows.waits(name, event.peer, event.wire, now)
-        gone = self._kept.put(key, claim.publisher + event.peer.encode(), (event, name), size)
-        for _, (_, lost) in gone:
-            self._forget(lost)
+            header = before.header if before is not None else self._admission.to_come(text, wire.topic)
+            if header is None:
+                return refused(event.peer, error)
+            pieces = read(header, wire.payload, told.get(PROPERTY_PART))
+        except KeysError as wrong:
+            return refused(event.peer, wrong)
+        if pieces is None:
+            return misfit(event.peer)
+        if before is not None:
+            if len(pieces) <= before.pieces:
+                return refused(event.peer, error)
+            # Announced, and now it comes: keys and shares may have come with either.
+            earlier = {name: value for name, value in before.event.wire.properties if name != PROPERTY_PART}
+            wire = replace(wire, properties=tuple((earlier | told).items()))
+        size = len(wire.payload) + CHAR_BYTES * sum(len(text) for pair in wire.properties for text in pair)
+        self._rows.put(row, wire_row(event.peer, wire, now))
+        kept = _Kept(replace(event, wire=wire), header, len(pieces))
+        gone = self._kept.put(row, header.publisher + event.peer.encode(), kept, size)
+        for lost, _ in gone:
+            self._rows.drop(lost)
         counted: list[Effect] = [Count("publications_ahead")]
         return counted + ([Count("publications_ahead_dropped", len(gone))] if gone else [])
-
-    def holds(self, name: Name) -> bool:
-        """Whether this publication waits for its scope."""
-        return name in self._names
 
     def take(self) -> list[Received]:
         """All of it, in the order in which it came; nothing is kept."""
         kept, self._kept = self._kept, FairBytes(AHEAD_BYTES, AHEAD_OVERHEAD_BYTES)
-        for _, (_, name) in kept.items():
-            self._forget(name)
-        return [event for _, (event, _) in kept.items()]
-
-    def _forget(self, name: Name) -> None:
-        self._names[name] -= 1
-        if not self._names[name]:
-            del self._names[name]
-            self._rows.done(name)
+        for row, _ in kept.items():
+            self._rows.drop(row)
+        return [replace(each.event, acknowledged=True) for _, each in kept.items()]

@@ -19,13 +19,12 @@ from bridge.reader.kept import (
     KEY,
     RETAINED,
     STREAM,
-    WAITING,
     KeptReader,
     Name,
     Rows,
+    kept_wires,
     of_kind,
     stream_of,
-    wire_of,
 )
 from bridge.reader.newest_retained import Joining
 from bridge.reader.opening import OpeningKeys
@@ -35,7 +34,7 @@ from bridge.reader.skipped import Skipped
 from bridge.reader.streams import Held, Stream, StreamId, name_of, scope_stream
 from bridge.reader.subscriptions import Subscriptions
 from bridge.reader.waiting import REPAIR_S, Waiting
-from bridge.wire import PROPERTY_PART, Admitted, read_skip, refused
+from bridge.wire import PROPERTY_PART, Admitted, read_skip
 from keys.envelope import DataKey, Mode
 from keys.epochs import ScopeKeys
 from keys.errors import BadContent, KeysError
@@ -82,11 +81,10 @@ class Collector:
                 effects += self._keys.restore(row, now)
             except KeysError:  # its epoch, view or author has ended meanwhile
                 self.kept.drop(KEY + key)
-        for key, row in of_kind(rows, WAITING):
-            peer, wire, _ = wire_of(row)
-            self.kept.drop(WAITING + key)  # it comes again below, if it still waits
-            self.subscriptions.away.let_in = True
-            effects += self.received(Received(peer, wire), now) if peer in self._intake.overlay.members else []
+        for key, let_in, peer, wire in kept_wires(rows):
+            self.kept.drop(key)  # it comes again below, if it still waits
+            self.subscriptions.away.let_in = let_in
+            effects += self.received(Received(peer, wire, True), now) if peer in self._intake.overlay.members else []
             self.subscriptions.away.let_in = False
         return effects
 
@@ -117,7 +115,7 @@ class Collector:
                     self._keep_waiting(event, admitted, now)
         except KeysError as error:
             # What the wire brought before its fault (a verified key may have opened something) stays valid.
-            effects += self._ahead.keep(event, now) or refused(event.peer, error)
+            effects += self._ahead.instead(event, error, now)
         return effects + self._freed(now) if self._overflow else effects
 
     def _bridged(self, name: Name, now: float) -> list[Effect]:
@@ -142,7 +140,6 @@ class Collector:
         return (
             any(stream is not None and sequence in stream.held for stream in streams)
             or self._keyless.holds(name)
-            or self._ahead.holds(name)
             or self._joining.holds(topic, publisher, sequence)
             or self._assembling.holds_any((publisher, sequence))
             or self._overflow.get(name) is not None
@@ -208,7 +205,7 @@ class Collector:
             return [Count("duplicates_dropped")]
         in_hand = self._overflow.get(name_of(event.wire.topic, admitted)) if self._overflow else None
         if in_hand is not None and not in_hand.held.gains(admitted):
-            return self._withhold_too(in_hand, event.peer, now)
+            return self._withhold_too(in_hand, event, now)
         new = header.snapshot or not stream.knows(header.sequence, subscriptions.generation(number))
         if new and (is_over or not (header.retain or subscriptions.may_be_new(author, number, header.time_ms, now))):
             return [Count("expired" if is_over else "replays_dropped")]
@@ -218,7 +215,7 @@ class Collector:
         except BadContent as error:
             return [Count("unopened"), Blame(admitted.publisher.name, False, str(error))]
         held = Held(admitted, content, event.wire.topic, now, author, is_over=is_over)
-        brought = None if away.let_in else event  # what a former process kept is acknowledged
+        brought = None if event.acknowledged else event
         if content is None:
             # Those behind it wait, too; not for what may be an old header that is replayed.
             young = abs(now * 1000 - header.time_ms) < REPAIR_S * 1000 or away.let_in
@@ -288,9 +285,9 @@ class Collector:
             effects += self._advance(stream_id, now, is_patient=False)
         return effects
 
-    def _withhold_too(self, in_hand: InHand, peer: str, now: float) -> list[Effect]:
+    def _withhold_too(self, in_hand: InHand, event: Received, now: float) -> list[Effect]:
         """Another replica brings what is in hand."""
-        if number := self._overflow.join(in_hand, peer):
+        if not event.acknowledged and (number := self._overflow.join(in_hand, event.peer)):
             return [Count("duplicates_dropped"), Withhold(number)]
         return [Count("duplicates_dropped"), *self._make_room(in_hand.held, now), *self._admit(in_hand, now)]
 

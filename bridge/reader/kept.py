@@ -2,7 +2,8 @@
 
     s publisher scope            first delivered, head (`heads`): what is a repetition, and what may still come late
     k key id                     a key header, and the shares that came for it or, once recombined, its secret
-    h publisher sequence peer    a publication that waits for content, key or predecessor, as it came
+    h publisher sequence peer    a publication that waits for content, key or predecessor, as it came: it was let in
+    e publisher sequence wire    one of a scope that is to come, as it came: only its signature was looked at
     r topic/member               the newest that the member retained there: time, key and which sealing it is
     w stream                     a scope that was subscribed when we ended, its streams go on: since when all is known
     w stream author              since when all of this author is, where we forgot something of it
@@ -35,7 +36,8 @@ from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES
 from keys.errors import BadFrame
 from keys.frames import Reader, number, sized, text
 
-STREAM, KEY, WAITING, RETAINED, SCOPE, ALIVE, VERSION, LINEAGE = b"s", b"k", b"h", b"r", b"w", b"a", b"v", b"l"
+STREAM, KEY, WAITING, AHEAD, RETAINED, SCOPE = b"s", b"k", b"h", b"e", b"r", b"w"
+ALIVE, VERSION, LINEAGE = b"a", b"v", b"l"
 ALIVE_EVERY_S = 10.0
 _READ = frozenset({PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES, PROPERTY_PART, PROPERTY_SKIP})
 
@@ -70,8 +72,7 @@ class KeptReader:
         """What a wire brought is needed until the publication is delivered or given up."""
         key = WAITING + name[0] + number(name[2], 8) + peer.encode()
         self._waiting.setdefault(name, {})[key] = None
-        told = {property: value for property, value in wire.properties if property in _READ}  # nothing else fills disks
-        self.put(key, wire_row(peer, replace(wire, properties=tuple(told.items())), arrived))
+        self.put(key, wire_row(peer, as_read(wire), arrived))
 
     def done(self, name: Name) -> None:
         """It waits no more."""
@@ -126,6 +127,12 @@ def stream_of(key: bytes, row: bytes) -> tuple[StreamId, Stream]:
     return (key[:16], key[16:].decode()), Stream(int.from_bytes(row[:8]), head, generation=0)
 
 
+def as_read(wire: Wire) -> Wire:
+    """Without the properties that nobody reads: they fill no disk."""
+    told = {property: value for property, value in wire.properties if property in _READ}
+    return replace(wire, properties=tuple(told.items()))
+
+
 def wire_row(peer: str, wire: Wire, arrived: float) -> bytes:
     """A waiting wire as a row."""
     parts = [text(peer), number(int(arrived * 1000), 8), text(wire.topic), number(wire.qos | wire.retain << 7, 1)]
@@ -139,6 +146,12 @@ def wire_of(row: bytes) -> tuple[str, Wire, float]:
     peer, arrived, topic, flags = reader.text(), reader.number(8) / 1000, reader.text(), reader.number(1)
     properties = tuple((reader.text(), reader.text()) for _ in range(reader.number(2)))
     return peer, Wire(topic, reader.rest(), flags & 0x03, bool(flags & 0x80), properties), arrived
+
+
+def kept_wires(rows: Rows) -> list[tuple[bytes, bool, str, Wire]]:
+    """What waited, by row: its key, whether a former process let it in, sender and wire. Raises BadFrame."""
+    found = [(kind, key, wire_of(row)) for kind in (WAITING, AHEAD) for key, row in of_kind(rows, kind)]
+    return [(kind + key, kind == WAITING, peer, wire) for kind, key, (peer, wire, _) in found]
 
 
 def key_row(header: str, secret: bytes, brought: Iterable[tuple[str, str]]) -> bytes:

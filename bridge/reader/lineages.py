@@ -69,6 +69,11 @@ class Lineages:
         """The first number of the scope that a wire topic names. Raises BadFrame for what is no wire topic."""
         return self._overlay.stream_of(read_wire_topic(topic).scope)
 
+    def is_to_come(self, topic: str) -> bool:
+        """Whether a wire topic names a scope of a later version: which stream it goes on is not known yet. Raises
+        BadFrame for what is no wire topic."""
+        return self._overlay.is_to_come(read_wire_topic(topic).scope)
+
     def before(self, held: Held) -> list[tuple[bytes, int]]:
         """Publisher and number of what precedes it, which its publisher may have signed with a former key."""
         header = held.admitted.header

@@ -59,7 +59,9 @@ def is_replayed(
     if stream is not None:
         return stream.delivered(claim.sequence)
     number = lineages.stream_of(wire_topic)
-    return not is_retained_topic(wire_topic) and not may_be_new(stream_id[0], number, claim.sealed_ms, now)
+    if is_retained_topic(wire_topic) or may_be_new(stream_id[0], number, claim.sealed_ms, now):
+        return False
+    return not lineages.is_to_come(wire_topic)  # that is judged when its scope is known
 
 
 class Vouchers:

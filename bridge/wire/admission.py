@@ -195,15 +195,15 @@ class Admission:
             raise
         return admitted if certified else admitted._replace(live=False)
 
-    def is_to_come(self, told: str, wire_topic: str) -> bool:
-        """Whether a publication is of a scope that the next versions will list: its number is beyond all that we know.
-        Its header is verified. Raises BadFrame, BadSignature, NotAuthorised."""
-        if read_wire_topic(wire_topic).scope <= max((s.number for s in self._overlay.policy.scopes), default=0):
-            return False
+    def to_come(self, told: str, wire_topic: str) -> MessageHeader | None:
+        """The header, verified, of a publication of a scope that the next versions will list: its number is beyond all
+        that we know. None for any other. Raises BadFrame, BadSignature, NotAuthorised."""
+        if not self._overlay.is_to_come(read_wire_topic(wire_topic).scope):
+            return None
         frame = from_property(told)
         header = header_of(frame)
         verify_header(header, frame, wire_topic, self.publisher(header.publisher).public_key)
-        return True
+        return header
 
     def _verified(
         self, header: MessageHeader, frame: bytes, publisher: Certificate, wire_topic: str, now: float

@@ -93,6 +93,21 @@ def test_what_follows_under_the_next_number_waits_for_what_precedes_it_under_the
     assert numbers(brought(control, second, NOW + 3)) == [2, 3]
 
 
+@pytest.mark.parametrize("cut_s", [FRESH_S - 100, FRESH_S + 400])
+def test_what_was_sealed_under_new_tokens_while_our_links_were_cut_is_delivered(world: World, cut_s: float):
+    """The reader ran all the while. What replicas kept comes before the version that lists the new tokens."""
+    site, control = gateway(world, "site"), subscriber(world, "control")
+    brought(control, publish(site, "plant/t", sequence=1, now=NOW + 5), NOW + 5)
+    newer = world.renew_tokens("plant/#")
+    site, at = gateway(world, "site"), NOW + 10 + cut_s
+    for number in (2, 3):
+        wires = publish(site, "plant/t", sequence=number, previous=number - 1, now=NOW + 10 + number)
+        assert not brought(control, wires, at)
+    effects = adopt(control, canonical(newer), at)
+    effects += [e for s in range(1, 20) for e in control.handle(Tick(), at + s)]
+    assert numbers(delivered(effects)) == [2, 3]
+
+
 @pytest.mark.parametrize("ended", [False, True], ids=["the former retires", "the former is gone"])
 def test_a_restart_between_two_renewals_goes_on_with_the_stream(world: World, ended: bool):
     site, control, rows = gateway(world, "site"), gateway(world, "control"), dict[bytes, bytes | None]()

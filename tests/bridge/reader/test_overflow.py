@@ -13,6 +13,7 @@ import pytest
 
 from bridge.contract import Count, Effect, Event, Keep, Received, Restored, Subscribed, Take, Tick, Wire, Withhold
 from bridge.document.policy import Scope
+from bridge.membership.adopting import canonical
 from bridge.reader import overflow as module
 from bridge.reader.overflow import HOSTED_WINDOW, Overflow
 from bridge.reader.streams import Held
@@ -150,6 +151,55 @@ def test_the_one_that_all_wait_for_finds_room(world: World):
     came = control.handle(Received("r1c", wires[2]["r1c"]), NOW + 0.3)
     assert not counted(got + came, "held_overflow")
     assert [d.sequence for d in delivered(got + came)] == list(range(1, 23))
+
+
+@pytest.mark.usefixtures("_small")
+@pytest.mark.parametrize("in_hand", [False, True], ids=["alone", "in hand of another replica"])
+def test_what_was_acknowledged_before_finds_room_or_makes_it_and_is_on_disk(world: World, in_hand: bool):
+    control, rows = gateway(world, "control"), dict[bytes, bytes | None]()
+    came = control.handle(Subscribed("#"), NOW)
+    for n in (1, *range(3, 23)):
+        came += control.handle(Received("r1a", plain(world, n, previous=n - 1)), NOW)
+    last = [Received("r1b", plain(world, 23, previous=22), acknowledged=True)]
+    if in_hand:
+        last.insert(0, Received("r1a", last[0].wire))
+        assert [type(e) for e in control.handle(last.pop(0), NOW)].count(Withhold) == 1
+    told = control.handle(last[0], NOW)
+    assert not [e for e in told if isinstance(e, Withhold)]
+    assert counted(told, "waits_cut_short") == 1
+    for effect in came + told:
+        rows.update(effect.rows if isinstance(effect, Keep) else ())
+    again = gateway(world, "control")
+    got = again.handle(Restored(tuple((key, row) for key, row in rows.items() if row is not None)), NOW + 1)
+    got += [e for second in range(1, 20) for e in again.handle(Tick(), NOW + 1 + second)]
+    assert sorted(d.sequence for d in delivered(came + told + got)) == [1, *range(3, 24)]
+
+
+@pytest.mark.usefixtures("_small")
+def test_what_was_acknowledged_while_its_scope_was_to_come_is_not_in_hand_only():
+    """When the version comes there is no room; and the process is killed just after it adopted."""
+    world, rows = make_world({1: 3}, [], {"site": 1, "control": 1}, [Scope("plant/#", tokens=True)]), {}
+    site, control = gateway(world, "site"), gateway(world, "control")
+    wires = {n: publish(site, "plant/t", b"%d" % n, sequence=n, previous=n - 1) for n in range(1, 23)}
+    came = control.handle(Subscribed("plant/#"), NOW)
+    for n in (1, *range(3, 23)):
+        came += [e for r in REPLICAS for e in control.handle(Received(r, wires[n][r]), NOW)]
+    newer = world.renew_tokens("plant/#")
+    site = gateway(world, "site")
+    for n in (23, 24):
+        for r, wire in publish(site, "plant/t", b"%d" % n, sequence=n, previous=n - 1).items():
+            came += control.handle(Received(r, wire), NOW)
+    assert counted(came, "publications_ahead") == 6
+    came += control.offered(canonical(newer), NOW + 1) + control.handle(Tick(), NOW + 1)
+    assert not [e for e in came if isinstance(e, Withhold)], "so all of it is acknowledged"
+    for effect in came:
+        rows.update(effect.rows if isinstance(effect, Keep) else ())
+    again = gateway(world, "control")
+    got = again.handle(Restored(tuple((key, row) for key, row in rows.items() if row is not None)), NOW + 2)
+    got += again.handle(Subscribed("plant/#"), NOW + 2)
+    got += [e for r in REPLICAS for e in again.handle(Received(r, wires[2][r]), NOW + 3)]
+    got += [e for second in range(1, 20) for e in again.handle(Tick(), NOW + 3 + second)]
+    assert sorted(d.sequence for d in delivered(came + got)) == list(range(1, 25))
 
 
 @pytest.mark.usefixtures("_small")
