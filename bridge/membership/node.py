@@ -7,6 +7,8 @@ node that the overlay in force does not list any more does nothing but pass that
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from bridge.contract import (
     Acked,
     Adopt,
@@ -143,7 +145,8 @@ class Node:
             elif self._links.closed(peer, early.event.wire.properties, now):
                 news = [Count("link_throttled", 1, peer)]
             else:
-                news = self._judged(early.event, now, early)
+                event = replace(early.event, acknowledged=not early.number)
+                news = self._judged(event, now, early)
                 self._links.charge(peer, news, now)
             effects += self._early.judged(early, news)
         return effects

@@ -336,8 +336,10 @@ def test_every_field_of_a_header(fault: str) -> None:
     if fault == "before all epochs":  # a gateway drops it for what it says of itself, so sees no fault of its content
         assert [verdicts.gateway for _, verdicts in found[-2:]] == [NOTHING] * 2
         del found[-2]
-    if fault == "in a scope that is not":  # it may be one to come, for which a gateway waits
-        assert {verdicts.gateway for name, verdicts in found if name.startswith("veilmq/batch/9")} == {NOTHING}
+    if fault == "in a scope that is not":  # it may be one to come, for which a gateway waits, with one wire of a header
+        of_it = [verdicts.gateway for name, verdicts in found if name.startswith("veilmq/batch/9")]
+        assert of_it[0] == NOTHING
+        assert NOTHING not in of_it[1:]
         found = [(name, replace(verdicts, gateway=verdicts.job)) for name, verdicts in found]
     assert not disagreements(found, apart=TO_COME if fault in ("in an epoch to come", "in the year 9999") else NOTHING)
     assert forge.judges.delivered == forge.judges.rows

@@ -7,7 +7,21 @@ import zlib
 import pytest
 
 from bridge.contract.budgets import LinkGuard
-from bridge.contract.machine import Blame, Count, Effect, Keep, Received, Refuse, Take, Tick, Wire, Withhold
+from bridge.contract.machine import (
+    Blame,
+    Count,
+    Effect,
+    Keep,
+    Offered,
+    Received,
+    Refuse,
+    Restored,
+    Subscribed,
+    Take,
+    Tick,
+    Wire,
+    Withhold,
+)
 from bridge.document import Overlay
 from bridge.document.policy import Scope
 from bridge.membership.adopting import FLAG_DOCUMENT, OVERLAY_TOPIC, OfferedVersion, canonical
@@ -304,6 +318,31 @@ def test_what_waited_of_who_takes_its_claim_back_is_judged_in_parts_and_as_its_l
     last = control.handle(Tick(), NOW)
     assert (counted(last, "refused"), counted(last, "link_throttled")) == (0, 10)
     assert control.next_deadline != NOW
+
+
+def test_what_was_acknowledged_as_it_waited_finds_room_and_is_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond a quarter of the window; and there is no room in its stream when it is judged."""
+    monkeypatch.setattr("bridge.reader.room.HELD_MAX", 20)
+    scopes, rights = [Scope("plant/#", Mode.PLAIN), Scope("open/#", Mode.PLAIN)], {"site": (("open/#",), ("#",))}
+    world = make_world({1: 3}, [], {"site": 1, "control": 1}, scopes, rights=rights)
+    newer, rows, control = next_version(world), dict[bytes, bytes | None](), gateway(world, "control")
+    control._early.withheld_max = 0
+    came = control.handle(Subscribed("#"), NOW)
+    sent_now = [("open/t", n, n - 1) for n in (1, *range(3, 23))] + [("plant/t", 23, 0), ("plant/t", 25, 24)]
+    for topic, n, previous in sent_now:
+        wire = craft(world, "site", topic, sequence=n, previous=previous, mode=Mode.PLAIN)
+        came += control.handle(Received("r1a", wire), NOW)
+    assert counted(came, "publications_ahead") == 2
+    came += control.handle(Offered(canonical(newer)), NOW)
+    assert counted(came, "held_overflow") == 1
+    assert not [effect for effect in came if isinstance(effect, Withhold)]
+    for effect in came:
+        rows.update(effect.rows if isinstance(effect, Keep) else ())
+    world.overlay = newer
+    again = gateway(world, "control")
+    got = again.handle(Restored(tuple((key, row) for key, row in rows.items() if row is not None)), NOW + 1)
+    got += [effect for second in range(1, 20) for effect in again.handle(Tick(), NOW + 1 + second)]
+    assert sorted(d.sequence for d in delivered(came + got)) == [1, *range(3, 24), 25]
 
 
 def test_other_faults_and_other_wires_do_not_wait() -> None:
