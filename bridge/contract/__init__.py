@@ -21,6 +21,7 @@ from bridge.contract.batches import (
     void,
 )
 from bridge.contract.budgets import (
+    CHAR_BYTES,
     Allowance,
     Budget,
     FairBudget,
@@ -28,6 +29,7 @@ from bridge.contract.budgets import (
     FairTable,
     LinkGuard,
     Repeats,
+    wire_bytes,
 )
 from bridge.contract.claims import claim_of, tree_of
 from bridge.contract.figures import FigureName
@@ -92,6 +94,7 @@ __all__ = [
     "BATCH_BYTES",
     "BATCH_FORM_BYTES",
     "BURST_S",
+    "CHAR_BYTES",
     "LOADS_EVERY_S",
     "RECORDS_MAX",
     "Acked",
@@ -166,4 +169,5 @@ __all__ = [
     "tree_of",
     "unpacked",
     "void",
+    "wire_bytes",
 ]

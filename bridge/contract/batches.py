@@ -91,7 +91,9 @@ def void(topic: str, record_topic: str, qos: int, time_ms: int) -> Publication:
 
 
 def numbers_of(batch: Publication, first: int) -> tuple[int, ...]:
-    """The numbers of the records of a batch of our own."""
+    """The numbers of the records of a batch of our own; of what is none, its own."""
+    if not batch.records:
+        return (first,)
     records = Records.decode(batch.payload)
     if not records.flags.translate(None, _WITHOUT_EXTRAS):
         return tuple(range(first, first + len(records)))

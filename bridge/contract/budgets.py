@@ -16,7 +16,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Generic, TypeVar
 
 from bridge.base import Belongings
-from bridge.contract.machine import Count, Effect
+from bridge.contract.machine import Count, Effect, Wire
 from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, SequenceWindow
 
 K = TypeVar("K", bound=Hashable)
@@ -89,6 +89,15 @@ class FairTable(Generic[K, V]):
     def items(self) -> Iterator[tuple[K, V]]:
         """The same with keys."""
         return ((key, value) for key, (_, value) in self._values.items())
+
+
+CHAR_BYTES = 4
+"""What a character of a text takes in memory at most."""
+
+
+def wire_bytes(wire: Wire) -> int:
+    """What a wire that waits takes, but for its topic and the tables: content and properties."""
+    return len(wire.payload) + CHAR_BYTES * sum(len(text) for pair in wire.properties for text in pair)
 
 
 class FairBytes(Generic[K, V]):

@@ -20,14 +20,13 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from bridge.contract import Blame, Count, Effect, FairBytes, Received, Take, Wire, Withhold
+from bridge.contract import CHAR_BYTES, Blame, Count, Effect, FairBytes, Received, Take, Wire, Withhold, wire_bytes
 from bridge.wire import CONTROL_ROOT, carries_key_alone
+from keys.errors import NotAuthorised
 
 EARLY_BYTES = 16 << 20  # of content, properties and overhead
 EARLY_OVERHEAD_BYTES = 2048  # what the table costs: bounds the number too
 JUDGED_AT_ONCE = 256  # of those that waited; each may cost a verification
-_CHAR_BYTES = 4  # of a text's character at most
-_OF_RIGHTS = "NotAuthorised"
 
 
 @dataclass(slots=True, eq=False)
@@ -80,9 +79,7 @@ class EarlyWires:
 
     def _keep(self, event: Received, before: Early | None) -> list[Effect]:
         early = before or Early(_name(event), event, self._number(event.peer))
-        wire = event.wire
-        told = sum(len(text) for pair in wire.properties for text in pair)
-        size = len(wire.payload) + _CHAR_BYTES * (len(wire.topic) + told)
+        size = wire_bytes(event.wire) + CHAR_BYTES * len(event.wire.topic)  # nobody verified that it is one
         withheld = [] if before else _withhold(early.number)
         gone = self._kept.put(early.name, event.peer.encode(), early, size)
         for name, lost in gone:
@@ -159,7 +156,7 @@ def _withhold(number: int) -> list[Effect]:
 
 
 def _is_of_rights(count: Count) -> bool:
-    return count.name == "refused" and count.label == _OF_RIGHTS
+    return count.name == "refused" and count.label == NotAuthorised.__name__
 
 
 def _carries(wire: Wire) -> bool:

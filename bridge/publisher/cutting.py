@@ -142,7 +142,8 @@ class Cuts:
         """The disk is to say what is left of it, and where."""
         if entry.publication.qos:
             self._row_of[entry.sequence] = row
-            self._parts.setdefault(row, {})[entry.sequence] = (entry.chain, _is_plain(entry), _numbers(entry))
+            numbers = numbers_of(entry.publication, entry.sequence)
+            self._parts.setdefault(row, {})[entry.sequence] = (entry.chain, _is_plain(entry), numbers)
             self._changed[row] = None
 
     def divide(self, divided: Sequence[tuple[Entry, Sequence[Part]]]) -> None:
@@ -204,11 +205,6 @@ class Cuts:
 
 def _is_plain(entry: Entry) -> bool:
     return entry.secret.scope.mode is Mode.PLAIN
-
-
-def _numbers(entry: Entry) -> tuple[int, ...]:
-    of = entry.publication
-    return numbers_of(of, entry.sequence) if of.records else (entry.sequence,)
 
 
 def _told(parts: Mapping[int, _Told] | None) -> bytes | None:

@@ -17,9 +17,8 @@ from keys.envelope import Mode
 from keys.errors import KeysError
 from keys.frames import Reader, number, text
 
-FORMER_MAX = (
-    1024  # scopes that are gone and of which it is known whether they were plain; of others nothing goes in clear
-)
+FORMER_MAX = 1024
+"""Scopes that are gone and of which it is known whether they were plain; of others nothing goes in clear."""
 ROW = b"c"  # the name of the row
 
 

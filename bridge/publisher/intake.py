@@ -113,7 +113,7 @@ class OutboxIntake:
         """
         ready: list[OutboxEntry] = list(event.entries)
         for sequence, _, publication in event.entries:
-            for number in numbers_of(publication, sequence) if publication.records else (sequence,):
+            for number in numbers_of(publication, sequence):
                 self._storing.pop(number, None)
         first_storing = next(iter(self._storing), None)
         while self._unstored and (first_storing is None or self._unstored[0][0] < first_storing):

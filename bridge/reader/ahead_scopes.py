@@ -15,7 +15,7 @@ import hashlib
 from dataclasses import replace
 from typing import NamedTuple
 
-from bridge.contract import Count, Effect, FairBytes, Received, claim_of
+from bridge.contract import Count, Effect, FairBytes, Received, claim_of, wire_bytes
 from bridge.reader.intake import misfit
 from bridge.reader.kept import AHEAD, KeptReader, as_read, wire_row
 from bridge.wire import PROPERTY_PART, Admission, carries_key_alone, read, refused
@@ -25,7 +25,6 @@ from keys.frames import number
 
 AHEAD_BYTES = 16 << 20  # of content, properties and overhead
 AHEAD_OVERHEAD_BYTES = 2048  # what a header and the tables cost: bounds the number too
-CHAR_BYTES = 4  # of a text's character at most
 
 
 class _Kept(NamedTuple):
@@ -69,10 +68,9 @@ class AheadScopes:
             # Announced, and now it comes: keys and shares may have come with either.
             earlier = {name: value for name, value in before.event.wire.properties if name != PROPERTY_PART}
             wire = replace(wire, properties=tuple((earlier | told).items()))
-        size = len(wire.payload) + CHAR_BYTES * sum(len(text) for pair in wire.properties for text in pair)
         self._rows.put(row, wire_row(event.peer, wire, now))
         kept = _Kept(replace(event, wire=wire), header, len(pieces))
-        gone = self._kept.put(row, header.publisher + event.peer.encode(), kept, size)
+        gone = self._kept.put(row, header.publisher + event.peer.encode(), kept, wire_bytes(wire))
         for lost, _ in gone:
             self._rows.drop(lost)
         counted: list[Effect] = [Count("publications_ahead")]

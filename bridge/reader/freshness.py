@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bridge.wire.admission import SESSION_S
+from bridge.wire.admission import GATEWAY_SESSION_S
 
 FRESH_S = 300.0
 
@@ -31,4 +31,4 @@ class Away:
         """Whether it was sealed while we were away, so that replicas kept it for us, as everything of that time."""
         sealed = time_ms / 1000
         meanwhile = self.since - FRESH_S <= sealed <= self.until + FRESH_S
-        return meanwhile and sealed <= now <= sealed + SESSION_S + FRESH_S
+        return meanwhile and sealed <= now <= sealed + GATEWAY_SESSION_S + FRESH_S

@@ -15,7 +15,7 @@ from bridge.document import Overlay
 from bridge.reader.freshness import FRESH_S, Away
 from bridge.reader.interest import ScopeInterest
 from bridge.reader.kept import ALIVE, SCOPE, KeptReader, Rows, of_kind
-from bridge.wire.admission import SESSION_S
+from bridge.wire.admission import GATEWAY_SESSION_S
 from keys.frames import number
 
 FORGOTTEN_MAX = 1_024
@@ -45,7 +45,7 @@ class Subscriptions:
                 self._forgotten.setdefault(stream, {})[author] = since
                 continue
             self._whole_since[stream] = since
-            self._goes_on[stream] = int.from_bytes(until) / 1000 if until else now + SESSION_S
+            self._goes_on[stream] = int.from_bytes(until) / 1000 if until else now + GATEWAY_SESSION_S
             self._kept.put(SCOPE + number(stream, 4), _ms(since) + _ms(self._goes_on[stream]))
         for _, row in of_kind(rows, ALIVE):
             self.away = Away(int.from_bytes(row) / 1000, now)

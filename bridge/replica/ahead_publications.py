@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import hashlib
 
-from bridge.contract import Count, Effect, FairBytes, Received
+from bridge.contract import Count, Effect, FairBytes, Received, wire_bytes
 from bridge.wire import PROPERTY_PART
 from keys.envelope import PROPERTY_HEADER
 
 AHEAD_BYTES = 16 << 20  # of content, properties and overhead
 AHEAD_OVERHEAD_BYTES = 2048  # what a header and the table cost: bounds the number too
-CHAR_BYTES = 4  # of a text's character at most
 
 
 class AheadPublications:
@@ -32,12 +31,11 @@ class AheadPublications:
     def keep(self, event: Received, publisher: bytes) -> list[Effect]:
         """`publisher`: party id, whose header was verified. Counts it, and others that had to go for it."""
         told = dict(event.wire.properties)  # nobody signed what stands beside the header
-        size = len(event.wire.payload) + CHAR_BYTES * sum(len(text) for pair in event.wire.properties for text in pair)
         parts = event.peer, told[PROPERTY_HEADER], told.get(PROPERTY_PART, "")
         name = hashlib.sha256("\0".join(parts).encode()).digest()
         counted: list[Effect] = [Count("publications_ahead")]
         if self._kept.get(name) is None:
-            gone = self._kept.put(name, publisher + event.peer.encode(), event, size)
+            gone = self._kept.put(name, publisher + event.peer.encode(), event, wire_bytes(event.wire))
             counted += [Count("publications_ahead_dropped", len(gone))] if gone else []
         return counted
 

@@ -12,12 +12,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 
-from bridge.contract import FairBytes
+from bridge.contract import CHAR_BYTES, FairBytes
 from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, KeyHeader
 
 OUTDATED_BYTES = 8 << 20  # of all: nobody signed the shares
 OUTDATED_OVERHEAD_BYTES = 4096  # what a key header and the table cost: bounds the number too
-_CHAR_BYTES = 4  # of a character at most
 
 
 class OutdatedKeys:
@@ -36,7 +35,7 @@ class OutdatedKeys:
         """A verified key header and what a sender says of it. How many senders brought it by now."""
         told = {name: properties[name] for name in (PROPERTY_KEY, PROPERTY_SHARES) if name in properties}
         name = hashlib.sha256("\0".join((sender, *told.values())).encode()).digest()
-        size = _CHAR_BYTES * len(told.get(PROPERTY_SHARES, ""))
+        size = CHAR_BYTES * len(told.get(PROPERTY_SHARES, ""))
         self._of.setdefault(header.digest, {})[name] = sender
         owner = header.publisher + sender.encode()
         for gone, (digest, _, _) in self._kept.put(name, owner, (header.digest, sender, told), size):

@@ -56,9 +56,9 @@ BLOCKS_FREE = 32
 together and compare 255 blocks of 512 KiB takes half a second."""
 AHEAD_S = 300.0  # clocks of members may differ by so much about what cannot be yet
 AGE_S = 3_610.0  # how long replicas keep for who is away, and a repair: what was sealed before is refused
-SESSION_S = 3_600.0  # how long replicas keep for a gateway that is away
+GATEWAY_SESSION_S = 3_600  # how long replicas keep for a gateway that is away
 LATE_S = AGE_S + 2 * AHEAD_S  # taken by a replica at the last moment, with clocks that differ both ways
-KEPT_S = LATE_S + SESSION_S
+KEPT_S = LATE_S + GATEWAY_SESSION_S
 """What is older no honest replica brings a gateway, and nobody who keeps no account of all that came: `goes_back`."""
 BUMP_GRACE_S = 30.0  # a bump reaches all members within it, whatever the calendar's grace is
 

@@ -12,12 +12,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 
-from bridge.contract import FairBytes
+from bridge.contract import CHAR_BYTES, FairBytes
 from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, KeyHeader, from_property
 
 AHEAD_MAX = 2048  # (neighbour, key, shares); of the publisher with most of them at one neighbour the oldest goes
 AHEAD_BYTES = 32 << 20  # of all: nobody signed the shares and the topic, which may be long
-_CHAR_BYTES = 4  # of a character at most
 
 
 class Ahead:
@@ -36,7 +35,7 @@ class Ahead:
         name = hashlib.sha256("\0".join((sender, topic, *told.values())).encode()).digest()
         if self._kept.get(name) is None:
             publisher = KeyHeader.decode(from_property(told[PROPERTY_KEY])).publisher
-            size = _CHAR_BYTES * (len(topic) + sum(map(len, told.values())))
+            size = CHAR_BYTES * (len(topic) + sum(map(len, told.values())))
             self._kept.put(name, publisher + sender.encode(), (sender, topic, told), max(0, size - self._part_bytes))
 
     def take(self) -> list[tuple[str, str, dict[str, str]]]:

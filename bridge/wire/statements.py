@@ -16,7 +16,7 @@ from typing import NamedTuple
 from bridge.contract import Allowance
 from bridge.document import Member, Overlay, Scope
 from bridge.predicates import Predicate
-from bridge.wire.admission import AHEAD_S
+from bridge.wire.admission import AHEAD_S, GATEWAY_SESSION_S
 from bridge.wire.covers import ScopeCovers, decode_cover, encode_cover
 from bridge.wire.shown_lists import ShownList
 from keys.errors import BadSignature, Expired, NotAuthorised, NotFresh, TooOften
@@ -27,7 +27,7 @@ FLAG_ON = 0x01
 FLAG_COVER = 0x02
 FLAG_GOES_ON = 0x04
 DOMAIN = "veilmq/1 subscription"
-SESSION_S = {Role.GATEWAY: 3600, Role.INGEST: 7 * 86_400}
+SESSION_S = {Role.GATEWAY: GATEWAY_SESSION_S, Role.INGEST: 7 * 86_400}
 """How long replicas keep the session of who is away. Its statement has to lead there as long: what is published
 meanwhile is acknowledged to its publisher, and would be in no queue."""
 RENEW_AFTER_S = 1200.0

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from bridge.document import OverlayError
+from bridge.wire import SESSION_S
 from gateway import party as module
 from gateway.base import ConfigError, Settings, load
 from gateway.mqtt5.types import ReasonCode
@@ -150,3 +151,7 @@ def test_a_party_without_tracing_or_witnesses_loads_neither(plant: Made) -> None
     ends: Any = None
     assert module._traced(Settings(), ends, lambda count: None)(broker) is None
     assert module._watched(Settings(), ends)(broker) is None
+
+
+def test_replicas_are_asked_to_keep_for_a_gateway_for_as_long_as_its_subscription_reckons_with() -> None:
+    assert SESSION_S[Role.GATEWAY] == module.SESSION_EXPIRY_S

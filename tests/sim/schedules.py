@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -345,10 +345,10 @@ class Schedule(Stage):
             self.offer(REGION[self.home][0], JOINER, replace(wire, properties=tuple(properties.items())))
 
 
-def run(steps: Iterable[Step], **options: object) -> str | None:
+def run(steps: Iterable[Step], of: Callable[..., Schedule] = Schedule, **options: object) -> str | None:
     """What is broken after a schedule; None if nothing is."""
     try:
-        schedule = Schedule(**options)  # type: ignore[arg-type]
+        schedule = of(**options)
         for name, number in steps:
             schedule.act(name, number)
         schedule.drain()
@@ -357,7 +357,7 @@ def run(steps: Iterable[Step], **options: object) -> str | None:
     return None
 
 
-def shrunk(steps: Sequence[Step], **options: object) -> list[Step]:
+def shrunk(steps: Sequence[Step], of: Callable[..., Schedule] = Schedule, **options: object) -> list[Step]:
     """A shorter schedule that breaks something, too."""
     found, again = list(steps), True
     while again:
@@ -366,7 +366,7 @@ def shrunk(steps: Sequence[Step], **options: object) -> list[Step]:
             at = 0
             while at < len(found):
                 less = found[:at] + found[at + size :]
-                if run(less, **options) is not None:
+                if run(less, of, **options) is not None:
                     found, again = less, True
                 else:
                     at += 1

@@ -22,6 +22,7 @@ from bridge.publisher.publisher import UNAUTHORISED_S
 from keys.envelope import Mode
 from keys.epochs import KeyName, scope_key
 from keys.grants import Right
+from tests.sim import schedules
 from tests.sim.schedules import Schedule, Step
 from tests.sim.stage import SITE, BrokenPromiseError, Told
 from tests.sim.world import ROOT
@@ -190,14 +191,7 @@ class Changing(Schedule):
 
 def run(steps: Iterable[Step], **options: object) -> str | None:
     """What is broken after a schedule; None if nothing is."""
-    schedule = Changing(**options)  # type: ignore[arg-type]
-    try:
-        for name, number in steps:
-            schedule.act(name, number)
-        schedule.drain()
-    except BrokenPromiseError as broken:
-        return str(broken)
-    return None
+    return schedules.run(steps, Changing, **options)
 
 
 def drawn(seed: int) -> list[Step]:
@@ -209,11 +203,4 @@ def drawn(seed: int) -> list[Step]:
 
 def shrunk(steps: Sequence[Step], **options: object) -> list[Step]:
     """A shorter schedule that breaks something, too."""
-    found, at = list(steps), 0
-    while at < len(found):
-        less = found[:at] + found[at + 1 :]
-        if run(less, **options) is not None:
-            found, at = less, 0
-        else:
-            at += 1
-    return found
+    return schedules.shrunk(steps, Changing, **options)

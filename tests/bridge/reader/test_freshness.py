@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.reader.freshness import FRESH_S, SESSION_S, Away
+from bridge.reader.freshness import FRESH_S, GATEWAY_SESSION_S, Away
 
 NOW = 1_800_000_000.0
 
@@ -19,8 +19,8 @@ def test_what_was_sealed_while_we_were_away_is_no_replay_as_long_as_replicas_kee
     for sealed, fresh in ((NOW - 3000, True), (NOW - 1500, True), (NOW - 3400, False), (NOW - 301, True)):
         assert away.is_fresh(int(sealed * 1000), NOW) is fresh, sealed - NOW
     sealed_ms = int((NOW - 3000) * 1000)
-    assert away.is_fresh(sealed_ms, NOW - 3000 + SESSION_S + FRESH_S)
-    assert not away.is_fresh(sealed_ms, NOW - 3000 + SESSION_S + FRESH_S + 1)
+    assert away.is_fresh(sealed_ms, NOW - 3000 + GATEWAY_SESSION_S + FRESH_S)
+    assert not away.is_fresh(sealed_ms, NOW - 3000 + GATEWAY_SESSION_S + FRESH_S + 1)
 
 
 def test_what_our_former_process_let_in_is_not_asked_again():

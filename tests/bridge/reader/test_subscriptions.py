@@ -18,7 +18,7 @@ from bridge.contract.machine import (
 )
 from bridge.document.policy import Scope
 from bridge.node import GatewayNode
-from bridge.reader.freshness import FRESH_S, SESSION_S
+from bridge.reader.freshness import FRESH_S, GATEWAY_SESSION_S
 from bridge.reader.kept import SCOPE, KeptReader, of_kind
 from bridge.reader.subscriptions import Subscriptions
 from bridge.wire.admission import KEPT_S
@@ -106,7 +106,7 @@ def test_what_nobody_wants_for_longer_than_replicas_keep_it_goes_on_no_more(rest
         again = Subscriptions(kept)
         again.restore(tuple(rows.items()), NOW + at)
         kept_of(kept.changes(NOW + at), rows)
-    again.resumed(3, NOW + 1 + SESSION_S + 1 + restarts[-1])
+    again.resumed(3, NOW + 1 + GATEWAY_SESSION_S + 1 + restarts[-1])
     assert again.generation(3) == 1
     assert not again.would_know(SITE, 3, ms(NOW + 1), NOW + 9000)
 
@@ -116,7 +116,7 @@ def test_what_goes_on_after_a_restart_goes_on_after_the_next_one_whenever_that_i
     kept = KeptReader()
     Subscriptions(kept).resumed(3, NOW)
     kept_of(kept.changes(NOW), rows)
-    for at in (10, 10 + 3 * SESSION_S):
+    for at in (10, 10 + 3 * GATEWAY_SESSION_S):
         kept = KeptReader()
         again = Subscriptions(kept)
         again.restore(tuple(rows.items()), NOW + at)
@@ -205,7 +205,7 @@ def test_the_next_process_knows_since_when() -> None:
 # ----------------------------------------------------------------------------------------------------- what comes
 
 
-@pytest.mark.parametrize("back_s", [FRESH_S + 1, 600, SESSION_S])
+@pytest.mark.parametrize("back_s", [FRESH_S + 1, 600, GATEWAY_SESSION_S])
 def test_the_first_of_a_stream_that_came_while_a_running_reader_was_cut_off_is_delivered(world: World, back_s: float):
     """Its process runs on; its replicas kept the alarm for it, and acknowledged it to its publisher."""
     site, control = gateway(world, "site"), subscriber(world, "control")
