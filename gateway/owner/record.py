@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from bridge.base import covers, most_specific
-from bridge.document import Overlay, OverlayError, Scope
+from bridge.document import Overlay, OverlayError, Protection, Scope
 from gateway.base import PrivateFileError, private_directory, read_private, write_private
 from gateway.trust import TrustDomain, TrustError, read_document
 from keys.epochs import token_key
@@ -59,8 +59,9 @@ class OwnerRecord:
     """See the module. `retiring`: the token generation before the present one, as long as it is read; `bumps`: by wire
     filter, also of scopes that are gone: a scope that comes back may not come back under old keys. `numbers`, in the
     same way, name them on the wire: none is used again for another. `streams`: by clear filter the first number that it
-    had, under which its readers know what they have seen, whatever its tokens. `valid_days`, `renew_before_days`: as
-    the description said last; None: certificates are not renewed unasked."""
+    had, under which its readers know what they have seen, whatever its tokens. `protections`: by wire filter how the
+    scope was protected when it was signed last, also if it is gone: what waits of it waits still. `valid_days`,
+    `renew_before_days`: as the description said last; None: certificates are not renewed unasked."""
 
     overlay: str
     generation: int = 0
@@ -70,6 +71,7 @@ class OwnerRecord:
     bumps: dict[str, int] = field(default_factory=dict)
     numbers: dict[str, int] = field(default_factory=dict)
     streams: dict[str, int] = field(default_factory=dict)
+    protections: dict[str, Protection] = field(default_factory=dict)
     document: dict[str, Any] | None = None
     valid_days: int = VALID_DAYS
     renew_before_days: int | None = None
@@ -116,6 +118,10 @@ class OwnerRecord:
         first = self.streams.setdefault(known.clear, own)
         return first if first < own else 0
 
+    def protect(self, scopes: Iterable[Scope]) -> None:
+        """Remember how these are protected."""
+        self.protections.update({scope.filter: scope.protection for scope in scopes})
+
     def raise_bumps(self, scopes: Iterable[Scope]) -> list[str]:
         """Outdate the keys of these scopes; their clear filters."""
         raised = [scope.filter for scope in scopes if scope.keyed]
@@ -142,6 +148,7 @@ class OwnerRecord:
             "bumps": self.bumps,
             "numbers": self.numbers,
             "streams": self.streams,
+            "protections": self.protections,
             "document": self.document,
             "renewal": [self.valid_days, self.renew_before_days],
             "edges": self.edges,
@@ -155,7 +162,7 @@ class OwnerRecord:
         if int(fields["veilmq_owner"]) > RECORD_FORMAT:
             found = fields["veilmq_owner"]
             raise TrustError(f"is of format {found}, this program knows {RECORD_FORMAT}; upgrade veilmq")
-        # Absent in older ones: renewal, streams.
+        # Absent in older ones: renewal, streams, protections.
         valid_days, renew_before_days = fields.get("renewal", [VALID_DAYS, None])
         scopes = [KnownScope(str(wire), str(clear), generation) for wire, clear, generation in fields["scopes"]]
         numbers = {str(wire): int(number) for wire, number in fields["numbers"].items()}
@@ -170,6 +177,7 @@ class OwnerRecord:
             bumps={str(wire): int(bump) for wire, bump in fields["bumps"].items()},
             numbers=numbers,
             streams={str(clear): int(number) for clear, number in fields.get("streams", known).items()},
+            protections={str(wire): Protection(was) for wire, was in fields.get("protections", {}).items()},
             document=fields["document"],
             valid_days=int(valid_days),
             renew_before_days=None if renew_before_days is None else int(renew_before_days),

@@ -8,10 +8,10 @@ new tokens, since the scope of before then retires as it was. Not here: rights a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from bridge.document import Batching, Overlay, Refresh, Scope
+from bridge.document import Batching, Overlay, Protection, Refresh, Scope
 from gateway.owner.cards import SignOptions
 from gateway.owner.description import Description, ScopeEntry, region_id
 from gateway.owner.record import KnownScope, OwnerRecord
@@ -44,6 +44,8 @@ def scopes_of(
     generations = [(record.generation, False)]
     if record.retiring is not None:
         generations.append((record.retiring, True))
+    if previous is not None:
+        record.protect(previous.policy.scopes)
     known: dict[str, KnownScope] = {}
     scopes: list[Scope] = []
     for generation, retiring in generations:
@@ -64,8 +66,9 @@ def scopes_of(
                 scope = replace(scope, mode=before.mode, shares_only=before.shares_only)
             scopes.append(scope)
     record.scopes = known
-    if previous is not None and not options.drained:
-        _check_protection(scopes, previous, known)
+    if not options.drained:
+        _check_protection(scopes, record.protections, known)
+    record.protect(scopes)
     return scopes
 
 
@@ -77,13 +80,15 @@ def _scope(wire: str, entry: ScopeEntry, mode: Mode, regions: tuple[int, ...], r
     return replace(scope, shown=entry.shown, planes=entry.route == "planes", batch=batch)
 
 
-def _check_protection(scopes: Iterable[Scope], previous: Overlay, known: dict[str, KnownScope]) -> None:
-    """Raises TrustError for a scope that is protected in another way than before."""
+def _check_protection(
+    scopes: Iterable[Scope], before: Mapping[str, Protection], known: Mapping[str, KnownScope]
+) -> None:
+    """Raises TrustError for a scope that is protected in another way than when it was signed last."""
     for scope in scopes:
-        before = previous.scope_named(scope.filter)
-        if before is not None and before.protection is not scope.protection:
+        was = before.get(scope.filter, scope.protection)
+        if was is not scope.protection:
             raise TrustError(
-                f"scope {known[scope.filter].clear} was {before.protection} and would be {scope.protection}, so that "
+                f"scope {known[scope.filter].clear} was {was} and would be {scope.protection}, so that "
                 "what waits anywhere would be refused; list a scope with a filter of its own instead"
                 + (", or sign with --new-tokens" if scope.tokens else "")
                 + ", or sign with --drained once nobody publishes in it and nothing waits"

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bridge.document.policy import Protection
+from gateway.owner.record import record_path
 from gateway.owner.signing import grant
-from gateway.trust.domains import TrustError
+from gateway.trust.domains import TrustDomain, TrustError
 from gateway.trust.overlay_file import load_overlay
 from keys.grants import Right
 from tests.gateway.trust.test_domains import NOW, NOW_MS, World
@@ -93,3 +95,32 @@ def test_what_changes_something_else_leaves_scopes_as_they_were_signed(world: Wo
     assert scope is not None
     assert scope.protection is Protection.KEYED
     assert load_overlay(world.out, NOW_MS).scope_named("pumps/#") == scope
+
+
+@pytest.mark.parametrize(("before", "after"), CHANGES)
+def test_a_scope_that_was_away_comes_back_as_it_was(
+    world: World, before: dict[str, Any], after: dict[str, Any]
+) -> None:
+    """What of it waits at a gateway that was off meanwhile has seen neither version."""
+    described(world, before)
+    world.sign()
+    entry = next(scope for scope in world.description["scopes"] if scope["filter"] == "pumps/#")
+    world.description["scopes"].remove(entry)
+    world.sign()
+    world.description["scopes"].append(entry)
+    described(world, after)
+    with pytest.raises(TrustError, match=r"scope pumps/# was \w+ and would be \w+, .* --drained"):
+        world.sign()
+    world.sign(drained=True)
+    assert world.sign().overlay.policy.version == 4  # as it is now, it was signed before
+
+
+def test_a_record_of_before_knows_how_present_scopes_are_protected(world: World) -> None:
+    world.sign()
+    path = record_path(TrustDomain.load(world.owner), "demo")
+    content = json.loads(path.read_bytes())
+    del content["protections"]
+    path.write_text(json.dumps(content))
+    described(world, PLAIN)
+    with pytest.raises(TrustError, match="scope pumps/# was sealed and would be plain"):
+        world.sign()
