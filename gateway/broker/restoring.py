@@ -67,7 +67,7 @@ def _restore_session(
     client = lifecycle.enter_offline(view)
     session = client.session
     record = client.record = SessionRecord(store, client, id_)
-    session.restore(kept, content.received.get(id_, ()))
+    session.restore(kept, content.received.get(id_, {}))
     _restore_queue(client, record, content.deliveries.get(id_, []), messages)
     if was_connected:
         session.begin_absence(now)

@@ -301,14 +301,16 @@ class InboundFlows:
 
     Each is known by its PUBLISH object while the application works on it, so that an acknowledgement that
     arrives after a reconnect cannot be taken for that of another message with the same identifier.
-    `awaiting_pubrel` is the part that survives the connection and our own restart (§4.1).
+    `awaiting_pubrel` is the part that survives the connection and our own restart (§4.1), with the topic of each that
+    is to be retained.
     """
 
-    __slots__ = ("_enforced", "_receive_maximum", "accepting", "awaiting_pubrel")
+    __slots__ = ("_enforced", "_receive_maximum", "_to_come", "accepting", "awaiting_pubrel")
 
     def __init__(self) -> None:
         self.accepting: dict[int, Publish] = NONE
-        self.awaiting_pubrel: dict[int, None] = NONE
+        self.awaiting_pubrel: dict[int, str] = NONE
+        self._to_come: dict[int, str] = NONE  # what of it the peer has not spoken of since it is back
         self._receive_maximum = MAXIMUM_PACKET_ID
         self._enforced = False
 
@@ -318,10 +320,18 @@ class InboundFlows:
         # The peer repeats QoS 1 as if we had never seen it; at QoS 2 it waits for the PUBREC that we owe.
         if self.accepting:
             self.accepting = {packet_id: one for packet_id, one in self.accepting.items() if one.qos == 2}
+        retained = {packet_id: one.topic for packet_id, one in self.accepting.items() if one.retain}
+        retained |= {packet_id: topic for packet_id, topic in self.awaiting_pubrel.items() if topic}
+        self._to_come = retained or NONE
 
-    def restore(self, awaiting_pubrel: Iterable[int]) -> None:
-        """Take up what was received at QoS 2 before a restart."""
-        self.awaiting_pubrel = {**self.awaiting_pubrel, **dict.fromkeys(awaiting_pubrel)}
+    def restore(self, awaiting_pubrel: Mapping[int, str]) -> None:
+        """Take up what was received at QoS 2 before a restart: topics of what was retained, "" of the rest."""
+        self.awaiting_pubrel = {**self.awaiting_pubrel, **awaiting_pubrel}
+
+    def is_overtaken(self, topic: str) -> bool:
+        """Whether what the peer repeats at QoS 1 precedes something at QoS 2 that the topic has retained since: it
+        repeats in order (MQTT-4.6.0-1) and has yet to come to that, of which nothing will be routed again."""
+        return topic in self._to_come.values()
 
     @property
     def unfinished(self) -> int:
@@ -349,6 +359,7 @@ class InboundFlows:
             answer = INBOUND[self.stage(packet_id), what].answer
             if answer is Answer.VIOLATION:
                 raise ProtocolViolation(f"packet identifier {packet_id} is in use")
+            self._to_come.pop(packet_id, None)
             return answer
         # FREE: the table says ROUTE to every PUBLISH.
         if not self.routed(publish):
@@ -388,15 +399,18 @@ class InboundFlows:
         if self.accepting.get(packet_id) is not publish:
             return False
         del self.accepting[packet_id]
-        if publish.qos == 2 and not refused:
+        if refused:
+            self._to_come.pop(packet_id, None)
+        elif publish.qos == 2:
             if self.awaiting_pubrel is NONE:
                 self.awaiting_pubrel = {}
-            self.awaiting_pubrel[packet_id] = None
+            self.awaiting_pubrel[packet_id] = publish.topic if publish.retain else ""
         return True
 
     def rest(self) -> None:
         """Give back tables that nothing is in."""
         self.accepting, self.awaiting_pubrel = self.accepting or NONE, self.awaiting_pubrel or NONE
+        self._to_come = self._to_come or NONE
 
     def released(self, packet_id: int) -> Answer:
         """A PUBREL came. Raises ProtocolViolation."""
@@ -404,4 +418,5 @@ class InboundFlows:
         if answer is Answer.VIOLATION:
             raise ProtocolViolation(f"PUBREL for packet identifier {packet_id} before its PUBREC")
         self.awaiting_pubrel.pop(packet_id, None)
+        self._to_come.pop(packet_id, None)
         return answer

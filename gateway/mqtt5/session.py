@@ -15,7 +15,7 @@ Source: MQTT 5.0 §3.1, §4.1, §4.3-§4.9; MQTT 3.1.1 in its place.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -137,8 +137,9 @@ class ServerSession(SessionExchange):
         """What must survive a restart beside flows and subscriptions."""
         return KeptSession(self.version, self.session_expiry_s, self.will, self._will_at, self._ends_at)
 
-    def restore(self, kept: KeptSession, awaiting_pubrel: Iterable[int]) -> None:
-        """Continue a session of an earlier process. If that was connected when it ended, call `begin_absence`."""
+    def restore(self, kept: KeptSession, awaiting_pubrel: Mapping[int, str]) -> None:
+        """Continue a session of an earlier process; `awaiting_pubrel`: see `InboundFlows.restore`. If it was connected
+        when that process ended, call `begin_absence`."""
         self.begun, self.version, self.will = True, kept.version, kept.will
         self.session_expiry_s = kept.session_expiry_s
         self._will_at, self._ends_at = kept.will_at, kept.ends_at
@@ -273,6 +274,8 @@ class ServerSession(SessionExchange):
         if packet.qos > self._offer.maximum_qos:
             raise QosNotSupported(f"message of QoS {packet.qos}")
         self._take(packet, actions)
+        if packet.dup and packet.retain and packet.qos == 1 and self.inbound.is_overtaken(packet.topic):
+            packet.retain = False  # for those who are here: the topic keeps what came after it
 
     def _on_ping(self, packet: PingReq, now: float, actions: list[Action]) -> None:
         actions.append(b"\xd0\0")

@@ -47,6 +47,7 @@ from gateway.outbox.database import (
 from gateway.outbox.lingering import Lingering
 from gateway.outbox.seeds import erase_seeds, split_seed
 from keys.envelope import TAG_BYTES
+from keys.values import value
 
 __all__ = ["OutboxFullError", "Page", "Store", "StoreError", "StoredEntry"]
 
@@ -67,7 +68,7 @@ each time. At the 5 ms that Python begins with, commits beside a busy loop took 
 """
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class StoredEntry:
     """A publication that is on disk. `previous`: the QoS >= 1 one before it in the same chain, or 0."""
 

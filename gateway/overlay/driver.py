@@ -82,7 +82,7 @@ class Hands(Protocol):
     def peers_to_dial(self) -> list[str]: ...
 
 
-LOOK_WITHIN_S = 0.002  # a deadline that an event brings is noticed so much later at most, where events come often
+LOOK_WITHIN_S = 0.01  # a deadline that an event brings is noticed so much later at most, where events come often
 
 
 class NoHands:

@@ -54,7 +54,7 @@ class Batch:
     subscriptions: dict[tuple[int, str], SessionSubscription | None] = field(default_factory=dict)
     messages: dict[int, Message] = field(default_factory=dict)
     deliveries: dict[int, _Delivery] = field(default_factory=dict)
-    received: dict[int, bool] = field(default_factory=dict)
+    received: dict[int, str | None] = field(default_factory=dict)
     retained: dict[str, Message | None] = field(default_factory=dict)
     gone_messages: list[int] = field(default_factory=list)
     gone_deliveries: list[int] = field(default_factory=list)
@@ -91,11 +91,11 @@ class Batch:
                 result.gone_subscriptions.append((session, topic_filter))
             elif session not in gone:
                 result.subscriptions.append(subscription_row(session, subscription))
-        for flow, is_open in self.received.items():
-            if not is_open:
+        for flow, topic in self.received.items():
+            if topic is None:
                 result.gone_received.append(flow)
             elif flow >> 16 not in gone:
-                result.received.append((flow,))
+                result.received.append((flow, topic))
         for topic, retained in self.retained.items():
             if retained is None:
                 result.gone_retained.append(topic)

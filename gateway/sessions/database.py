@@ -20,7 +20,7 @@ from gateway.base import PrivateFileError, lock_exclusively, private_directory
 from gateway.outbox import open_database, store_error
 from gateway.outbox.database import StoreError
 
-LAYOUT = 2
+LAYOUT = 3
 ROWS_MAX = 1000
 """Rows of one INSERT: keeps it below SQLite's bound of 32,766 parameters."""
 DATABASE = "sessions.sqlite3"
@@ -39,12 +39,16 @@ CREATE TABLE IF NOT EXISTS messages (
 CREATE TABLE IF NOT EXISTS deliveries (
     id INTEGER PRIMARY KEY, session INTEGER NOT NULL, message INTEGER NOT NULL, qos INTEGER NOT NULL,
     retain INTEGER NOT NULL, identifiers TEXT, packet_id INTEGER NOT NULL, stage INTEGER NOT NULL);
-CREATE TABLE IF NOT EXISTS received (flow INTEGER PRIMARY KEY);
+CREATE TABLE IF NOT EXISTS received (flow INTEGER PRIMARY KEY, topic TEXT NOT NULL DEFAULT '');
 CREATE TABLE IF NOT EXISTS retained (
     topic TEXT PRIMARY KEY, packet BLOB NOT NULL, expires_at REAL, publisher TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS kept (key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
 """
 
+_UPGRADES = (
+    "ALTER TABLE subscriptions ADD COLUMN predicate TEXT NOT NULL DEFAULT '';",  # 1 to 2
+    "ALTER TABLE received ADD COLUMN topic TEXT NOT NULL DEFAULT '';",  # 2 to 3
+)
 _TABLES = ("sessions", "subscriptions", "messages", "deliveries", "received", "retained", "kept")
 
 Rows: TypeAlias = list[tuple[Any, ...]]
@@ -58,8 +62,8 @@ class Changes:
     """One group: rows to insert or replace, in the order of the table's columns, and keys to delete.
 
     Deletions are made first, except that a session's deletion takes its subscriptions and flows along.
-    `received`: QoS 2 messages whose PUBREL has not come, as session << 16 | packet identifier. `kept`: what the overlay
-    remembers of what it delivered; the store does not know what it means.
+    `received`: QoS 2 messages whose PUBREL has not come, as session << 16 | packet identifier, and the topic of what is
+    to be retained. `kept`: what the overlay remembers of what it delivered; the store does not know what it means.
     """
 
     sessions: Rows = field(default_factory=list)
@@ -86,7 +90,7 @@ class Content:
     subscriptions: dict[int, Rows]
     messages: dict[int, tuple[Any, ...]]
     deliveries: dict[int, Rows]
-    received: dict[int, list[int]]
+    received: dict[int, dict[int, str]]
     retained: Rows
     last_id: int
     kept: Rows = field(default_factory=list)
@@ -112,11 +116,10 @@ class SessionDatabase:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             self._db = open_database(path)
             layout = self._db.execute("PRAGMA user_version").fetchone()[0]
-            if layout == 1:  # before subscriptions had predicates
-                self._db.execute("ALTER TABLE subscriptions ADD COLUMN predicate TEXT NOT NULL DEFAULT ''")
-            elif layout not in (0, LAYOUT):
+            if not 0 <= layout <= LAYOUT:
                 raise StoreError(f"{path}: layout {layout} is not known to this version; upgrade veilmq")
-            self._db.executescript(f"{_SCHEMA} PRAGMA user_version = {LAYOUT};")
+            upgrade = "".join(_UPGRADES[layout - 1 :]) if layout else ""
+            self._db.executescript(f"BEGIN IMMEDIATE; {upgrade} {_SCHEMA} PRAGMA user_version = {LAYOUT}; COMMIT;")
         except sqlite3.Error as error:
             os.close(self._lock)
             raise store_error(error, directory) from None
@@ -151,8 +154,8 @@ class SessionDatabase:
                 content.subscriptions.setdefault(row[0], []).append(row)
             for row in db.execute("SELECT * FROM deliveries ORDER BY id"):
                 content.deliveries.setdefault(row[1], []).append(row)
-            for (flow,) in db.execute("SELECT flow FROM received"):
-                content.received.setdefault(flow >> 16, []).append(flow & 0xFFFF)
+            for flow, topic in db.execute("SELECT flow, topic FROM received"):
+                content.received.setdefault(flow >> 16, {})[flow & 0xFFFF] = topic
             highest = "SELECT max(id) FROM (SELECT max(id) AS id FROM {} UNION ALL SELECT max(id) FROM {} UNION ALL {})"
             query = highest.format("messages", "deliveries", "SELECT max(id) FROM sessions")
             content.last_id = db.execute(query).fetchone()[0] or 0

@@ -96,7 +96,7 @@ class SessionRecord:
             self._store.delivered(id_, None)
 
     def completed(self, packet_id: int) -> None:
-        self._store.pending.received[self.id << 16 | packet_id] = False
+        self._store.pending.received[self.id << 16 | packet_id] = None
         self.gate()
 
     def cleared(self) -> None:
@@ -106,7 +106,7 @@ class SessionRecord:
         for packet_id in list(self.released_ids):
             self.finished(packet_id, None)
         for packet_id in session.inbound.awaiting_pubrel:
-            self._store.pending.received[self.id << 16 | packet_id] = False
+            self._store.pending.received[self.id << 16 | packet_id] = None
         self._store.touch()
 
 
@@ -238,7 +238,7 @@ class SessionStore:
         if publish.qos == 2 and client.session.journal is not None:
             assert client.record is not None
             flow = client.record.id << 16 | publish.packet_id
-            self.pending.received[flow] = True
+            self.pending.received[flow] = publish.topic if retained else ""
         elif not isinstance(held, HeldMessage) and not retained:
             return False
         debt = Debt(client, owed, message, flow)

@@ -226,6 +226,39 @@ def test_qos_2_is_remembered_over_a_reconnect_while_it_is_being_accepted() -> No
     assert flows.published(again) is Answer.SEND_PUBREC
 
 
+@pytest.mark.parametrize("how", ["accepted", "still undecided", "of an earlier process"])
+def test_a_repetition_at_qos_1_is_overtaken_until_what_came_after_it_is_repeated_too(how: str) -> None:
+    flows = InboundFlows()
+    flows.reconnected(10, enforced=True)
+    for packet_id, topic, retain in ((1, "kept", True), (2, "live", False)):
+        publish = Publish(topic, b"", 2, retain, packet_id=packet_id)
+        flows.published(publish)
+        if how != "still undecided":
+            flows.accepted(publish, refused=False)
+    assert not flows.is_overtaken("kept"), "what comes now comes after it"
+    if how == "of an earlier process":
+        before, flows = flows, InboundFlows()
+        flows.restore(before.awaiting_pubrel)
+    flows.reconnected(10, enforced=True)
+    assert [flows.is_overtaken(topic) for topic in ("kept", "live", "else")] == [True, False, False]
+    flows.published(Publish("kept", b"", 2, True, dup=True, packet_id=1))
+    assert not flows.is_overtaken("kept")
+
+
+def test_what_was_released_or_refused_overtakes_nothing() -> None:
+    flows = InboundFlows()
+    flows.reconnected(10, enforced=True)
+    first, second = (Publish("kept", b"", 2, True, packet_id=number) for number in (1, 2))
+    flows.published(first)
+    flows.published(second)
+    flows.accepted(first, refused=False)
+    flows.reconnected(10, enforced=True)
+    flows.released(1)
+    assert flows.is_overtaken("kept")
+    flows.accepted(second, refused=True)
+    assert not flows.is_overtaken("kept")
+
+
 def test_what_has_nothing_shares_what_stays_empty() -> None:
     one, other = OutboundFlows[str](4), OutboundFlows[str](4)
     one.reconnected(4)

@@ -46,7 +46,7 @@ def test_a_batch_is_empty_until_something_is_to_be_written() -> None:
     assert Batch(1, 1).is_empty
     changed: dict[str, Any] = {
         "sessions": {1: None}, "subscriptions": {(1, "t"): None}, "messages": {1: 1}, "deliveries": {1: 1},
-        "received": {1: True}, "retained": {"t": None}, "gone_messages": [1], "gone_deliveries": [1],
+        "received": {1: ""}, "retained": {"t": None}, "gone_messages": [1], "gone_deliveries": [1],
         "kept": {b"k": None},
     }  # fmt: skip
     for name, value in changed.items():
@@ -71,13 +71,13 @@ def test_rows_of_sessions_that_ended_are_not_written_again() -> None:
     batch = Batch(1, 1)
     batch.sessions = {1: record(1), 2: None}
     batch.subscriptions = {(1, "t"): SUBSCRIPTION, (2, "t"): SUBSCRIPTION, (1, "u"): None}
-    batch.received = {1 << 16 | 7: True, 2 << 16 | 7: True, 1 << 16 | 8: False}
+    batch.received = {1 << 16 | 7: "t", 2 << 16 | 7: "", 1 << 16 | 8: None}
     changes = batch.changes()
     assert changes.sessions == [("session", 1)]
     assert changes.gone_sessions == [2]
     assert [row[:2] for row in changes.subscriptions] == [(1, "t")]
     assert changes.gone_subscriptions == [(1, "u")]
-    assert (changes.received, changes.gone_received) == ([(1 << 16 | 7,)], [1 << 16 | 8])
+    assert (changes.received, changes.gone_received) == ([(1 << 16 | 7, "t")], [1 << 16 | 8])
 
 
 def test_a_delivery_names_its_stored_message_and_one_half_done_none() -> None:

@@ -31,7 +31,8 @@ def whole() -> Changes:
     return Changes(
         sessions=[SESSION, (2, *SESSION[1:])], subscriptions=[(1, "a", 1, 0, 0, 0, 0, ""), (2, "a", 1, 0, 0, 0, 0, "")],
         messages=[MESSAGE, (11, *MESSAGE[1:])], deliveries=[delivery(21), delivery(20), delivery(22, 2, 11)],
-        received=[(1 << 16 | 7,), (2 << 16 | 0xFFFF,)], retained=[("t", b"packet", None, "")], kept=[(b"k", b"v")],
+        received=[(1 << 16 | 7, "t"), (2 << 16 | 0xFFFF, "")], retained=[("t", b"packet", None, "")],
+        kept=[(b"k", b"v")],
     )  # fmt: skip
 
 
@@ -54,7 +55,7 @@ def test_what_was_committed_is_there_when_it_is_opened_again(tmp_path: Path) -> 
     assert content.subscriptions == {n: [(n, "a", 1, 0, 0, 0, 0, "")] for n in (1, 2)}
     assert content.messages == {10: MESSAGE, 11: (11, *MESSAGE[1:])}
     assert [row[0] for row in content.deliveries[1]] == [20, 21], "in order of their ids"
-    assert content.received == {1: [7], 2: [0xFFFF]}
+    assert content.received == {1: {7: "t"}, 2: {0xFFFF: ""}}
     assert (content.retained, content.kept) == ([("t", b"packet", None, "")], [(b"k", b"v")])
     assert content.last_id == 22
 
@@ -77,7 +78,7 @@ def test_deletions_come_before_what_is_inserted(database: SessionDatabase) -> No
     assert content.kept == []
     assert set(content.messages) == {10}
     assert [row[0] for row in content.deliveries[1]] == [21]
-    assert (content.received, set(content.subscriptions)) == ({2: [0xFFFF]}, {2})
+    assert (content.received, set(content.subscriptions)) == ({2: {0xFFFF: ""}}, {2})
 
 
 def test_a_session_that_ends_takes_its_rows_along_and_nobody_elses(database: SessionDatabase) -> None:
@@ -92,7 +93,7 @@ def test_a_session_that_ends_takes_its_rows_along_and_nobody_elses(database: Ses
 def test_rows_without_a_session_are_dropped_when_it_is_read(database: SessionDatabase) -> None:
     database.commit(Changes(
         subscriptions=[(9, "a", 0, 0, 0, 0, 0, "")], deliveries=[delivery(5, 9)], messages=[MESSAGE],
-        received=[(9 << 16 | 1,)],
+        received=[(9 << 16 | 1, "")],
     ))  # fmt: skip
     content = database.load()
     left = (content.subscriptions, content.deliveries, content.messages, content.received)
@@ -126,3 +127,25 @@ def test_another_layout_is_refused(tmp_path: Path) -> None:
     db.close()
     with pytest.raises(StoreError, match="layout 99 is not known"):
         SessionDatabase(tmp_path)
+
+
+@pytest.mark.parametrize("layout", [1, 2])
+def test_an_older_layout_is_taken_over(layout: int, tmp_path: Path) -> None:
+    first = SessionDatabase(tmp_path)
+    first.commit(
+        Changes(sessions=[SESSION], received=[(1 << 16 | 7, "t")], subscriptions=[(1, "a", 1, 0, 0, 0, 0, "")])
+    )
+    first.close()
+    db = sqlite3.connect(tmp_path / module.DATABASE)
+    db.execute("ALTER TABLE received DROP COLUMN topic")
+    if layout == 1:
+        db.execute("ALTER TABLE subscriptions DROP COLUMN predicate")
+    db.execute(f"PRAGMA user_version = {layout}")
+    db.commit()
+    db.close()
+    for _ in range(2):
+        database = SessionDatabase(tmp_path)
+        content = database.load()
+        database.close()
+        assert content.received == {1: {7: ""}}
+        assert content.subscriptions == {1: [(1, "a", 1, 0, 0, 0, 0, "")]}

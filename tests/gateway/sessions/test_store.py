@@ -13,6 +13,7 @@ import sqlite3
 import stat
 import threading
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -244,6 +245,44 @@ def test_a_client_that_knows_no_receive_maximum_is_read_again_when_it_is_to_rele
             assert [type(await pub.next()) for _ in range(2)] == [PubRec, PubRec]
             pub.send(PubRel(1), PubRel(2))
             assert [type(await pub.next()) for _ in range(2)] == [PubComp, PubComp]
+
+    asyncio.run(use())
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_is_repeated_at_qos_1_does_not_replace_what_its_topic_retained_after_it(
+    restarts: bool, tmp_path: Path
+) -> None:
+    """The answers to both are lost: the client repeats both, and of QoS 2 nothing is routed again."""
+    sent = Publish("t", b"older", 1, True, packet_id=1), Publish("t", b"newer", 2, True, packet_id=2)
+
+    async def repeated(broker: EdgeBroker) -> None:
+        sub = await Wire.connect(broker, "sub")
+        await sub.subscribe("t", 2, retain_handling=2)
+        pub, kept = await Wire.connect(broker, "pub", **LASTING), broker.exchange.retained
+        pub.send(*(replace(publish, dup=True) for publish in sent))
+        assert [type(await pub.next()) for _ in range(2)] == [PubAck, PubRec]
+        assert kept.data["t"].data == b"newer"
+        assert await sub.published() == [("t", b"older")]
+        pub.send(PubRel(2))
+        await pub.expect(PubComp)
+        pub.send(replace(sent[0], payload=b"last", dup=True))
+        await pub.expect(PubAck)
+        assert kept.data["t"].data == b"last"
+
+    async def use() -> None:
+        async with durable(tmp_path / "a") as broker:
+            pub = await Wire.connect(broker, "pub", **LASTING)
+            pub.send(*sent)
+            await until(lambda: "t" in broker.exchange.retained.data)
+            await pub.barrier()
+            copy = await image(broker, tmp_path / "a", tmp_path / "b")
+            pub.cut()
+            if not restarts:
+                await repeated(broker)
+        if restarts:
+            async with durable(copy) as broker:
+                await repeated(broker)
 
     asyncio.run(use())
 
