@@ -135,14 +135,15 @@ class Site:
         return KINDS[name].batch * sum(extent.rows for extent in view.ranges({}, view.latest(), 1))
 
     def parquet(self, clear: str, sealed: dict[str, int]) -> None:
-        """For each number of tasks as many files: the rows of a large spool in clear, and by kind so many sealed."""
+        """For each number of tasks as many files: the rows of a large spool in clear, and by kind so many sealed
+        (`sealed-CLEAR-KIND`)."""
         options = parse_options({"spool": str(self.directory / f"large-{clear}"), "grants": str(self.keys)})
         view = SpoolView(options.spool)
         rows = [batch for extent in view.ranges({}, view.latest(), 1) for batch in RowReader(options).read(extent)]
         for cores in CORES:
             spools.plain_parquet(self.directory / f"plain-{clear}-{cores}", rows, cores)
             for name, count in sealed.items():
-                directory = self.directory / f"sealed-{name}-{cores}"
+                directory = self.directory / f"sealed-{clear}-{name}-{cores}"
                 spools.sealed_parquet(directory, count, self._wrapping_key, KINDS[name].messages_a_key, cores)
 
 
@@ -202,11 +203,11 @@ def rows(site: Site) -> Iterator[Row]:
         for way, what in whats.items()
         for each in (
             (way, "plain-batch", what, CLEAR, Target(0.6)),
-            (way, "sealed-64", what, SEALED, Target(2.0)),
+            (way, "sealed-batch-64", what, SEALED, Target(2.0)),
         )
     ]
-    counts = dict.fromkeys([*whats, "plain-batch", "sealed-64"], count)
-    yield from compared(site, counts, tuple(beside), {**whats, "plain-batch": CLEAR, "sealed-64": SEALED})
+    counts = dict.fromkeys([*whats, "plain-batch", "sealed-batch-64"], count)
+    yield from compared(site, counts, tuple(beside), {**whats, "plain-batch": CLEAR, "sealed-batch-64": SEALED})
 
 
 def tasks(site: Site) -> Iterator[Row]:
@@ -224,10 +225,10 @@ def singles(site: Site) -> Iterator[Row]:
     site.parquet("64", count)
     key = "a key a message"
     beside: tuple[Beside, ...] = (
-        ("ours-64", "sealed-64", "64 messages a key", SEALED, None),
+        ("ours-64", "sealed-64-64", "64 messages a key", SEALED, None),
         (f"ours-64{PACKED}", "plain-64", "64 messages a key, packed", CLEAR, Target(0.6)),
-        ("ours-1", "sealed-1", key, SEALED, Target(1.5)),
-        (f"ours-1{PACKED}", "sealed-1", f"{key}, packed", SEALED, Target(1.5)),
+        ("ours-1", "sealed-64-1", key, SEALED, Target(1.5)),
+        (f"ours-1{PACKED}", "sealed-64-1", f"{key}, packed", SEALED, Target(1.5)),
     )
     counts = {way: count["1" if "-1" in way else "64"] for each in beside for way in each[:2]}
     yield from compared(site, counts, beside, {"ours-1": key, f"ours-1{PACKED}": f"{key}, packed"})
