@@ -399,12 +399,12 @@ class InboundFlows:
         if self.accepting.get(packet_id) is not publish:
             return False
         del self.accepting[packet_id]
-        if refused:
-            self._to_come.pop(packet_id, None)
-        elif publish.qos == 2:
+        if publish.qos == 2 and not refused:
             if self.awaiting_pubrel is NONE:
                 self.awaiting_pubrel = {}
             self.awaiting_pubrel[packet_id] = publish.topic if publish.retain else ""
+        else:
+            self._to_come.pop(packet_id, None)
         return True
 
     def rest(self) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import sqlite3
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,7 +15,7 @@ from gateway.outbox.database import LAYOUT as OUTBOX_LAYOUT
 from gateway.outbox.store import Store, StoreError
 from gateway.owner.record import open_record
 from gateway.sessions import database as sessions
-from gateway.sessions.database import SessionDatabase
+from gateway.sessions.database import Changes, SessionDatabase
 from gateway.trust.domains import Card, TrustDomain, TrustError
 from gateway.trust.overlay_file import load_overlay
 from tests.gateway.trust.test_domains import NOW_MS, World
@@ -75,14 +74,23 @@ def test_a_newer_outbox_is_left_as_it_is(tmp_path: Path) -> None:
     assert dumped(path) == before
 
 
-def test_sessions_of_the_layout_before_are_read(tmp_path: Path) -> None:
-    SessionDatabase(tmp_path).close()
+@pytest.mark.parametrize("layout", [1, 2])
+def test_sessions_of_the_layouts_before_are_read(layout: int, tmp_path: Path) -> None:
+    session = (1, "me", None, 1, 5, 100, 0, None, 7.0, None, None, None, None, None)
+    subscription = (1, "a", 1, 0, 0, 0, 0, "")
+    opened = SessionDatabase(tmp_path)
+    opened.commit(Changes(sessions=[session], received=[(1 << 16 | 7, "t")], subscriptions=[subscription]))
+    opened.close()
     path = tmp_path / sessions.DATABASE
     with sqlite3.connect(path) as db:
-        db.execute("ALTER TABLE subscriptions DROP COLUMN predicate")
-        db.execute("PRAGMA user_version = 1")
-    opened: Any = SessionDatabase(tmp_path)
-    opened.load()
-    opened.close()
+        db.execute("ALTER TABLE received DROP COLUMN topic")
+        if layout == 1:
+            db.execute("ALTER TABLE subscriptions DROP COLUMN predicate")
+        db.execute(f"PRAGMA user_version = {layout}")
+    for _ in range(2):
+        opened = SessionDatabase(tmp_path)
+        content = opened.load()
+        opened.close()
+        assert (content.received, content.subscriptions) == ({1: {7: ""}}, {1: [subscription]})
     with sqlite3.connect(path) as db:
         assert db.execute("PRAGMA user_version").fetchone()[0] == sessions.LAYOUT

@@ -127,25 +127,3 @@ def test_another_layout_is_refused(tmp_path: Path) -> None:
     db.close()
     with pytest.raises(StoreError, match="layout 99 is not known"):
         SessionDatabase(tmp_path)
-
-
-@pytest.mark.parametrize("layout", [1, 2])
-def test_an_older_layout_is_taken_over(layout: int, tmp_path: Path) -> None:
-    first = SessionDatabase(tmp_path)
-    first.commit(
-        Changes(sessions=[SESSION], received=[(1 << 16 | 7, "t")], subscriptions=[(1, "a", 1, 0, 0, 0, 0, "")])
-    )
-    first.close()
-    db = sqlite3.connect(tmp_path / module.DATABASE)
-    db.execute("ALTER TABLE received DROP COLUMN topic")
-    if layout == 1:
-        db.execute("ALTER TABLE subscriptions DROP COLUMN predicate")
-    db.execute(f"PRAGMA user_version = {layout}")
-    db.commit()
-    db.close()
-    for _ in range(2):
-        database = SessionDatabase(tmp_path)
-        content = database.load()
-        database.close()
-        assert content.received == {1: {7: ""}}
-        assert content.subscriptions == {1: [(1, "a", 1, 0, 0, 0, 0, "")]}
