@@ -60,7 +60,7 @@ class OwnerRecord:
     filter, also of scopes that are gone: a scope that comes back may not come back under old keys. `numbers`, in the
     same way, name them on the wire: none is used again for another. `streams`: by clear filter the first number that it
     had, under which its readers know what they have seen, whatever its tokens. `protections`: by wire filter how the
-    scope was protected when it was signed last, also if it is gone: what waits of it waits still. `valid_days`,
+    scope was protected in earlier versions, also if it is gone: what waits of it waits still. `valid_days`,
     `renew_before_days`: as the description said last; None: certificates are not renewed unasked."""
 
     overlay: str
@@ -117,10 +117,6 @@ class OwnerRecord:
         own = self.number_of(known.wire)
         first = self.streams.setdefault(known.clear, own)
         return first if first < own else 0
-
-    def protect(self, scopes: Iterable[Scope]) -> None:
-        """Remember how these are protected."""
-        self.protections.update({scope.filter: scope.protection for scope in scopes})
 
     def raise_bumps(self, scopes: Iterable[Scope]) -> list[str]:
         """Outdate the keys of these scopes; their clear filters."""

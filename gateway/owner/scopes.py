@@ -45,7 +45,7 @@ def scopes_of(
     if record.retiring is not None:
         generations.append((record.retiring, True))
     if previous is not None:
-        record.protect(previous.policy.scopes)
+        record.protections.update({scope.filter: scope.protection for scope in previous.policy.scopes})
     known: dict[str, KnownScope] = {}
     scopes: list[Scope] = []
     for generation, retiring in generations:
@@ -68,7 +68,6 @@ def scopes_of(
     record.scopes = known
     if not options.drained:
         _check_protection(scopes, record.protections, known)
-    record.protect(scopes)
     return scopes
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from inspect import signature
 
 from gateway.overlay import RegionClient
@@ -9,16 +10,21 @@ from spark_ingest.receiving.early import EARLY_BYTES, EARLY_PIECES, EARLY_S, Ear
 from tests.spark_ingest.region import NOW, Link, Overlay, Publisher, records
 
 
-def test_what_comes_before_the_version_that_allows_it_is_a_row_once_that_is_there() -> None:
+def of_a_newcomer() -> tuple[Link, Publisher, Callable[[], None]]:
+    """A job's link, a publisher that its version does not know, and the version that does."""
     overlay = Overlay()
     Publisher(overlay)
-    link = Link(overlay)
-    fresh = Publisher(overlay, "fresh")
+    link, fresh = Link(overlay), Publisher(overlay, "fresh")
     member = overlay.members.pop(fresh.identity.party_id)
+    return link, fresh, lambda: overlay.members.update({fresh.identity.party_id: member})
+
+
+def test_what_comes_before_the_version_that_allows_it_is_a_row_once_that_is_there() -> None:
+    link, fresh, allow = of_a_newcomer()
     link.publish(fresh.seal("plant/a"))
     assert not link.write()
     assert not link.acknowledged
-    overlay.members[fresh.identity.party_id] = member
+    allow()
     link.follow(NOW + 1)
     assert len(list(records(link.write()))) == 1
     assert len(link.acknowledged) == 3
@@ -27,15 +33,11 @@ def test_what_comes_before_the_version_that_allows_it_is_a_row_once_that_is_ther
 
 def test_a_job_that_was_cut_off_loses_nothing_of_before_the_version_that_it_gets_late() -> None:
     """All replicas bring the same before the version: what all of them were acknowledged for would be gone."""
-    overlay = Overlay()
-    Publisher(overlay)
-    link = Link(overlay)
-    fresh = Publisher(overlay, "fresh")
-    member = overlay.members.pop(fresh.identity.party_id)
+    link, fresh, allow = of_a_newcomer()
     for _ in range(300):
         link.publish(fresh.seal("plant/a"))
     assert not link.acknowledged
-    overlay.members[fresh.identity.party_id] = member
+    allow()
     link.follow(NOW + 1)
     assert len(list(records(link.write()))) == 300
 
