@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from functools import lru_cache
 from typing import NamedTuple
 
 from keys.message import FLAGS_AT, PREFIX_BYTES, PUBLISHER_AT, SEQUENCE_AT, SNAPSHOT
@@ -15,6 +16,8 @@ _TIME_AT = SEQUENCE_AT + 16
 _ORDER_AT = _TIME_AT + 16
 _CHARS = -(-PREFIX_BYTES // 3) * 4
 """Base64 of a header's prefix."""
+_REMEMBERED = 256
+"""Claims: each header comes over several links, and is looked at more than once on each."""
 
 
 class Claim(NamedTuple):
@@ -33,8 +36,13 @@ NOBODYS = Claim(b"", 0, 0)
 
 def claim_of(told: str) -> Claim:
     """Of property `vmq` as it came; `NOBODYS` for what is none."""
+    return _claim_in(told[:_CHARS])
+
+
+@lru_cache(_REMEMBERED)
+def _claim_in(start: str) -> Claim:
     try:
-        head = base64.urlsafe_b64decode(told[:_CHARS])
+        head = base64.urlsafe_b64decode(start)
     except (binascii.Error, ValueError):
         return NOBODYS
     if len(head) < PREFIX_BYTES:

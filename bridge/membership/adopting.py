@@ -291,15 +291,13 @@ class OverlayKeeper:
 
     @property
     def next_deadline(self) -> float | None:
-        deadlines = [peer.told_at + OFFER_AGAIN_S for peer in self._peers.values() if self._is_behind(peer)]
+        apart = [peer for peer in self._peers.values() if peer.offered not in (None, self._latest)]
+        deadlines = [peer.told_at + OFFER_AGAIN_S for peer in apart if self._is_behind(peer)]
         deadlines += [peer.swaps_at for peer in self._peers.values() if peer.swaps_at < float("inf")]
         others = self.overlay.next_closing, self._endorser.next_deadline
         deadlines += [at for at in (*others, self.swaps.next_deadline(self.overlay, self._now)) if at is not None]
-        wanted = [peer for peer in self._peers.values() if self._is_wanted(peer)]
-        if self._pending is not None:
-            deadlines.append(self._pending[1])
-        elif wanted:
-            deadlines.append(min(_ready_at(peer) for peer in wanted))
+        ready = [_ready_at(peer) for peer in apart if self._is_wanted(peer)]
+        deadlines += ready if self._pending is None else [self._pending[1]]
         return min(deadlines, default=None)
 
     # -------------------------------------------------------------------------------------------- asking

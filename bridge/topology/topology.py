@@ -24,6 +24,7 @@ class Topology:
 
     def __init__(self, overlay: Overlay) -> None:
         self._overlay = overlay
+        self._open = {tree.number: tree for tree in overlay.trees.open}
 
     # ------------------------------------------------------------------------------------------ regions
 
@@ -33,11 +34,12 @@ class Topology:
 
     def is_open(self, tree: int) -> bool:
         """Whether something on its way may name this tree."""
-        return any(each.number == tree for each in self._overlay.trees.open)
+        return tree in self._open
 
     def way(self, home: int, end: int, tree: int) -> tuple[int, ...]:
         """The regions from `home` to `end`, both included; none where the tree has no way, or is not open."""
-        return next((each.path(home, end) for each in self._overlay.trees.open if each.number == tree), ())
+        found = self._open.get(tree)
+        return () if found is None else found.path(home, end)
 
     def next_towards(self, here: int, region: int, tree: int) -> int | None:
         """The neighbour of `here` on the way to `region`; None if that is `here`, or there is no way."""
@@ -46,7 +48,7 @@ class Topology:
 
     def leads_back(self, here: int, region: int, sender: int) -> bool:
         """Whether what was stated in `region` came to `here` from the region `sender`, whatever tree it came along."""
-        return all(each.path(here, region)[1:2] == (sender,) for each in self._overlay.trees.open)
+        return all(each.path(here, region)[1:2] == (sender,) for each in self._open.values())
 
     def last_before(self, home: int, here: int, tree: int) -> int | None:
         """The region from which what was published in `home` comes to `here`; None if it was published here."""
