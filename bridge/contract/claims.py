@@ -16,8 +16,8 @@ _TIME_AT = SEQUENCE_AT + 16
 _ORDER_AT = _TIME_AT + 16
 _CHARS = -(-PREFIX_BYTES // 3) * 4
 """Base64 of a header's prefix."""
-_REMEMBERED = 256
-"""Claims: each header comes over several links, and is looked at more than once on each."""
+REMEMBERED = 256
+"""So many claims: each header comes over several links, and is looked at more than once on each."""
 
 
 class Claim(NamedTuple):
@@ -39,7 +39,7 @@ def claim_of(told: str) -> Claim:
     return _claim_in(told[:_CHARS])
 
 
-@lru_cache(_REMEMBERED)
+@lru_cache(REMEMBERED)
 def _claim_in(start: str) -> Claim:
     try:
         head = base64.urlsafe_b64decode(start)
