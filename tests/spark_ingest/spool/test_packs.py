@@ -68,8 +68,8 @@ def test_each_damage_of_what_is_not_sealed_is_told_with_the_way_out(directory: P
     assert written(directory)
     path = pack_path(directory, 1)
     whole = path.read_bytes()
-    begin = whole.index(b"{")
-    for at in [*range(16), begin, begin + 40, whole.index(b"}")]:
+    begin = whole.index(table_of(directory).encode())  # a brace may stand in the checksum before it, too
+    for at in [*range(16), begin, begin + 40, whole.index(b"}", begin)]:
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
         with pytest.raises(SpoolDamaged, match="ingest pack"):
             found(directory)
