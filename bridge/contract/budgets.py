@@ -231,12 +231,8 @@ class Budget:
 
     def open(self, now: float) -> bool:
         """Whether something is left. A clock that goes back gives nothing, and goes on from there."""
-        if now > self._at:  # without `min` and `max`: each publication asks several
-            left = self._left + (now - self._at) * self._per_s
-            self._left = left if left < self._burst else self._burst
-            self._at = now
-        elif not self._signed:
-            self._at = now
+        self._left = min(self._burst, self._left + max(0.0, now - self._at) * self._per_s)
+        self._at = max(self._at, now) if self._signed else now
         return self._left > 0
 
     def spend(self, cost: float, now: float) -> bool:

@@ -41,11 +41,8 @@ def claim_of(told: str) -> Claim:
 
 @lru_cache(REMEMBERED)
 def _claim_in(start: str) -> Claim:
-    try:
-        head = base64.urlsafe_b64decode(start)
-    except (binascii.Error, ValueError):
-        return NOBODYS
-    if len(head) < PREFIX_BYTES:
+    head = _prefix(start)
+    if not head:
         return NOBODYS
     sequence, sealed_ms = _number(head, SEQUENCE_AT, 8), _number(head, _TIME_AT, 8)
     life = _number(head, _ORDER_AT, 8), _number(head, _ORDER_AT + 8, 4)
@@ -61,8 +58,14 @@ def _number(head: bytes, at: int, size: int) -> int:
 
 def tree_of(told: str) -> int:
     """The number modulo 256 of the tree of regions that property `vmq` claims; -1 for what is none."""
+    head = _prefix(told[:_CHARS])
+    return head[PREFIX_BYTES - 1] if head else -1
+
+
+def _prefix(start: str) -> bytes:
+    """The prefix that a header begins with; empty for what is none."""
     try:
-        head = base64.urlsafe_b64decode(told[:_CHARS])
+        head = base64.urlsafe_b64decode(start)
     except (binascii.Error, ValueError):
-        return -1
-    return head[PREFIX_BYTES - 1] if len(head) >= PREFIX_BYTES else -1
+        return b""
+    return head if len(head) >= PREFIX_BYTES else b""

@@ -239,11 +239,9 @@ def further_regions(medians: Medians) -> Iterator[Result]:
     """What each region more adds, beside what each bridge more adds; with larger batches, too."""
     shapes, larger = ([Shape((3,) * hops, in_flight=many) for hops in (1, 2, 3)] for many in (WINDOW, MANY))
     # All in turn, those that are known, too: between two tables the machine may have become slower.
-    *figures, one, two, three = Medians(medians.seconds, medians.runs).of(
-        [*shapes, Chain(3), Chain(4), Chain(5), *larger]
-    )
-    for hops in (2, 3):
-        ours, before, peer, peer_before = (figures[at] for at in (hops - 1, hops - 2, hops + 2, hops + 1))
+    in_turn = Medians(medians.seconds, medians.runs).of([*shapes, Chain(3), Chain(4), Chain(5), *larger])
+    pairs = (itertools.pairwise(in_turn[at : at + 3]) for at in (0, 3, 6))
+    for hops, (before, ours), (peer_before, peer), (many_before, many) in zip((2, 3), *pairs, strict=True):
         name, adds = f"{MOSQUITTO} {hops + 2}th", f"region {hops} adds to"
         paced = ours.paced_us - before.paced_us, peer.paced_us - peer_before.paced_us
         yield Result(f"{adds} p50, {PACE} msg/s", *paced, name, MICROSECONDS)
@@ -251,8 +249,7 @@ def further_regions(medians: Medians) -> Iterator[Result]:
         yield Result(f"{adds} cpu a message", *cpu, name, MICROSECONDS)
         work, base = f"cpu a message, {hops} regions", f"{hops - 1} region{'s' * (hops > 2)}"
         yield Result(work, ours.cpu_us, before.cpu_us, base, MICROSECONDS, _at_most(1.25))
-        ours, before = (two, one) if hops == 2 else (three, two)
-        yield Result(f"{work}, {MANY} in flight", ours.cpu_us, before.cpu_us, base, MICROSECONDS)
+        yield Result(f"{work}, {MANY} in flight", many.cpu_us, many_before.cpu_us, base, MICROSECONDS)
 
 
 def _beside_base(shapes: dict[str, Shape], base: str, medians: Medians) -> Iterator[Result]:
