@@ -77,7 +77,7 @@ def windowed(way: Way, seconds: float, window: int) -> Flow:
         time.sleep(REST_S)
         events = poll.poll(SILENCE_S * 1000)
         if not events:
-            raise TimeoutError(f"nothing comes through: {done} of {sent}")
+            raise TimeoutError(f"of {sent} {answered} are acknowledged, {receiver.delivered} came, and no more come")
         for descriptor, _ in events:
             if descriptor == sub.fileno():
                 receiver.read()

@@ -121,6 +121,7 @@ def test_bytes_on_the_wire(extra_bytes: int, monkeypatch: pytest.MonkeyPatch) ->
     """Three copies a crossing instead of nine; one; three blocks of half the size. Headers go everywhere."""
     flood = bytes_a_message(Mode.COPIES, extra_bytes, monkeypatch, everywhere=True)
     copies, one, blocks = (bytes_a_message(mode, extra_bytes, monkeypatch) for mode in MODES[:3])
+    print(f"{extra_bytes} bytes: everywhere {flood:,.0f}, copies {copies:,.0f}, one {one:,.0f}, blocks {blocks:,.0f}")
     assert 14.9 * extra_bytes < flood
     assert 9 * extra_bytes < copies < 9.5 * extra_bytes + 20_000
     assert 4.5 * extra_bytes < blocks < 4.8 * extra_bytes + 20_000
