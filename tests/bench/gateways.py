@@ -26,14 +26,16 @@ from tests.gateway.overlay_processes import OverlayProcesses
 GATEWAYS, RATE_PER_S = 200, 5.0
 TOGETHER = 8  # that start at once: a start costs a second of a core
 SETTLE_S, IDLE_S = 10.0, 5.0
-LAST_S = 15.0  # after the last message was sent, for those under way
+LAST_S = 15.0  # after the last message was sent, for those under way: what comes behind that is late
+GIVEN_UP_S = 180.0  # behind that it is lost
 REGION = "r1-"
 
 
 @dataclass(frozen=True)
 class Crowd:
     """What a run saw, a message: microseconds of processor time of all processes; the same without what they use when
-    idle; of all replicas, and of the reader's gateway. `lost`: messages that did not come."""
+    idle; of all replicas, and of the reader's gateway. `late`: messages that came more than `LAST_S` after the last was
+    sent; `lost`: that did not come."""
 
     cpu_us: float
     above_idle_us: float
@@ -41,11 +43,15 @@ class Crowd:
     reader_us: float
     p50_us: float
     p99_us: float
+    late: int
     lost: int
 
 
-def paced(ports: list[int], out: int, topic: str, payload_bytes: int, rate: float, seconds: float) -> list[float]:
-    """Seconds under way of what came, each device with its messages spread evenly, all devices out of step."""
+def paced(
+    ports: list[int], out: int, topic: str, payload_bytes: int, rate: float, seconds: float
+) -> tuple[list[float], int]:
+    """Seconds under way of what came, each device with its messages spread evenly, all devices out of step; how many
+    of them were late."""
     reader = open_client(out, "reader")
     subscribe(reader, 1, topic)
     devices = [open_client(port, f"device-{at}") for at, port in enumerate(ports)]
@@ -56,9 +62,9 @@ def paced(ports: list[int], out: int, topic: str, payload_bytes: int, rate: floa
     length = len(encode(Publish(topic, bytes(payload_bytes), 1, packet_id=1), V3))
     total = int(len(ports) * rate * seconds)
     took: list[float] = []
-    held, sent = b"", 0
+    held, sent, in_time = b"", 0, 0
     start = now = time.perf_counter()
-    while len(took) < total and now < start + seconds + LAST_S:
+    while len(took) < total and now < start + seconds + GIVEN_UP_S:
         while sent < total and now >= start + sent / (rate * len(ports)):
             payload = across.STAMP.pack(now) + bytes(payload_bytes - across.STAMP.size)
             packet = Publish(topic, payload, 1, packet_id=sent // len(ports) % 65_535 + 1)
@@ -77,9 +83,11 @@ def paced(ports: list[int], out: int, topic: str, payload_bytes: int, rate: floa
                 at = length - payload_bytes - 2
                 reader.sendall(b"\x40\2" + packet_bytes[at : at + 2])
         now = time.perf_counter()
+        if now < start + seconds + LAST_S:
+            in_time = len(took)
     for each in (reader, *devices):
         each.close()
-    return sorted(took)
+    return sorted(took), len(took) - in_time
 
 
 def measured(
@@ -128,7 +136,8 @@ def _loaded(
     ports = [processes.ports[site] for site in sites]
     arguments: tuple[Any, ...] = (ports, processes.ports["control"], topic, payload_bytes, rate, seconds)
     before, began = used(), time.perf_counter()
-    took: list[float] = in_process(paced, *arguments, limit_s=seconds + LAST_S + 30.0)
+    took: list[float]
+    took, late = in_process(paced, *arguments, limit_s=seconds + GIVEN_UP_S + 30.0)
     after, lasted_s = used(), time.perf_counter() - began
     spent = {name: (after[name] - before[name]) / len(took) * 1e6 for name in running}
     replicas = sum(us for name, us in spent.items() if name.startswith(REGION))
@@ -139,5 +148,6 @@ def _loaded(
         spent["control"],
         statistics.median(took) * 1e6,
         took[int(len(took) * 0.99)] * 1e6,
+        late,
         int(len(ports) * rate * seconds) - len(took),
     )

@@ -7,7 +7,7 @@ message is a QoS 1 publication of paho, in a scope that is signed and not sealed
 once` are the paper's over UDP: between programs and their brokers nothing is acknowledged or sent again (QoS 0), but it
 is TCP that carries it, for MQTT has no other. Figures are medians over `ROUNDS` rounds of medians, and in each round
 plain messages and traces take turns. Nothing is pinned: an overlay is more processes than cores. Overlays admit
-`views.DEPTH_MAX` regions on a path; six hops are one more, and the bench raises that bound.
+`DEPTH_MAX` regions on a path; six hops are one more, and the bench raises that bound.
 
 `paper` says the paper's ratio of the same figures: a row beside its own 2-hop row (72.68 ms over TCP, authorised), for
 it measured no plain message. Of UDP it gives the ends, 2 and 6 hops.
@@ -33,7 +33,7 @@ import paho.mqtt.client as paho
 import yaml
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
-from bridge.document import overlay as views
+from bridge.document import tree_checks
 from bridge.traces.kinds import EVERYTHING, Interest, TraceKind, trace_topic
 from bridge.traces.tracer import Say
 from bridge.tracking.entity import Stage, Told, Wishes
@@ -135,10 +135,10 @@ class Line(OverlayProcesses):
 
     def __init__(self, directory: Path, depth: int, trusted: bool) -> None:
         super().__init__(directory)
-        self._depth, self._trusted = max(depth, views.DEPTH_MAX), trusted
+        self._depth, self._trusted = max(depth, tree_checks.DEPTH_MAX), trusted
         self._code = (
-            "import bridge.document.overlay, keys.sharetree; "
-            f"bridge.document.overlay.DEPTH_MAX = keys.sharetree.DEPTH_LIMIT = {self._depth}; "
+            "from bridge.document import tree_checks; from keys import columnsearch, sharetree; "
+            f"tree_checks.DEPTH_MAX = sharetree.DEPTH_LIMIT = columnsearch.DEPTH_LIMIT = {self._depth}; "
             "from gateway.cli import main; main()"
         )
 
@@ -148,7 +148,7 @@ class Line(OverlayProcesses):
         super()._write(name, content)
 
     def make(self, *arguments: Any, **options: Any) -> OverlayProcesses:
-        with mock.patch.object(views, "DEPTH_MAX", self._depth):
+        with mock.patch.object(tree_checks, "DEPTH_MAX", self._depth):
             return super().make(*arguments, **options)
 
     def veilmq(self, *arguments: str) -> str:

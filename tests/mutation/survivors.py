@@ -472,6 +472,12 @@ EXPLAINED: dict[tuple[str, str, str], str] = {
     ),
     **_alike(
         "keys/records.py",
+        "what is added up, or marked, once more is the same",
+        ("if not self._extras_ends:", "if True:"),
+        ("if any(extras) or flags.translate(None, _PLAIN_FLAGS):", "if True:"),
+    ),
+    **_alike(
+        "keys/records.py",
         "the long way of reading says the same",
         ("if flags & _SEALED_FLAGS:", "if True:"),
         ("if flags & _SEALED_FLAGS:", "if flags | _SEALED_FLAGS:"),
