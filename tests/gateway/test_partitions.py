@@ -99,7 +99,9 @@ def run(overlay: DividedProcesses, seconds: float, seed: int, healed_s: float = 
 
     healed = time.monotonic()
     wait_until(lambda: missing() <= 0, healed_s)
-    print(f"{len(sent)} messages, {cuts.made} cuts, the last came {time.monotonic() - healed:.1f} s after all had healed")
+    print(
+        f"{len(sent)} messages, {cuts.made} cuts, the last came {time.monotonic() - healed:.1f} s after all had healed"
+    )
     for topic in range(TOPICS):
         got = [int(payload) for payload in reader.payloads(f"plant/{topic}")]
         lost = sorted(set(range(topic, len(sent), TOPICS)) - set(got))

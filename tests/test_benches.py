@@ -1,0 +1,61 @@
+"""Benches run seldom, so a name that goes is missed late: what they name of a module is looked up here."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+BENCHES = sorted((Path(__file__).parent / "bench").glob("*.py"))
+
+
+def modules_in(tree: ast.AST) -> dict[str, ModuleType]:
+    """The modules that are imported, by the names that they have there. Raises ImportError for what is in none."""
+    found: dict[str, ModuleType] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for each in node.names:
+                found[each.asname or each.name] = importlib.import_module(each.name)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            home = importlib.import_module(node.module)
+            for each in node.names:
+                if not hasattr(home, each.name):
+                    importlib.import_module(f"{node.module}.{each.name}")
+                value = getattr(home, each.name)
+                if isinstance(value, ModuleType):
+                    found[each.asname or each.name] = value
+    return found
+
+
+def missing(source: str) -> list[str]:
+    """What is asked of an imported module, or patched in it, and is not there."""
+    tree = ast.parse(source)
+    modules, asked = modules_in(tree), set[tuple[str, str]]()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(ast.Name(module), attribute):
+                asked.add((module, attribute))
+            case ast.Call(ast.Attribute(_, "object" | "setattr"), [ast.Name(module), ast.Constant(str(attribute)), *_]):
+                asked.add((module, attribute))
+    return sorted(f"{m}.{a}" for m, a in asked if m in modules and not hasattr(modules[m], a))
+
+
+@pytest.mark.parametrize("path", BENCHES, ids=lambda path: path.stem)
+def test_a_bench_names_nothing_that_is_gone(path: Path) -> None:
+    assert missing(path.read_text("utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("from bridge.document import tree_checks as t\nt.DEPTH_MAX", []),
+        ("from bridge.document import overlay as views\nmax(1, views.DEPTH_MAX)", ["views.DEPTH_MAX"]),
+        ("from bridge.document import overlay\nmock.patch.object(overlay, 'DEPTH_MAX', 5)", ["overlay.DEPTH_MAX"]),
+        ("import keys.shamir as s\ns.split, s.gone", ["s.gone"]),
+    ],
+)
+def test_the_test_sees_what_it_is_for(source: str, found: list[str]) -> None:
+    assert missing(source) == found
