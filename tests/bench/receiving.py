@@ -12,10 +12,10 @@ when its acknowledgements are written. Sockets and TLS are not in it. CPU time: 
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import gc
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -303,12 +303,14 @@ def parts(overlay: Overlay, wires: Sequence[tuple[Wire, ...]], spool: Path) -> d
 
 def main() -> None:
     """Print one line, or one a part."""
-    apart = "--parts" in sys.argv
-    counts = [int(argument) for argument in sys.argv[1:] if argument != "--parts"]
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("publications", nargs="?", type=int, default=50_000)
+    parser.add_argument("--parts", action="store_true", help="where the time goes")
+    asked = parser.parse_args()
     overlay = Steady()
-    wires = premade(counts[0] if counts else 50_000, overlay)
+    wires = premade(asked.publications, overlay)
     with tempfile.TemporaryDirectory() as directory:
-        if apart:
+        if asked.parts:
             found = parts(overlay, wires, Path(directory, "spool"))
             for part, took_us in found.items():
                 print(f"{took_us:6.2f} us  {part}")
