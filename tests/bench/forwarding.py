@@ -328,8 +328,8 @@ def by_crowd(_: Medians) -> Iterator[Result]:
         yield Result(f"cpu of replicas, {work}", crowd.replicas_us, cpu_us, "all of it", MICROSECONDS)
         yield Result(f"cpu of the reader, {work}", crowd.reader_us, cpu_us, "all of it", MICROSECONDS)
         yield Result(f"p50, {work}", crowd.p50_us, crowd.p99_us, "p99", MICROSECONDS)
-        yield Result(f"messages late, {work}", crowd.late, size * rate * CROWD_S, "sent", "messages")
-        yield Result(f"messages lost, {work}", crowd.lost, size * rate * CROWD_S, "sent", "messages")
+        yield Result(f"messages late, {work}", crowd.late, size * rate * CROWD_S, "sent", "msg")
+        yield Result(f"messages lost, {work}", crowd.lost, size * rate * CROWD_S, "sent", "msg")
 
 
 TABLES: dict[str, Callable[[Medians], Iterator[Result]]] = {
