@@ -67,7 +67,7 @@ bench-keys: venv   ## sharing, sealing, batches, signatures
 bench-broker: venv ## our broker beside Mosquitto and amqtt
 	$(BIN)/python -m tests.bench.broker $(BENCH_ARGS)
 
-bench-forwarding: venv ## sealed across an overlay beside bridged Mosquittos, and where each process spends its time (20 minutes)
+bench-forwarding: venv ## sealed across an overlay beside bridged Mosquittos, and where each process spends its time (50 minutes)
 	$(BIN)/python -m tests.bench.forwarding $(BENCH_ARGS)
 	$(if $(findstring --json,$(BENCH_ARGS)),,$(BIN)/python -m tests.bench.forwarding_profile)
 
