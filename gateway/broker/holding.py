@@ -9,9 +9,11 @@ What nobody can hold back is queued at once: wills, publications of plugins and 
 that is behind stretches for them (`SessionLimits.stretch_*`), and whoever publishes them waits afterwards: a plugin in
 its call, the overlay with its acknowledgement to the replicas (`burdened`).
 
-No publication waits longer than `limits.hold_s` for a receiver. Then that receiver is given up: it drops the oldest
-again, and nobody waits for it for `RESPITE` times as long, so that one that is stuck costs each of its publishers at
-most that share of the time. A receiver without a connection holds up nobody.
+A receiver is given up when a publication has waited `limits.hold_s` for it and it has not, in as long, taken what one
+takes that reads (`PACE_MESSAGES`, `PACE_BYTES`). Then it drops the oldest again, and nobody waits for it for `RESPITE`
+times as long, so that one that is stuck, or drips, costs each of its publishers at most that share of the time. How
+long the line behind it is does not count: one that reads loses nothing because many wait. A receiver without a
+connection holds up nobody.
 """
 
 from __future__ import annotations
@@ -29,6 +31,10 @@ from gateway.sockets.flushing import Later
 
 RESPITE = 6
 """A receiver that was given up holds up nobody for so many times `hold_s`."""
+
+PACE_MESSAGES = 100.0
+PACE_BYTES = float(1 << 20)
+"""Either of these a second, over `hold_s`: a receiver that takes less while others wait is as good as stuck."""
 
 Obstacles: TypeAlias = Callable[[set[Client]], list[Client]]
 """Receivers of which something must wait for one, without those for which it has waited; none: it may go."""
@@ -59,13 +65,26 @@ class _Turn:
 class _Behind:
     """One receiver that is behind, and what waits for it."""
 
-    __slots__ = ("client", "let_through", "timer", "waiting")
+    __slots__ = ("bytes_before", "client", "let_through", "messages_before", "paced_at", "timer", "waiting")
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, now: float) -> None:
         self.client = client
         self.waiting: deque[_Turn] = deque()
         self.let_through = 0  # woken, and not yet in its queue
         self.timer: asyncio.TimerHandle | None = None
+        self.begin(now)
+
+    def begin(self, now: float) -> None:
+        """Count anew what it takes."""
+        figures = self.client.session.figures
+        self.paced_at = now
+        self.messages_before, self.bytes_before = figures.taken, figures.taken_bytes
+
+    def keeps_up(self, hold_s: float) -> bool:
+        """Whether it has taken what one takes in `hold_s` that reads."""
+        figures = self.client.session.figures
+        messages, held_bytes = figures.taken - self.messages_before, figures.taken_bytes - self.bytes_before
+        return messages >= PACE_MESSAGES * hold_s or held_bytes >= PACE_BYTES * hold_s
 
 
 class Holding:
@@ -90,11 +109,13 @@ class Holding:
         if client.is_behind or not client.holds or not _is_half_full(client) or self._now() < client.hold_again_at:
             return
         client.is_behind = True
-        self.behind[client] = _Behind(client)
+        self.behind[client] = _Behind(client, self._now())
 
     def taken(self, client: Client) -> None:
         """A client that is behind has acknowledged something, or others went on: as many go on as there is room for."""
         behind = self.behind[client]
+        if behind.keeps_up(self.limits.hold_s):
+            behind.begin(self._now())
         limits = client.session.limits
         room = limits.queue_messages // 2 - len(client.session.waiting) - behind.let_through
         if 2 * client.session.held_bytes >= limits.queue_bytes:
@@ -103,8 +124,6 @@ class Holding:
             room -= self._wake(behind)
         if not behind.waiting and not _is_half_full(client):
             self.lift(client)
-        else:
-            self._look_later(client, behind)
 
     def lift(self, client: Client) -> None:
         """Nobody waits for this client any more: it has caught up, has gone, or is given up."""
@@ -139,16 +158,15 @@ class Holding:
             if client.is_behind:
                 self.taken(client)  # not all that waits takes room: acknowledgements to the overlay do not
 
-    def _look_later(self, client: Client, behind: _Behind) -> None:
-        """One timer for each receiver: for the publication that has waited longest."""
-        if behind.timer is not None:
-            behind.timer.cancel()
-            behind.timer = None
-        if behind.waiting:
-            left_s = max(0.0, behind.waiting[0].since + self.limits.hold_s - self._now())
-            behind.timer = asyncio.get_running_loop().call_later(left_s, self._give_up, client)
-
-    def _give_up(self, client: Client) -> None:
+    def _review(self, client: Client, behind: _Behind) -> None:
+        """Give it up, or ask again when that is due at the earliest: one timer for each receiver."""
+        behind.timer = None
+        if not behind.waiting:
+            return
+        left_s = max(behind.waiting[0].since, behind.paced_at) + self.limits.hold_s - self._now()
+        if left_s > 0:
+            behind.timer = asyncio.get_running_loop().call_later(left_s, self._review, client, behind)
+            return
         self._reached.note("hold_s", client.client_id)
         client.hold_again_at = self._now() + RESPITE * self.limits.hold_s
         self.lift(client)
@@ -195,7 +213,7 @@ class Holding:
             behind = self.behind[receiver]
             behind.waiting.append(turn)
             if behind.timer is None:
-                self._look_later(receiver, behind)
+                self._review(receiver, behind)
 
     async def until_taken(self, client: Client) -> None:
         """Return when the client is no longer behind, for what is sent to it alone."""

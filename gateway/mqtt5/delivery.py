@@ -298,6 +298,8 @@ class Delivery:
                 self.figures.dropped_expired += 1
                 self._lost(queued, ReasonCode.UNSPECIFIED_ERROR)
             elif (data := self._start(queued, now)) is not None:
+                self.figures.taken += 1
+                self.figures.taken_bytes += queued.size
                 send(data)
 
     def _start(self, queued: Queued, now: float) -> bytes | None:

@@ -177,6 +177,20 @@ class Wire:
         self.writer.transport.abort()
 
 
+class Leap:
+    """The event loop's clock, which the test sets forward."""
+
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        ticking, self.ahead_s = loop.time, 0.0
+        loop.time = lambda: ticking() + self.ahead_s  # type: ignore[method-assign]
+
+    async def by(self, seconds: float) -> None:
+        self.ahead_s += seconds
+        for _ in range(10):
+            await asyncio.sleep(0)
+
+
 def on_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
     """An asynchronous test as pytest runs it: on an event loop of its own."""
 

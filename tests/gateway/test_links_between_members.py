@@ -21,7 +21,7 @@ from gateway.overlay.dials import Dials
 from gateway.party import accepted_links
 from gateway.sockets.connection import CLOSE_GRACE_S
 from tests.gateway.certificates import Authority
-from tests.gateway.harness import serving
+from tests.gateway.harness import Leap, serving
 from tests.gateway.overlay.test_region_client import Server, connected, scenario
 from tests.gateway.overlay_processes import OverlayProcesses
 from tests.gateway.test_broker_overlay import FakeOverlay
@@ -72,20 +72,6 @@ class Proxy:
     def swallow(self, reads: bool = True) -> None:
         """`reads` False: it does not even take the bytes, as behind a cable that was pulled."""
         self._swallows, self._reads = True, reads
-
-
-class Leap:
-    """The event loop's clock, which the test sets forward."""
-
-    def __init__(self) -> None:
-        loop = asyncio.get_running_loop()
-        ticking, self.ahead_s = loop.time, 0.0
-        loop.time = lambda: ticking() + self.ahead_s  # type: ignore[method-assign]
-
-    async def by(self, seconds: float) -> None:
-        self.ahead_s += seconds
-        for _ in range(10):
-            await asyncio.sleep(0)
 
 
 @contextlib.asynccontextmanager

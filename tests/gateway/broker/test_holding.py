@@ -10,10 +10,11 @@ import pytest
 
 from bridge.contract import Publication
 from gateway.base.config import ConfigError, parse
+from gateway.broker import holding
 from gateway.broker.edge_broker import EdgeBroker
 from gateway.broker.holding import RESPITE
 from gateway.mqtt5.packets import PingReq, PingResp, PubAck, Publish, PubRec, Version, Will
-from tests.gateway.harness import Wire, on_loop, serving
+from tests.gateway.harness import Leap, Wire, on_loop, serving
 from tests.waits import until
 
 QUEUE = 20
@@ -116,6 +117,157 @@ async def test_a_stuck_receiver_costs_its_publishers_the_stated_time_and_then_no
         client = broker.lifecycle.clients["sub"]
         assert broker.operation.observe().traffic.held == held, "nobody waits again for one that was given up"
         assert client.hold_again_at > broker.now() + (RESPITE - 1) * 0.05
+
+
+class Passing(Leap):
+    """Both clocks of a broker: that of its timers, and the one that it tells messages by."""
+
+    def __init__(self, broker: EdgeBroker) -> None:
+        super().__init__()
+        self.broker = broker
+
+    async def by(self, seconds: float) -> None:
+        self.broker._started_at += seconds
+        await super().by(seconds)
+
+
+HOLD_S = 1_000
+QUOTA = 30
+QUOTA_BYTES = 1 << 20
+"""What a receiver must take in `HOLD_S` while somebody waits for it."""
+
+
+@pytest.fixture
+def pace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slow, so that what a busy machine takes for a test is nothing beside it."""
+    monkeypatch.setattr(holding, "PACE_MESSAGES", QUOTA / HOLD_S)
+    monkeypatch.setattr(holding, "PACE_BYTES", QUOTA_BYTES / HOLD_S)
+
+
+async def _a_line(broker: EdgeBroker, number: int) -> tuple[Wire, list[Wire], Passing]:
+    """A receiver, and so many publishers with one message each for it, of which most wait."""
+    sub = await Wire.connect(broker, "sub")
+    await sub.subscribe("ward/#", 1)
+    wires = await _publishers(broker, number)
+    await until(lambda: broker.exchange.holding.waiting == number - 4 - QUEUE // 2)
+    return sub, wires, Passing(broker)
+
+
+async def _read(broker: EdgeBroker, sub: Wire, number: int) -> list[bytes]:
+    """Take so many, and go on when the broker knows."""
+    figures = broker.lifecycle.clients["sub"].session.figures
+    before = figures.taken
+    taken = await _take(sub, number)
+    await until(lambda: figures.taken == before + number)
+    return taken
+
+
+def _given_up(broker: EdgeBroker) -> bool:
+    return bool(broker.operation.observe().reached["hold_s"])
+
+
+@pytest.mark.usefixtures("pace")
+@on_loop
+async def test_a_receiver_that_reads_is_not_given_up_however_long_it_takes_for_those_who_wait() -> None:
+    async with serving(_config({"hold_s": HOLD_S})) as broker:
+        sub, wires, time = await _a_line(broker, 3 * QUOTA)
+        for _ in range(2):
+            await time.by(0.9 * HOLD_S)
+            assert len(await _read(broker, sub, QUOTA)) == QUOTA
+        await time.by(0.9 * HOLD_S)
+        assert broker.exchange.holding.waiting and not _given_up(broker)
+        await _take(sub, QUOTA)
+        for wire in wires:
+            await wire.expect(PubAck)
+        assert not _given_up(broker)
+        assert _dropped(broker) == 0
+
+
+@pytest.mark.usefixtures("pace")
+@on_loop
+async def test_what_the_overlay_brings_to_one_that_reads_is_not_dropped_however_long_its_queue_is() -> None:
+    async with serving(_config({"hold_s": HOLD_S})) as broker:
+        sub = await Wire.connect(broker, "sub")
+        await sub.subscribe("ward/#", 1)
+        time, said, number = Passing(broker), list[int](), 3 * QUOTA
+        for place in range(number):
+            broker.deliver_local(Publication("ward/1", str(place).encode(), 1))
+            broker.when_kept(partial(said.append, place))
+        taken: list[bytes] = []
+        for _ in range(2):
+            await time.by(0.9 * HOLD_S)
+            taken += await _read(broker, sub, QUOTA)
+        await time.by(0.9 * HOLD_S)
+        assert len(said) < number and not _given_up(broker)
+        taken += await _take(sub, QUOTA)
+        assert [int(one) for one in taken] == list(range(number))
+        await until(lambda: len(said) == number)
+        assert not _given_up(broker)
+        assert _dropped(broker) == 0
+
+
+@pytest.mark.usefixtures("pace")
+@on_loop
+async def test_a_receiver_that_drips_is_given_up_as_one_that_is_stuck() -> None:
+    """One acknowledgement now and then must not hold up publishers for ever."""
+    async with serving(_config({"hold_s": HOLD_S})) as broker:
+        sub, wires, time = await _a_line(broker, 2 * QUOTA)
+        await time.by(0.5 * HOLD_S)
+        await _read(broker, sub, QUOTA - 1)
+        await time.by(0.4 * HOLD_S)
+        assert not _given_up(broker)
+        await time.by(0.2 * HOLD_S)
+        await until(lambda: _given_up(broker))
+        for wire in wires:
+            await wire.expect(PubAck)
+
+
+@pytest.mark.usefixtures("pace")
+@on_loop
+async def test_a_receiver_that_stops_reading_is_given_up_after_the_stated_time() -> None:
+    async with serving(_config({"hold_s": HOLD_S})) as broker:
+        sub, _, time = await _a_line(broker, 2 * QUOTA)
+        await time.by(0.9 * HOLD_S)
+        await _read(broker, sub, QUOTA)
+        await time.by(0.9 * HOLD_S)
+        assert not _given_up(broker)
+        await time.by(0.2 * HOLD_S)
+        await until(lambda: _given_up(broker))
+
+
+@pytest.mark.usefixtures("pace")
+@on_loop
+async def test_large_messages_count_as_what_they_weigh() -> None:
+    size = QUOTA_BYTES // 8
+    async with serving(_config({"hold_s": HOLD_S, "packet_bytes": 2 * size, "queue_bytes": 32 * size})) as broker:
+        sub = await Wire.connect(broker, "sub")
+        await sub.subscribe("ward/#", 1)
+        pubs = [await Wire.connect(broker, f"p{place}") for place in range(40)]
+        for pub in pubs:
+            pub.send(Publish("ward/1", bytes(size), 1, packet_id=1))
+        await until(lambda: broker.exchange.holding.waiting > 20)
+        time, waiting = Passing(broker), broker.exchange.holding.waiting
+        for _ in range(2):
+            await time.by(0.9 * HOLD_S)
+            await _read(broker, sub, 8)
+        await time.by(0.9 * HOLD_S)
+        assert 0 < broker.exchange.holding.waiting < waiting
+        assert not _given_up(broker)
+
+
+@pytest.mark.usefixtures("pace")
+@on_loop
+async def test_a_slow_receiver_that_nobody_waits_for_long_is_not_given_up() -> None:
+    """One publisher goes at the pace of its receiver, however slow that is."""
+    async with serving(_config({"hold_s": HOLD_S})) as broker:
+        sub, (*_, last), time = await _a_line(broker, 4 + QUEUE // 2 + 1)
+        for packet_id in range(2, 6):
+            await time.by(0.9 * HOLD_S)
+            await _take(sub, 1)
+            await last.expect(PubAck)
+            last.send(Publish("ward/1", b"more", 1, packet_id=packet_id))
+            await until(lambda: broker.exchange.holding.waiting == 1)
+        assert not _given_up(broker)
 
 
 @on_loop
