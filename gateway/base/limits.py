@@ -61,7 +61,10 @@ class Limits(Model):
     queue_messages: int = Field(default=1_000, ge=1, description="messages kept for a client that is away or slow")
     queue_bytes: int = Field(default=8 << 20, ge=1024, description="their bytes")
     hold_s: float = Field(
-        default=10, gt=0, le=3_600, description="longest that a publication waits for a receiver whose queue is long"
+        default=10,
+        gt=0,
+        le=3_600,
+        description="longest that publications wait for a receiver that does not acknowledge a window meanwhile",
     )
     member_in_flight: int = Field(
         default=4_096,

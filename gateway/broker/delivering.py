@@ -206,5 +206,5 @@ class Delivering:
             return
         if data is not None:
             client.connection.write(data)
-        elif qos:
-            self.holding.queued(client)
+        if qos:
+            self.holding.given(client)

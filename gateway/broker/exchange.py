@@ -19,6 +19,7 @@ from bridge.document import OwnTopics
 from gateway.base import Limits
 from gateway.broker import member_sessions as members
 from gateway.broker.delivering import Delivering
+from gateway.broker.holding import Backlog
 from gateway.broker.offering import offer_for
 from gateway.clients import (
     INTERNAL,
@@ -109,9 +110,11 @@ class Exchange(Delivering):
             client.session.outbound.rest()
             client.session.inbound.rest()
             self.tell(EntitySeen(client.client_id))
+        if not client.is_behind:
+            return client.session.received_all(packets, now)
+        before = Backlog.of(client)
         actions = client.session.received_all(packets, now)
-        if client.is_behind:
-            self.holding.taken(client)
+        self.holding.heard(client, before)
         return actions
 
     def published(self, client: Client, publish: Publish) -> Later | Waiting | None:

@@ -75,13 +75,13 @@ class ForOverlay:
     def when_kept(self, done: Callable[[], None]) -> None:
         """Call when all that was delivered and is to be kept until now is on disk; never, if that cannot be.
 
-        Where local receivers are behind it waits for those, too, which slows down whoever sends to us.
+        Where local receivers are behind it waits for those, too, but not for long: that slows down whoever sends to us.
         """
         holding, kept = self.exchange.holding, done
         if self._store is not None:
             kept = partial(self._store.when_written, done)
         if receivers := holding.burdened():
-            holding.until_all_taken(receivers, kept)
+            holding.until_all_taken(receivers, kept, is_brief=True)
         else:
             kept()
 

@@ -1,28 +1,30 @@
 """Publishers wait for receivers that are connected and have a long queue: what is acknowledged is not dropped then.
 
-A receiver whose queue is half full is *behind*, where its listener says `when_full: hold`. A publication of QoS 1 or 2
-that it would get waits, before it is routed and acknowledged; other receivers of it wait with it. As the receiver
-acknowledges, as many publications go on as fit, in the order in which they came. So its queue is filled to the half by
-publishers.
+A receiver whose queue is half full (in bytes: with what is in flight) is *behind*, where its listener says `when_full:
+hold`. A publication of QoS 1 or 2 that it would get waits, before it is routed and acknowledged; other receivers of it
+wait with it. As the receiver acknowledges, as many publications go on as fit, in the order in which they came. So its
+queue is filled to the half by publishers.
 
 What nobody can hold back is queued at once: wills, publications of plugins and of the overlay. The queue of a receiver
 that is behind stretches for them (`SessionLimits.stretch_*`), and whoever publishes them waits afterwards: a plugin in
-its call, the overlay with its acknowledgement to the replicas (`burdened`).
+its call, the overlay with its acknowledgement to the replicas (`burdened`). The latter for `hold_s` until the receiver
+has caught up, then not at all: other clients wait behind it, who have nothing to do with this one.
 
-A receiver is given up when a publication has waited `limits.hold_s` for it and it has not, in as long, taken what one
-takes that reads (`PACE_MESSAGES`, `PACE_BYTES`). Then it drops the oldest again, and nobody waits for it for `RESPITE`
-times as long, so that one that is stuck, or drips, costs each of its publishers at most that share of the time. How
-long the line behind it is does not count: one that reads loses nothing because many wait. A receiver without a
-connection holds up nobody.
+A receiver is given up when a publication has waited `limits.hold_s` for it and it has not, in as long, acknowledged a
+whole window (`in_flight`, or `queue_bytes` where messages are large): so much does one that reads, however long each
+round trip takes. Then it drops the oldest again, and nobody waits for it for `RESPITE` times as long, so that one that
+is stuck, or drips, costs each of its publishers at most that share of the time. How many wait for it does not count,
+or one that reads would lose what it is about to get. A receiver without a connection holds up nobody.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Callable, Collection
 from functools import partial
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from gateway.base import Limits
 from gateway.clients import Client, DeliveryPlan, Reached
@@ -32,22 +34,18 @@ from gateway.sockets.flushing import Later
 RESPITE = 6
 """A receiver that was given up holds up nobody for so many times `hold_s`."""
 
-PACE_MESSAGES = 100.0
-PACE_BYTES = float(1 << 20)
-"""Either of these a second, over `hold_s`: a receiver that takes less while others wait is as good as stuck."""
-
 Obstacles: TypeAlias = Callable[[set[Client]], list[Client]]
 """Receivers of which something must wait for one, without those for which it has waited; none: it may go."""
 
 
 class _Held:
-    """What waits: until when, and what is done then. No task each: five hundred publishers that wait for one receiver
-    are an ordinary day."""
+    """What waits: until when, and what is done then. `is_brief`: not for long for one that is slow. No task each: five
+    hundred publishers that wait for one receiver are an ordinary day."""
 
-    __slots__ = ("done", "go", "obstacles", "passed")
+    __slots__ = ("done", "go", "is_brief", "obstacles", "passed")
 
-    def __init__(self, obstacles: Obstacles, go: Callable[[], Later | None]) -> None:
-        self.obstacles, self.go = obstacles, go
+    def __init__(self, obstacles: Obstacles, go: Callable[[], Later | None], is_brief: bool) -> None:
+        self.obstacles, self.go, self.is_brief = obstacles, go, is_brief
         self.passed = set[Client]()
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -62,29 +60,52 @@ class _Turn:
         self.woken: _Behind | None = None
 
 
-class _Behind:
-    """One receiver that is behind, and what waits for it."""
+class Backlog(NamedTuple):
+    """What a receiver has not acknowledged, and what it never will since that was too late for it."""
 
-    __slots__ = ("bytes_before", "client", "let_through", "messages_before", "paced_at", "timer", "waiting")
+    messages: int
+    held_bytes: int
+    expired: int
+
+    @classmethod
+    def of(cls, client: Client) -> Backlog:
+        session = client.session
+        messages = session.outbound.in_flight + len(session.waiting)
+        return cls(messages, session.held_bytes, session.figures.dropped_expired)
+
+
+class _Behind:
+    """One receiver that is behind, what waits for it, and what it has acknowledged since `paced_at`. `is_slow`: what is
+    brief has waited for it, until it has caught up."""
+
+    __slots__ = (
+        "acknowledged",
+        "acknowledged_bytes",
+        "client",
+        "is_slow",
+        "let_through",
+        "paced_at",
+        "slow_at",
+        "timer",
+        "waiting",
+    )
 
     def __init__(self, client: Client, now: float) -> None:
         self.client = client
         self.waiting: deque[_Turn] = deque()
         self.let_through = 0  # woken, and not yet in its queue
         self.timer: asyncio.TimerHandle | None = None
-        self.begin(now)
+        self.is_slow, self.slow_at = False, math.inf
+        self.paced_at, self.acknowledged, self.acknowledged_bytes = now, 0, 0
 
-    def begin(self, now: float) -> None:
-        """Count anew what it takes."""
-        figures = self.client.session.figures
-        self.paced_at = now
-        self.messages_before, self.bytes_before = figures.taken, figures.taken_bytes
-
-    def keeps_up(self, hold_s: float) -> bool:
-        """Whether it has taken what one takes in `hold_s` that reads."""
-        figures = self.client.session.figures
-        messages, held_bytes = figures.taken - self.messages_before, figures.taken_bytes - self.bytes_before
-        return messages >= PACE_MESSAGES * hold_s or held_bytes >= PACE_BYTES * hold_s
+    def heard(self, before: Backlog, now: float) -> None:
+        """It was read, which left less than there was `before`."""
+        after, limits = Backlog.of(self.client), self.client.session.limits
+        expired = after.expired - before.expired
+        self.acknowledged += before.messages - after.messages - expired
+        self.acknowledged_bytes += 0 if expired else before.held_bytes - after.held_bytes
+        if self.acknowledged >= limits.in_flight_messages or self.acknowledged_bytes >= limits.queue_bytes:
+            self.paced_at, self.acknowledged, self.acknowledged_bytes = now, 0, 0
 
 
 class Holding:
@@ -104,25 +125,28 @@ class Holding:
 
     # ------------------------------------------------------------------------------------------ of receivers
 
-    def queued(self, client: Client) -> None:
-        """A message was queued for a connected client: it may be behind from now on."""
+    def given(self, client: Client) -> None:
+        """A message was queued for a connected client, or a large one sent: it may be behind from now on."""
         if client.is_behind or not client.holds or not _is_half_full(client) or self._now() < client.hold_again_at:
             return
         client.is_behind = True
         self.behind[client] = _Behind(client, self._now())
 
-    def taken(self, client: Client) -> None:
-        """A client that is behind has acknowledged something, or others went on: as many go on as there is room for."""
+    def heard(self, client: Client, before: Backlog) -> None:
+        """A client that is behind was read, and had this `before`."""
+        self.behind[client].heard(before, self._now())
+        self._let_in(client)
+
+    def _let_in(self, client: Client) -> None:
+        """As many go on as there is room for."""
         behind = self.behind[client]
-        if behind.keeps_up(self.limits.hold_s):
-            behind.begin(self._now())
         limits = client.session.limits
         room = limits.queue_messages // 2 - len(client.session.waiting) - behind.let_through
-        if 2 * client.session.held_bytes >= limits.queue_bytes:
+        if _is_heavy(client):
             return
         while room > 0 and behind.waiting:
-            room -= self._wake(behind)
-        if not behind.waiting and not _is_half_full(client):
+            room -= self._wake(behind, behind.waiting.popleft())
+        if not behind.waiting and not behind.let_through and not _is_half_full(client):
             self.lift(client)
 
     def lift(self, client: Client) -> None:
@@ -134,11 +158,11 @@ class Holding:
             return
         if behind.timer is not None:
             behind.timer.cancel()
-        while behind.waiting:
-            self._wake(behind)
+        for turn in behind.waiting:
+            self._wake(behind, turn)
+        behind.waiting.clear()
 
-    def _wake(self, behind: _Behind) -> bool:
-        turn = behind.waiting.popleft()
+    def _wake(self, behind: _Behind, turn: _Turn) -> bool:
         if turn.woken is not None:
             return False
         turn.woken = behind
@@ -150,26 +174,43 @@ class Holding:
 
     def _go_on(self) -> None:
         turns, self._woken = self._woken, []
+        receivers, too_early = set[Client](), list[tuple[Client, _Turn]]()
         for turn in turns:
-            assert turn.woken is not None
-            turn.woken.let_through -= 1
-            self._look(turn.held)
-        for client in {turn.woken.client for turn in turns if turn.woken is not None}:
+            behind = turn.woken
+            assert behind is not None
+            behind.let_through -= 1
+            client = behind.client
+            receivers.add(client)
+            if client.is_behind and _is_heavy(client) and not turn.held.is_brief:  # what went before it was large
+                too_early.append((client, turn))
+            else:
+                self._look(turn.held)
+        for client, turn in reversed(too_early):
+            self._wait(self.behind[client], turn, in_front=True)
+        for client in receivers:
             if client.is_behind:
-                self.taken(client)  # not all that waits takes room: acknowledgements to the overlay do not
+                self._let_in(client)  # not all that waits takes room: acknowledgements to the overlay do not
 
-    def _review(self, client: Client, behind: _Behind) -> None:
+    def _review(self, behind: _Behind) -> None:
         """Give it up, or ask again when that is due at the earliest: one timer for each receiver."""
         behind.timer = None
         if not behind.waiting:
             return
-        left_s = max(behind.waiting[0].since, behind.paced_at) + self.limits.hold_s - self._now()
-        if left_s > 0:
-            behind.timer = asyncio.get_running_loop().call_later(left_s, self._review, client, behind)
+        now, client = self._now(), behind.client
+        ends_at = max(behind.waiting[0].since, behind.paced_at) + self.limits.hold_s
+        if now >= ends_at:
+            self._reached.note("hold_s", client.client_id)
+            client.hold_again_at = now + RESPITE * self.limits.hold_s
+            self.lift(client)
             return
-        self._reached.note("hold_s", client.client_id)
-        client.hold_again_at = self._now() + RESPITE * self.limits.hold_s
-        self.lift(client)
+        if now >= behind.slow_at:
+            behind.is_slow, behind.slow_at = True, math.inf
+            brief = [turn for turn in behind.waiting if turn.held.is_brief]
+            behind.waiting = deque(turn for turn in behind.waiting if not turn.held.is_brief)
+            for turn in brief:
+                self._wake(behind, turn)
+        left_s = min(ends_at, behind.slow_at) - now
+        behind.timer = asyncio.get_running_loop().call_later(left_s, self._review, behind)
 
     # --------------------------------------------------------------------------------------- of publications
 
@@ -188,11 +229,13 @@ class Holding:
                 return there
         return []
 
-    def hold(self, obstacles: Obstacles, go: Callable[[], Later | None]) -> asyncio.Future[None]:
+    def hold(
+        self, obstacles: Obstacles, go: Callable[[], Later | None], is_brief: bool = False
+    ) -> asyncio.Future[None]:
         """Call `go` when nothing is in the way, which is asked again after each receiver that was, since subscriptions
         change. The future is done when `go` is, and what it could not finish at once."""
         self._traffic.held += 1
-        held = _Held(obstacles, go)
+        held = _Held(obstacles, go, is_brief)
         self._look(held)
         return held.done
 
@@ -210,10 +253,18 @@ class Holding:
         held.passed.update(receivers)
         turn = _Turn(held, self._now())
         for receiver in receivers:
-            behind = self.behind[receiver]
+            self._wait(self.behind[receiver], turn)
+
+    def _wait(self, behind: _Behind, turn: _Turn, in_front: bool = False) -> None:
+        if in_front:
+            turn.woken = None
+            behind.waiting.appendleft(turn)
+        else:
             behind.waiting.append(turn)
-            if behind.timer is None:
-                self._review(receiver, behind)
+        if turn.held.is_brief and behind.slow_at == math.inf:
+            behind.slow_at = turn.since + self.limits.hold_s
+        if behind.timer is None:
+            self._review(behind)
 
     async def until_taken(self, client: Client) -> None:
         """Return when the client is no longer behind, for what is sent to it alone."""
@@ -230,14 +281,15 @@ class Holding:
         return burdened
 
     def until_all_taken(
-        self, receivers: Collection[Client], go: Callable[[], None] = lambda: None
+        self, receivers: Collection[Client], go: Callable[[], None] = lambda: None, is_brief: bool = False
     ) -> asyncio.Future[None]:
-        """Call `go` when each of these has room once, or is given up."""
+        """Call `go` when each of these has room once, or is given up; `is_brief`: or is slow."""
 
         def obstacles(passed: set[Client]) -> list[Client]:
-            return [one for one in receivers if one.is_behind and one not in passed][:1]
+            there = (one for one in receivers if one.is_behind and one not in passed)
+            return [one for one in there if not (is_brief and self.behind[one].is_slow)][:1]
 
-        return self.hold(obstacles, go)
+        return self.hold(obstacles, go, is_brief)
 
 
 def _finish(held: _Held) -> None:
@@ -263,6 +315,8 @@ def _tell(done: asyncio.Future[None], task: asyncio.Task[None]) -> None:
 
 
 def _is_half_full(client: Client) -> bool:
-    session = client.session
-    limits = session.limits
-    return 2 * len(session.waiting) >= limits.queue_messages or 2 * session.held_bytes >= limits.queue_bytes
+    return 2 * len(client.session.waiting) >= client.session.limits.queue_messages or _is_heavy(client)
+
+
+def _is_heavy(client: Client) -> bool:
+    return 2 * client.session.held_bytes >= client.session.limits.queue_bytes

@@ -52,8 +52,6 @@ class SessionFigures:
     dropped_too_large: int = 0  # for the receiver's maximum packet size (MQTT-3.1.2-25)
     repeated: int = 0
     waited_in_flight: int = 0  # for an acknowledgement of the client
-    taken: int = 0  # those that had to wait and then went, each as the client acknowledged another
-    taken_bytes: int = 0  # what they cost of `queue_bytes`
     refused_subscriptions: int = 0
     refused_subscription_bytes: int = 0
 

@@ -175,12 +175,12 @@ class Delivery:
 
     def send(self, message: Message, qos: int) -> bytes | None:
         """The hot path of `deliver`: QoS 1 or 2, without expiry, retain flag, identifiers, aliases or a maximum packet
-        size. None, and nothing has happened: ask `deliver`."""
+        size, while less than half of `queue_bytes` is held. None, and nothing has happened: ask `deliver`."""
         if self.waiting or self.paused or self.state is not Connection.CONNECTED:
             return None
         size = message.held_bytes
         in_flight_bytes = self._in_flight_bytes + size
-        if in_flight_bytes > self.limits.queue_bytes:
+        if 2 * in_flight_bytes >= self.limits.queue_bytes:
             return None
         queued = Queued(message, qos, False, size)
         packet_id = self.outbound.begin(queued, qos)
@@ -298,8 +298,6 @@ class Delivery:
                 self.figures.dropped_expired += 1
                 self._lost(queued, ReasonCode.UNSPECIFIED_ERROR)
             elif (data := self._start(queued, now)) is not None:
-                self.figures.taken += 1
-                self.figures.taken_bytes += queued.size
                 send(data)
 
     def _start(self, queued: Queued, now: float) -> bytes | None:

@@ -10,7 +10,6 @@ import pytest
 
 from bridge.contract import Publication
 from gateway.base.config import ConfigError, parse
-from gateway.broker import holding
 from gateway.broker.edge_broker import EdgeBroker
 from gateway.broker.holding import RESPITE
 from gateway.mqtt5.packets import PingReq, PingResp, PubAck, Publish, PubRec, Version, Will
@@ -131,34 +130,28 @@ class Passing(Leap):
         await super().by(seconds)
 
 
-HOLD_S = 1_000
-QUOTA = 30
-QUOTA_BYTES = 1 << 20
-"""What a receiver must take in `HOLD_S` while somebody waits for it."""
-
-
-@pytest.fixture
-def pace(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Slow, so that what a busy machine takes for a test is nothing beside it."""
-    monkeypatch.setattr(holding, "PACE_MESSAGES", QUOTA / HOLD_S)
-    monkeypatch.setattr(holding, "PACE_BYTES", QUOTA_BYTES / HOLD_S)
+WINDOW = 30
+LONG: dict[str, Any] = {"hold_s": 1_000, "in_flight": WINDOW}
+HOLD_S = LONG["hold_s"]
+"""Beside it, what a busy machine takes for a test is nothing."""
 
 
 async def _a_line(broker: EdgeBroker, number: int) -> tuple[Wire, list[Wire], Passing]:
-    """A receiver, and so many publishers with one message each for it, of which most wait."""
+    """A receiver, and so many publishers with one message each for it: those wait that its window and half its queue
+    have no room for."""
     sub = await Wire.connect(broker, "sub")
     await sub.subscribe("ward/#", 1)
     wires = await _publishers(broker, number)
-    await until(lambda: broker.exchange.holding.waiting == number - 4 - QUEUE // 2)
+    await until(lambda: broker.exchange.holding.waiting == number - WINDOW - QUEUE // 2)
     return sub, wires, Passing(broker)
 
 
 async def _read(broker: EdgeBroker, sub: Wire, number: int) -> list[bytes]:
     """Take so many, and go on when the broker knows."""
     figures = broker.lifecycle.clients["sub"].session.figures
-    before = figures.taken
+    before = figures.delivered
     taken = await _take(sub, number)
-    await until(lambda: figures.taken == before + number)
+    await until(lambda: figures.delivered == before + number, 10)
     return taken
 
 
@@ -166,54 +159,64 @@ def _given_up(broker: EdgeBroker) -> bool:
     return bool(broker.operation.observe().reached["hold_s"])
 
 
-@pytest.mark.usefixtures("pace")
 @on_loop
 async def test_a_receiver_that_reads_is_not_given_up_however_long_it_takes_for_those_who_wait() -> None:
-    async with serving(_config({"hold_s": HOLD_S})) as broker:
-        sub, wires, time = await _a_line(broker, 3 * QUOTA)
+    async with serving(_config(LONG)) as broker:
+        sub, wires, time = await _a_line(broker, 4 * WINDOW)
         for _ in range(2):
             await time.by(0.9 * HOLD_S)
-            assert len(await _read(broker, sub, QUOTA)) == QUOTA
+            assert len(await _read(broker, sub, WINDOW)) == WINDOW
         await time.by(0.9 * HOLD_S)
-        assert broker.exchange.holding.waiting and not _given_up(broker)
-        await _take(sub, QUOTA)
+        assert broker.exchange.holding.waiting
+        assert not _given_up(broker)
+        await _take(sub, 2 * WINDOW)
         for wire in wires:
             await wire.expect(PubAck)
         assert not _given_up(broker)
         assert _dropped(broker) == 0
 
 
-@pytest.mark.usefixtures("pace")
 @on_loop
-async def test_what_the_overlay_brings_to_one_that_reads_is_not_dropped_however_long_its_queue_is() -> None:
-    async with serving(_config({"hold_s": HOLD_S})) as broker:
+async def test_what_the_overlay_brings_to_one_that_reads_is_not_dropped_and_others_wait_briefly() -> None:
+    """The gateway's other clients are behind what it does not acknowledge."""
+    async with serving(_config(LONG)) as broker:
         sub = await Wire.connect(broker, "sub")
         await sub.subscribe("ward/#", 1)
-        time, said, number = Passing(broker), list[int](), 3 * QUOTA
-        for place in range(number):
-            broker.deliver_local(Publication("ward/1", str(place).encode(), 1))
-            broker.when_kept(partial(said.append, place))
+        time, said, number = Passing(broker), list[int](), 4 * WINDOW
+
+        def bring(places: range) -> None:
+            for place in places:
+                broker.deliver_local(Publication("ward/1", str(place).encode(), 1))
+                broker.when_kept(partial(said.append, place))
+
+        bring(range(number))
         taken: list[bytes] = []
+        await time.by(0.9 * HOLD_S)
+        taken += await _read(broker, sub, WINDOW)
+        assert len(said) < number
+        await time.by(0.2 * HOLD_S)
+        await until(lambda: len(said) == number)
+        bring(range(number, 2 * number))
+        assert len(said) == 2 * number
         for _ in range(2):
             await time.by(0.9 * HOLD_S)
-            taken += await _read(broker, sub, QUOTA)
-        await time.by(0.9 * HOLD_S)
-        assert len(said) < number and not _given_up(broker)
-        taken += await _take(sub, QUOTA)
-        assert [int(one) for one in taken] == list(range(number))
-        await until(lambda: len(said) == number)
+            taken += await _read(broker, sub, WINDOW)
+        taken += await _take(sub, 2 * number - 3 * WINDOW)
+        assert [int(one) for one in taken] == list(range(2 * number))
         assert not _given_up(broker)
         assert _dropped(broker) == 0
+        await until(lambda: not broker.lifecycle.clients["sub"].session.outbound.in_flight)
+        bring(range(number))
+        assert len(said) == 2 * number + WINDOW + QUEUE // 2, "it has caught up, and is waited for again"
 
 
-@pytest.mark.usefixtures("pace")
 @on_loop
 async def test_a_receiver_that_drips_is_given_up_as_one_that_is_stuck() -> None:
     """One acknowledgement now and then must not hold up publishers for ever."""
-    async with serving(_config({"hold_s": HOLD_S})) as broker:
-        sub, wires, time = await _a_line(broker, 2 * QUOTA)
+    async with serving(_config(LONG)) as broker:
+        sub, wires, time = await _a_line(broker, 3 * WINDOW)
         await time.by(0.5 * HOLD_S)
-        await _read(broker, sub, QUOTA - 1)
+        await _read(broker, sub, WINDOW - 1)
         await time.by(0.4 * HOLD_S)
         assert not _given_up(broker)
         await time.by(0.2 * HOLD_S)
@@ -222,45 +225,62 @@ async def test_a_receiver_that_drips_is_given_up_as_one_that_is_stuck() -> None:
             await wire.expect(PubAck)
 
 
-@pytest.mark.usefixtures("pace")
 @on_loop
 async def test_a_receiver_that_stops_reading_is_given_up_after_the_stated_time() -> None:
-    async with serving(_config({"hold_s": HOLD_S})) as broker:
-        sub, _, time = await _a_line(broker, 2 * QUOTA)
+    async with serving(_config(LONG)) as broker:
+        sub, _, time = await _a_line(broker, 3 * WINDOW)
         await time.by(0.9 * HOLD_S)
-        await _read(broker, sub, QUOTA)
+        await _read(broker, sub, WINDOW)
         await time.by(0.9 * HOLD_S)
         assert not _given_up(broker)
         await time.by(0.2 * HOLD_S)
         await until(lambda: _given_up(broker))
 
 
-@pytest.mark.usefixtures("pace")
+LARGE = 1 << 17
+EIGHT_LARGE = {"packet_bytes": 2 * LARGE, "queue_bytes": 8 * LARGE}
+
+
+@pytest.mark.parametrize("by_overlay", [False, True])
 @on_loop
-async def test_large_messages_count_as_what_they_weigh() -> None:
-    size = QUOTA_BYTES // 8
-    async with serving(_config({"hold_s": HOLD_S, "packet_bytes": 2 * size, "queue_bytes": 32 * size})) as broker:
+async def test_large_messages_in_flight_fill_the_queue_as_those_that_wait(by_overlay: bool) -> None:
+    number = 40
+    async with serving(_config({"in_flight": 100, **EIGHT_LARGE})) as broker:
         sub = await Wire.connect(broker, "sub")
         await sub.subscribe("ward/#", 1)
-        pubs = [await Wire.connect(broker, f"p{place}") for place in range(40)]
+        pubs = [await Wire.connect(broker, f"p{place}") for place in range(0 if by_overlay else number)]
         for pub in pubs:
-            pub.send(Publish("ward/1", bytes(size), 1, packet_id=1))
-        await until(lambda: broker.exchange.holding.waiting > 20)
-        time, waiting = Passing(broker), broker.exchange.holding.waiting
+            pub.send(Publish("ward/1", bytes(LARGE), 1, packet_id=1))
+        for _ in range(number if by_overlay else 0):
+            broker.deliver_local(Publication("ward/1", bytes(LARGE), 1))
+        await until(lambda: by_overlay or broker.exchange.holding.waiting == number - 4)
+        assert len(await _take(sub, number)) == number
+        assert _dropped(broker) == 0
+
+
+@on_loop
+async def test_a_queue_of_bytes_is_as_much_as_a_window_of_messages() -> None:
+    async with serving(_config({**LONG, **EIGHT_LARGE})) as broker:
+        sub = await Wire.connect(broker, "sub")
+        await sub.subscribe("ward/#", 1)
+        for place in range(WINDOW):
+            pub = await Wire.connect(broker, f"p{place}")
+            pub.send(Publish("ward/1", bytes(LARGE), 1, packet_id=1))
+        await until(lambda: broker.exchange.holding.waiting == WINDOW - 4)
+        time = Passing(broker)
         for _ in range(2):
             await time.by(0.9 * HOLD_S)
             await _read(broker, sub, 8)
         await time.by(0.9 * HOLD_S)
-        assert 0 < broker.exchange.holding.waiting < waiting
+        assert broker.exchange.holding.waiting == WINDOW - 20
         assert not _given_up(broker)
 
 
-@pytest.mark.usefixtures("pace")
 @on_loop
 async def test_a_slow_receiver_that_nobody_waits_for_long_is_not_given_up() -> None:
     """One publisher goes at the pace of its receiver, however slow that is."""
-    async with serving(_config({"hold_s": HOLD_S})) as broker:
-        sub, (*_, last), time = await _a_line(broker, 4 + QUEUE // 2 + 1)
+    async with serving(_config(LONG)) as broker:
+        sub, (*_, last), time = await _a_line(broker, WINDOW + QUEUE // 2 + 1)
         for packet_id in range(2, 6):
             await time.by(0.9 * HOLD_S)
             await _take(sub, 1)
