@@ -1,14 +1,14 @@
-"""What a small micro-batch costs: `python -m tests.bench.ingest_micro [quick]`, by a task beside with the plan.
+"""What a small micro-batch costs: `python -m tests.bench.ingest_micro [--quick]`, by a task beside with the plan.
 
 Both in turns in one session, micro-batches of one group of 500 rows out of a spool, handed to Python; processor time of
-all processes of Spark together, and the medians of what Spark says each part took. `quick`: with `QUICK_PROGRESS`.
+all processes of Spark together, and the medians of what Spark says each part took.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -87,7 +87,9 @@ def measured(spark: Any, source: str, options: dict[str, str]) -> tuple[float, l
 
 
 def main() -> None:
-    quick = "quick" in sys.argv
+    parser = argparse.ArgumentParser(description="What a small micro-batch costs, with the plan and by a task.")
+    parser.add_argument("--quick", action="store_true", help="with QUICK_PROGRESS")
+    quick = parser.parse_args().quick
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         in_process(spools.fill, directory / "spool", ROWS, 64, 1, limit_s=300.0)
