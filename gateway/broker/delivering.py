@@ -165,8 +165,11 @@ class Delivering:
         if client.connection is None:
             self._keep_for(client, message, qos, retain, target.subscription_ids, now)
             return
-        if sender is None and client.is_behind and qos:
-            self.holding.burden(client)
+        if client.is_behind and qos:
+            if sender is None:
+                self.holding.burden(client)
+            elif client is not sender:  # it has waited for this one, and for another or a plugin since
+                client.session.is_stretched = True
         self.give(client, message, qos, retain, target.subscription_ids, now)
 
     def deliver_to_group(self, group: Any, message: Message, allowed: set[int] | None, now: float) -> None:

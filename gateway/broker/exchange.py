@@ -117,6 +117,13 @@ class Exchange(Delivering):
         self.holding.heard(client, before)
         return actions
 
+    def resumed(self, client: Client) -> list[bytes]:
+        """What waited for a client that had to take something first, as far as that is not too late."""
+        waited = client.session.resume(self.now())
+        if client.is_behind:
+            self.holding.let_in(client)
+        return waited
+
     def published(self, client: Client, publish: Publish) -> Later | Waiting | None:
         """A PUBLISH whose alias is resolved: authorise, route, acknowledge."""
         host = self.host
@@ -196,12 +203,21 @@ class Exchange(Delivering):
             self._acknowledge(client, publish)
             return None
         if publish.qos and self.holding.behind and client.connection is not None:
-            plan = partial(self.router.plan_for, publish.topic, publish)
-            if self.holding.obstacle(plan(), publish.qos, client, set()):
-                # A receiver is behind: neither routed nor acknowledged before that has room.
+            obstacles = partial(self._obstacles, client, publish)
+            if obstacles(set()):  # a receiver is behind: neither routed nor acknowledged before that has room
                 client.connection.read_on()
-                return self.holding.hold_publication(plan, publish.qos, client, partial(self._pass_on, client, publish))
+                return self.holding.hold(obstacles, partial(self._pass_on, client, publish))
         return self._pass_on(client, publish)
+
+    def _obstacles(self, client: Client, publish: Publish, passed: set[Client]) -> list[Client]:
+        """Whom it waits for; nobody who may not receive it, as far as a plugin says at once."""
+        plan, may = self.router.plan_for(publish.topic, publish), None
+        if self.host.filters_topics:
+            may = partial(self._may_receive, publish.topic)
+        return self.holding.obstacle(plan, publish.qos, client, passed, may)
+
+    def _may_receive(self, topic: str, client: Client) -> bool:
+        return self.host.verdict(client.view, topic, Action.RECEIVE) is not False
 
     def _pass_on(self, client: Client, publish: Publish) -> Later | None:
         """Route and acknowledge what is permitted and fits."""

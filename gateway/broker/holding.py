@@ -11,10 +11,10 @@ its call, the overlay with its acknowledgement to the replicas (`burdened`). The
 has caught up, then not at all: other clients wait behind it, who have nothing to do with this one.
 
 A receiver is given up when a publication has waited `limits.hold_s` for it and it has not, in as long, acknowledged a
-whole window (`in_flight`, or `queue_bytes` where messages are large): so much does one that reads, however long each
-round trip takes. Then it drops the oldest again, and nobody waits for it for `RESPITE` times as long, so that one that
-is stuck, or drips, costs each of its publishers at most that share of the time. How many wait for it does not count,
-or one that reads would lose what it is about to get. A receiver without a connection holds up nobody.
+whole window (`in_flight`, or half of `queue_bytes` where messages are large). So much does one that reads, however long
+each round trip takes. Then it drops the oldest again, and nobody waits for it for `RESPITE` times as long, so that one
+that is stuck costs each of its publishers at most that share of the time. How many wait for it does not count, or one
+that reads would lose what it is about to get. A receiver without a connection holds up nobody.
 """
 
 from __future__ import annotations
@@ -61,28 +61,29 @@ class _Turn:
 
 
 class Backlog(NamedTuple):
-    """What a receiver has not acknowledged, and what it never will since that was too late for it."""
+    """What a receiver has not acknowledged; what it never will, since that was too late for it, and its bytes."""
 
     messages: int
     held_bytes: int
     expired: int
+    expired_bytes: int
 
     @classmethod
     def of(cls, client: Client) -> Backlog:
         session = client.session
         messages = session.outbound.in_flight + len(session.waiting)
-        return cls(messages, session.held_bytes, session.figures.dropped_expired)
+        return cls(messages, session.held_bytes, session.figures.dropped_expired, session.figures.expired_waiting_bytes)
 
 
 class _Behind:
-    """One receiver that is behind, what waits for it, and what it has acknowledged since `paced_at`. `is_slow`: what is
-    brief has waited for it, until it has caught up."""
+    """One receiver that is behind, and what waits for it. `paced_at`: when it last had acknowledged a window, and
+    `counted_at`: when we began to count the next one. `slow_at`: from then on nothing brief waits for it."""
 
     __slots__ = (
         "acknowledged",
         "acknowledged_bytes",
         "client",
-        "is_slow",
+        "counted_at",
         "let_through",
         "paced_at",
         "slow_at",
@@ -95,17 +96,26 @@ class _Behind:
         self.waiting: deque[_Turn] = deque()
         self.let_through = 0  # woken, and not yet in its queue
         self.timer: asyncio.TimerHandle | None = None
-        self.is_slow, self.slow_at = False, math.inf
-        self.paced_at, self.acknowledged, self.acknowledged_bytes = now, 0, 0
+        self.slow_at = math.inf
+        self.paced_at = self.counted_at = now
+        self.acknowledged = self.acknowledged_bytes = 0
 
-    def heard(self, before: Backlog, now: float) -> None:
+    def heard(self, before: Backlog, now: float, hold_s: float) -> None:
         """It was read, which left less than there was `before`."""
-        after, limits = Backlog.of(self.client), self.client.session.limits
+        if now >= self.counted_at + hold_s:
+            self._count_from(now)
+        session = self.client.session
+        after = Backlog.of(self.client)
         expired = after.expired - before.expired
         self.acknowledged += before.messages - after.messages - expired
-        self.acknowledged_bytes += 0 if expired else before.held_bytes - after.held_bytes
-        if self.acknowledged >= limits.in_flight_messages or self.acknowledged_bytes >= limits.queue_bytes:
-            self.paced_at, self.acknowledged, self.acknowledged_bytes = now, 0, 0
+        self.acknowledged_bytes += before.held_bytes - after.held_bytes - (after.expired_bytes - before.expired_bytes)
+        is_window = self.acknowledged >= session.outbound.window_max
+        if is_window or 2 * self.acknowledged_bytes >= session.limits.queue_bytes:  # which is all that it was sent
+            self.paced_at = now
+            self._count_from(now)
+
+    def _count_from(self, now: float) -> None:
+        self.counted_at, self.acknowledged, self.acknowledged_bytes = now, 0, 0
 
 
 class Holding:
@@ -134,14 +144,14 @@ class Holding:
 
     def heard(self, client: Client, before: Backlog) -> None:
         """A client that is behind was read, and had this `before`."""
-        self.behind[client].heard(before, self._now())
-        self._let_in(client)
+        self.behind[client].heard(before, self._now(), self.limits.hold_s)
+        self.let_in(client)
 
-    def _let_in(self, client: Client) -> None:
+    def let_in(self, client: Client) -> None:
         """As many go on as there is room for."""
         behind = self.behind[client]
         limits = client.session.limits
-        room = limits.queue_messages // 2 - len(client.session.waiting) - behind.let_through
+        room = max(1, limits.queue_messages // 2) - len(client.session.waiting) - behind.let_through
         if _is_heavy(client):
             return
         while room > 0 and behind.waiting:
@@ -181,19 +191,26 @@ class Holding:
             behind.let_through -= 1
             client = behind.client
             receivers.add(client)
-            if client.is_behind and _is_heavy(client) and not turn.held.is_brief:  # what went before it was large
+            is_same = self.behind.get(client) is behind  # else it was given up, or is there anew: nobody waits twice
+            if is_same and _is_heavy(client) and not turn.held.is_brief:  # what went before it was large
                 too_early.append((client, turn))
             else:
                 self._look(turn.held)
         for client, turn in reversed(too_early):
-            self._wait(self.behind[client], turn, in_front=True)
+            turn.woken = None
+            if (again := self.behind.get(client)) is not None:
+                self._wait(again, turn, in_front=True)
+            else:  # given up at this moment
+                self._look(turn.held)
         for client in receivers:
             if client.is_behind:
-                self._let_in(client)  # not all that waits takes room: acknowledgements to the overlay do not
+                self.let_in(client)  # not all that waits takes room: acknowledgements to the overlay do not
 
     def _review(self, behind: _Behind) -> None:
         """Give it up, or ask again when that is due at the earliest: one timer for each receiver."""
         behind.timer = None
+        while behind.waiting and behind.waiting[0].woken is not None:
+            behind.waiting.popleft()  # another member of a group had room
         if not behind.waiting:
             return
         now, client = self._now(), behind.client
@@ -204,28 +221,36 @@ class Holding:
             self.lift(client)
             return
         if now >= behind.slow_at:
-            behind.is_slow, behind.slow_at = True, math.inf
             brief = [turn for turn in behind.waiting if turn.held.is_brief]
             behind.waiting = deque(turn for turn in behind.waiting if not turn.held.is_brief)
             for turn in brief:
                 self._wake(behind, turn)
-        left_s = min(ends_at, behind.slow_at) - now
+        left_s = (ends_at if now >= behind.slow_at else min(ends_at, behind.slow_at)) - now
         behind.timer = asyncio.get_running_loop().call_later(left_s, self._review, behind)
 
     # --------------------------------------------------------------------------------------- of publications
 
     def obstacle(
-        self, plan: DeliveryPlan[Client], qos: int, sender: Client | None, passed: set[Client]
+        self,
+        plan: DeliveryPlan[Client],
+        qos: int,
+        sender: Client,
+        passed: set[Client],
+        may: Callable[[Client], bool] | None = None,
     ) -> list[Client]:
         """Receivers of which a publication must wait for one; none: it may go. A sender never waits for itself, since
-        it would not read."""
+        it would not read. `may`: who receives it at all."""
+
+        def stands_in_the_way(client: Client) -> bool:
+            waits = client.is_behind and client is not sender and client not in passed
+            return waits and (may is None or may(client))
+
         for target in plan.targets:
-            client = target.client
-            if client.is_behind and client is not sender and client not in passed and target.qos and qos:
-                return [client]
+            if target.qos and qos and stands_in_the_way(target.client):
+                return [target.client]
         for group in plan.groups:
             there = [member for member in group.members if member.connection is not None]
-            if there and all(one.is_behind and one is not sender and one not in passed for one in there):
+            if there and all(map(stands_in_the_way, there)):
                 return there
         return []
 
@@ -238,12 +263,6 @@ class Holding:
         held = _Held(obstacles, go, is_brief)
         self._look(held)
         return held.done
-
-    def hold_publication(
-        self, plan: Callable[[], DeliveryPlan[Client]], qos: int, sender: Client, go: Callable[[], Later | None]
-    ) -> asyncio.Future[None]:
-        """`hold`, for receivers of a plan that is asked again."""
-        return self.hold(lambda passed: self.obstacle(plan(), qos, sender, passed), go)
 
     def _look(self, held: _Held) -> None:
         receivers = held.obstacles(held.passed)
@@ -261,8 +280,6 @@ class Holding:
             behind.waiting.appendleft(turn)
         else:
             behind.waiting.append(turn)
-        if turn.held.is_brief and behind.slow_at == math.inf:
-            behind.slow_at = turn.since + self.limits.hold_s
         if behind.timer is None:
             self._review(behind)
 
@@ -287,13 +304,19 @@ class Holding:
 
         def obstacles(passed: set[Client]) -> list[Client]:
             there = (one for one in receivers if one.is_behind and one not in passed)
-            return [one for one in there if not (is_brief and self.behind[one].is_slow)][:1]
+            return [one for one in there if not (is_brief and self._now() >= self.behind[one].slow_at)][:1]
 
+        if is_brief:
+            slow_at = self._now() + self.limits.hold_s
+            for behind in (self.behind[one] for one in receivers if one.is_behind):
+                behind.slow_at = min(behind.slow_at, slow_at)
         return self.hold(obstacles, go, is_brief)
 
 
 def _finish(held: _Held) -> None:
     done = held.done
+    if done.done():  # whoever waited was cancelled
+        return
     try:
         later = held.go()
     except Exception as error:  # noqa: BLE001 -- told to whoever waits
@@ -306,6 +329,8 @@ def _finish(held: _Held) -> None:
 
 
 def _tell(done: asyncio.Future[None], task: asyncio.Task[None]) -> None:
+    if done.done():
+        return
     if task.cancelled():
         done.cancel()
     elif (error := task.exception()) is not None:

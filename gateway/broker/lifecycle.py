@@ -81,7 +81,7 @@ class Lifecycle:
         exchange.close = self._close
         self.now = exchange.now
         # Called for each read and each publication: straight, not through a method of ours.
-        self.received, self.published = exchange.received, exchange.published
+        self.received, self.published, self.resumed = exchange.received, exchange.published, exchange.resumed
 
     def adopt(self, terms: Terms) -> None:
         """Other bounds from now on; sessions get those of the listener on which they are."""
@@ -256,6 +256,7 @@ class Lifecycle:
         client.plain = int(connect.version == Version.V5) if is_plain else None
         connection.established(client)
         self._deadlines.wake(client, self._deadline_of(client), len(self.clients))
+        self.exchange.holding.given(client)
         self._restore_from_plugin(client, now)
         self._announce(client)
 

@@ -43,6 +43,7 @@ from gateway.plugins import Action
 from gateway.sockets.flushing import Later
 
 RETAINED_TURN_BYTES = 1 << 20
+PAUSED_S = 0.01  # between two looks whether a client takes retained messages again
 """Retained messages of a new subscription are handed over in parts of so many bytes."""
 
 _Began: TypeAlias = tuple[int, int]
@@ -261,8 +262,10 @@ class Subscribing:
             if given_bytes >= RETAINED_TURN_BYTES or client.session.paused:
                 given_bytes = 0
                 await asyncio.sleep(0)
-                while connection is not None and await connection.room() and client.session.paused:
-                    pass  # something else has filled its buffer again
+                # Something else may have filled its buffer again, or what was given waits for the disk: `room` tells of
+                # neither, and would come back at once for ever.
+                while connection is not None and await connection.room() and client.session.paused:  # noqa: ASYNC110
+                    await asyncio.sleep(PAUSED_S)
             if client.is_behind and connection is not None:
                 connection.read_on()  # or its acknowledgements would wait for us
                 await self._exchange.holding.until_taken(client)

@@ -49,6 +49,7 @@ class SessionFigures:
     dropped_queue_full: int = 0
     dropped_queue_bytes: int = 0  # those of them that `queue_bytes` left no room for
     dropped_expired: int = 0
+    expired_waiting_bytes: int = 0  # held bytes of those that had waited
     dropped_too_large: int = 0  # for the receiver's maximum packet size (MQTT-3.1.2-25)
     repeated: int = 0
     waited_in_flight: int = 0  # for an acknowledgement of the client

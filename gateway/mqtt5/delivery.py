@@ -296,6 +296,7 @@ class Delivery:
             self._waiting_bytes -= queued.size
             if queued.message.expired(now):
                 self.figures.dropped_expired += 1
+                self.figures.expired_waiting_bytes += queued.size
                 self._lost(queued, ReasonCode.UNSPECIFIED_ERROR)
             elif (data := self._start(queued, now)) is not None:
                 send(data)

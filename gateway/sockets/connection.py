@@ -350,7 +350,7 @@ class MqttConnection(asyncio.Protocol):
             self._flusher.add(self)
         self._out = [*self._out, *ready]
         if self.client is not None and self.client.session.paused and not (self._gated or self._is_full):
-            for data in self.client.session.resume(self._core.now()):
+            for data in self._core.resumed(self.client):
                 self.write(data)
 
     def flush(self) -> None:
@@ -384,7 +384,7 @@ class MqttConnection(asyncio.Protocol):
         if self._room is not None:
             self._room.free()
         if self.client is not None and not self.closed:
-            for data in self.client.session.resume(self._core.now()):
+            for data in self._core.resumed(self.client):
                 self.write(data)
         self.resume(UNREAD)
 

@@ -93,7 +93,8 @@ class Watching:
         arguments = [sys.executable, "-c", program, *command, "--gateway", f"127.0.0.1:{port}", "--json"]
         self._process = subprocess.Popen(arguments, env=ENVIRONMENT, stdout=subprocess.PIPE)
         self._lines: queue.Queue[dict[str, Any]] = queue.Queue()
-        threading.Thread(target=self._read, daemon=True).start()
+        self._reading = threading.Thread(target=self._read, daemon=True)
+        self._reading.start()
         self.came: dict[str, list[str]] = {entity: [] for entity in entities}
         self._passed: list[dict[str, Any]] = []
 
@@ -124,6 +125,7 @@ class Watching:
     def __exit__(self, *error: object) -> None:
         self._process.kill()
         self._process.wait()
+        self._reading.join()
         assert self._process.stdout is not None
         self._process.stdout.close()
 

@@ -13,22 +13,22 @@ from gateway.base.config import ConfigError, parse
 from gateway.broker.edge_broker import EdgeBroker
 from gateway.broker.holding import RESPITE
 from gateway.mqtt5.packets import PingReq, PingResp, PubAck, Publish, PubRec, Version, Will
-from tests.gateway.harness import Leap, Wire, on_loop, serving
+from tests.gateway.harness import Wire, on_loop, serving
 from tests.waits import until
 
 QUEUE = 20
 LIMITS = {"queue_messages": QUEUE, "in_flight": 4, "hold_s": 30}
 
 
-def _config(limits: dict[str, Any] | None = None, **listener: Any) -> dict[str, Any]:
+def configured(limits: dict[str, Any] | None = None, **listener: Any) -> dict[str, Any]:
     return {"listeners": {"default": {"bind": "127.0.0.1:0", **listener}}, "limits": {**LIMITS, **(limits or {})}}
 
 
-def _dropped(broker: EdgeBroker) -> int:
+def dropped(broker: EdgeBroker) -> int:
     return broker.operation.observe().dropped["queue_full"]
 
 
-async def _publishers(broker: EdgeBroker, number: int, topic: str = "ward/1", qos: int = 1) -> list[Wire]:
+async def publishers(broker: EdgeBroker, number: int, topic: str = "ward/1", qos: int = 1) -> list[Wire]:
     """Each has sent one message and got no answer yet."""
     wires = [await Wire.connect(broker, f"p{place}") for place in range(number)]
     for place, wire in enumerate(wires):
@@ -36,7 +36,7 @@ async def _publishers(broker: EdgeBroker, number: int, topic: str = "ward/1", qo
     return wires
 
 
-async def _take(sub: Wire, number: int) -> list[bytes]:
+async def take(sub: Wire, number: int) -> list[bytes]:
     taken = []
     for _ in range(number):
         publish = await sub.expect(Publish)
@@ -48,10 +48,10 @@ async def _take(sub: Wire, number: int) -> list[bytes]:
 @on_loop
 async def test_five_hundred_publishers_with_one_message_each_lose_nothing_that_was_acknowledged() -> None:
     rounds, number = 8, 100
-    async with serving(_config()) as broker:
+    async with serving(configured()) as broker:
         sub = await Wire.connect(broker, "sub")
         await sub.subscribe("ward/#", 1)
-        wires = await _publishers(broker, number)
+        wires = await publishers(broker, number)
 
         async def publish(wire: Wire) -> None:
             for packet_id in range(2, rounds + 1):
@@ -62,9 +62,9 @@ async def test_five_hundred_publishers_with_one_message_each_lose_nothing_that_w
         async with asyncio.TaskGroup() as group:
             for wire in wires:
                 group.create_task(publish(wire))
-            taken = await _take(sub, rounds * number)
+            taken = await take(sub, rounds * number)
         assert len(taken) == rounds * number
-        assert _dropped(broker) == 0
+        assert dropped(broker) == 0
         assert broker.operation.observe().traffic.held > 0
 
 
@@ -72,38 +72,38 @@ async def test_five_hundred_publishers_with_one_message_each_lose_nothing_that_w
 @pytest.mark.parametrize("qos", [1, 2])
 @on_loop
 async def test_nothing_is_acknowledged_that_does_not_fit_and_all_of_it_arrives(version: Version, qos: int) -> None:
-    async with serving(_config()) as broker:
+    async with serving(configured()) as broker:
         sub = await Wire.connect(broker, "sub", version)
         await sub.subscribe("ward/#", 1)
-        wires = await _publishers(broker, 40, qos=qos)
+        wires = await publishers(broker, 40, qos=qos)
         await until(lambda: broker.exchange.holding.waiting > 0)
         shown = broker.operation.observe()
         assert shown.queued_messages == QUEUE // 2
         assert (shown.behind, shown.held_now) == (1, 40 - 4 - QUEUE // 2)
-        assert sorted(map(int, await _take(sub, 40))) == list(range(40))
+        assert sorted(map(int, await take(sub, 40))) == list(range(40))
         for wire in wires:
             await wire.expect(PubAck if qos == 1 else PubRec)
-        assert _dropped(broker) == 0
+        assert dropped(broker) == 0
         assert broker.operation.observe().behind == 0
 
 
 @on_loop
 async def test_publications_go_on_in_the_order_in_which_they_came() -> None:
-    async with serving(_config()) as broker:
+    async with serving(configured()) as broker:
         sub = await Wire.connect(broker, "sub")
         await sub.subscribe("ward/#", 1)
         pub = await Wire.connect(broker, "pub")
         pub.send(*(Publish("ward/1", str(n).encode(), 1, packet_id=n + 1) for n in range(100)))
-        assert [int(one) for one in await _take(sub, 100)] == list(range(100))
+        assert [int(one) for one in await take(sub, 100)] == list(range(100))
         assert [(await pub.expect(PubAck)).packet_id for _ in range(100)] == list(range(1, 101))
 
 
 @on_loop
 async def test_a_stuck_receiver_costs_its_publishers_the_stated_time_and_then_none() -> None:
-    async with serving(_config({"hold_s": 0.05})) as broker:
+    async with serving(configured({"hold_s": 0.05})) as broker:
         sub = await Wire.connect(broker, "sub")
         await sub.subscribe("ward/#", 1)
-        wires = await _publishers(broker, 40)
+        wires = await publishers(broker, 40)
         for wire in wires:
             await wire.expect(PubAck)
         shown = broker.operation.observe()
@@ -118,182 +118,10 @@ async def test_a_stuck_receiver_costs_its_publishers_the_stated_time_and_then_no
         assert client.hold_again_at > broker.now() + (RESPITE - 1) * 0.05
 
 
-class Passing(Leap):
-    """Both clocks of a broker: that of its timers, and the one that it tells messages by."""
-
-    def __init__(self, broker: EdgeBroker) -> None:
-        super().__init__()
-        self.broker = broker
-
-    async def by(self, seconds: float) -> None:
-        self.broker._started_at += seconds
-        await super().by(seconds)
-
-
-WINDOW = 30
-LONG: dict[str, Any] = {"hold_s": 1_000, "in_flight": WINDOW}
-HOLD_S = LONG["hold_s"]
-"""Beside it, what a busy machine takes for a test is nothing."""
-
-
-async def _a_line(broker: EdgeBroker, number: int) -> tuple[Wire, list[Wire], Passing]:
-    """A receiver, and so many publishers with one message each for it: those wait that its window and half its queue
-    have no room for."""
-    sub = await Wire.connect(broker, "sub")
-    await sub.subscribe("ward/#", 1)
-    wires = await _publishers(broker, number)
-    await until(lambda: broker.exchange.holding.waiting == number - WINDOW - QUEUE // 2)
-    return sub, wires, Passing(broker)
-
-
-async def _read(broker: EdgeBroker, sub: Wire, number: int) -> list[bytes]:
-    """Take so many, and go on when the broker knows."""
-    figures = broker.lifecycle.clients["sub"].session.figures
-    before = figures.delivered
-    taken = await _take(sub, number)
-    await until(lambda: figures.delivered == before + number, 10)
-    return taken
-
-
-def _given_up(broker: EdgeBroker) -> bool:
-    return bool(broker.operation.observe().reached["hold_s"])
-
-
-@on_loop
-async def test_a_receiver_that_reads_is_not_given_up_however_long_it_takes_for_those_who_wait() -> None:
-    async with serving(_config(LONG)) as broker:
-        sub, wires, time = await _a_line(broker, 4 * WINDOW)
-        for _ in range(2):
-            await time.by(0.9 * HOLD_S)
-            assert len(await _read(broker, sub, WINDOW)) == WINDOW
-        await time.by(0.9 * HOLD_S)
-        assert broker.exchange.holding.waiting
-        assert not _given_up(broker)
-        await _take(sub, 2 * WINDOW)
-        for wire in wires:
-            await wire.expect(PubAck)
-        assert not _given_up(broker)
-        assert _dropped(broker) == 0
-
-
-@on_loop
-async def test_what_the_overlay_brings_to_one_that_reads_is_not_dropped_and_others_wait_briefly() -> None:
-    """The gateway's other clients are behind what it does not acknowledge."""
-    async with serving(_config(LONG)) as broker:
-        sub = await Wire.connect(broker, "sub")
-        await sub.subscribe("ward/#", 1)
-        time, said, number = Passing(broker), list[int](), 4 * WINDOW
-
-        def bring(places: range) -> None:
-            for place in places:
-                broker.deliver_local(Publication("ward/1", str(place).encode(), 1))
-                broker.when_kept(partial(said.append, place))
-
-        bring(range(number))
-        taken: list[bytes] = []
-        await time.by(0.9 * HOLD_S)
-        taken += await _read(broker, sub, WINDOW)
-        assert len(said) < number
-        await time.by(0.2 * HOLD_S)
-        await until(lambda: len(said) == number)
-        bring(range(number, 2 * number))
-        assert len(said) == 2 * number
-        for _ in range(2):
-            await time.by(0.9 * HOLD_S)
-            taken += await _read(broker, sub, WINDOW)
-        taken += await _take(sub, 2 * number - 3 * WINDOW)
-        assert [int(one) for one in taken] == list(range(2 * number))
-        assert not _given_up(broker)
-        assert _dropped(broker) == 0
-        await until(lambda: not broker.lifecycle.clients["sub"].session.outbound.in_flight)
-        bring(range(number))
-        assert len(said) == 2 * number + WINDOW + QUEUE // 2, "it has caught up, and is waited for again"
-
-
-@on_loop
-async def test_a_receiver_that_drips_is_given_up_as_one_that_is_stuck() -> None:
-    """One acknowledgement now and then must not hold up publishers for ever."""
-    async with serving(_config(LONG)) as broker:
-        sub, wires, time = await _a_line(broker, 3 * WINDOW)
-        await time.by(0.5 * HOLD_S)
-        await _read(broker, sub, WINDOW - 1)
-        await time.by(0.4 * HOLD_S)
-        assert not _given_up(broker)
-        await time.by(0.2 * HOLD_S)
-        await until(lambda: _given_up(broker))
-        for wire in wires:
-            await wire.expect(PubAck)
-
-
-@on_loop
-async def test_a_receiver_that_stops_reading_is_given_up_after_the_stated_time() -> None:
-    async with serving(_config(LONG)) as broker:
-        sub, _, time = await _a_line(broker, 3 * WINDOW)
-        await time.by(0.9 * HOLD_S)
-        await _read(broker, sub, WINDOW)
-        await time.by(0.9 * HOLD_S)
-        assert not _given_up(broker)
-        await time.by(0.2 * HOLD_S)
-        await until(lambda: _given_up(broker))
-
-
-LARGE = 1 << 17
-EIGHT_LARGE = {"packet_bytes": 2 * LARGE, "queue_bytes": 8 * LARGE}
-
-
-@pytest.mark.parametrize("by_overlay", [False, True])
-@on_loop
-async def test_large_messages_in_flight_fill_the_queue_as_those_that_wait(by_overlay: bool) -> None:
-    number = 40
-    async with serving(_config({"in_flight": 100, **EIGHT_LARGE})) as broker:
-        sub = await Wire.connect(broker, "sub")
-        await sub.subscribe("ward/#", 1)
-        pubs = [await Wire.connect(broker, f"p{place}") for place in range(0 if by_overlay else number)]
-        for pub in pubs:
-            pub.send(Publish("ward/1", bytes(LARGE), 1, packet_id=1))
-        for _ in range(number if by_overlay else 0):
-            broker.deliver_local(Publication("ward/1", bytes(LARGE), 1))
-        await until(lambda: by_overlay or broker.exchange.holding.waiting == number - 4)
-        assert len(await _take(sub, number)) == number
-        assert _dropped(broker) == 0
-
-
-@on_loop
-async def test_a_queue_of_bytes_is_as_much_as_a_window_of_messages() -> None:
-    async with serving(_config({**LONG, **EIGHT_LARGE})) as broker:
-        sub = await Wire.connect(broker, "sub")
-        await sub.subscribe("ward/#", 1)
-        for place in range(WINDOW):
-            pub = await Wire.connect(broker, f"p{place}")
-            pub.send(Publish("ward/1", bytes(LARGE), 1, packet_id=1))
-        await until(lambda: broker.exchange.holding.waiting == WINDOW - 4)
-        time = Passing(broker)
-        for _ in range(2):
-            await time.by(0.9 * HOLD_S)
-            await _read(broker, sub, 8)
-        await time.by(0.9 * HOLD_S)
-        assert broker.exchange.holding.waiting == WINDOW - 20
-        assert not _given_up(broker)
-
-
-@on_loop
-async def test_a_slow_receiver_that_nobody_waits_for_long_is_not_given_up() -> None:
-    """One publisher goes at the pace of its receiver, however slow that is."""
-    async with serving(_config(LONG)) as broker:
-        sub, (*_, last), time = await _a_line(broker, WINDOW + QUEUE // 2 + 1)
-        for packet_id in range(2, 6):
-            await time.by(0.9 * HOLD_S)
-            await _take(sub, 1)
-            await last.expect(PubAck)
-            last.send(Publish("ward/1", b"more", 1, packet_id=packet_id))
-            await until(lambda: broker.exchange.holding.waiting == 1)
-        assert not _given_up(broker)
-
-
 @on_loop
 async def test_what_comes_from_the_overlay_is_not_dropped_and_its_acknowledgements_wait() -> None:
     number = 3 * QUEUE
-    async with serving(_config()) as broker:
+    async with serving(configured()) as broker:
         sub = await Wire.connect(broker, "sub")
         await sub.subscribe("ward/#", 1)
         said: list[int] = []
@@ -305,15 +133,15 @@ async def test_what_comes_from_the_overlay_is_not_dropped_and_its_acknowledgemen
         broker.when_kept(partial(said.append, -1))
         assert said[-1] == -1, "what no slow receiver gets is acknowledged at once"
         said.pop()
-        assert [int(one) for one in await _take(sub, number)] == list(range(number))
+        assert [int(one) for one in await take(sub, number)] == list(range(number))
         await until(lambda: len(said) == number)
         assert said == list(range(number))
-        assert _dropped(broker) == 0
+        assert dropped(broker) == 0
 
 
 @on_loop
 async def test_a_stuck_receiver_holds_up_the_overlay_for_the_stated_time() -> None:
-    async with serving(_config({"hold_s": 0.05})) as broker:
+    async with serving(configured({"hold_s": 0.05})) as broker:
         sub = await Wire.connect(broker, "sub")
         await sub.subscribe("ward/#", 1)
         said: list[int] = []
@@ -328,19 +156,19 @@ async def test_a_stuck_receiver_holds_up_the_overlay_for_the_stated_time() -> No
 
 @on_loop
 async def test_the_queue_does_not_stretch_beyond_its_bound() -> None:
-    async with serving(_config({"member_queue_messages": QUEUE})) as broker:
+    async with serving(configured({"member_queue_messages": QUEUE})) as broker:
         sub = await Wire.connect(broker, "sub")
         await sub.subscribe("ward/#", 1)
         for place in range(4 * QUEUE):
             broker.deliver_local(Publication("ward/1", str(place).encode(), 1))
         assert len(broker.lifecycle.clients["sub"].session.waiting) == 2 * QUEUE
-        assert _dropped(broker) == 2 * QUEUE - 4
+        assert dropped(broker) == 2 * QUEUE - 4
 
 
 @on_loop
 async def test_a_plugin_that_broadcasts_waits_for_those_who_are_behind() -> None:
     number = 3 * QUEUE
-    async with serving(_config()) as broker:
+    async with serving(configured()) as broker:
         sub = await Wire.connect(broker, "sub")
         await sub.subscribe("ward/#", 1)
 
@@ -351,15 +179,15 @@ async def test_a_plugin_that_broadcasts_waits_for_those_who_are_behind() -> None
         telling = asyncio.ensure_future(broadcast())
         await until(lambda: broker.exchange.holding.waiting > 0)
         assert len(broker.lifecycle.clients["sub"].session.waiting) == QUEUE // 2 + 1
-        assert [int(one) for one in await _take(sub, number)] == list(range(number))
+        assert [int(one) for one in await take(sub, number)] == list(range(number))
         await telling
-        assert _dropped(broker) == 0
+        assert dropped(broker) == 0
 
 
 @on_loop
 async def test_wills_of_many_that_go_at_once_are_not_dropped() -> None:
     number = 2 * QUEUE
-    async with serving(_config()) as broker:
+    async with serving(configured()) as broker:
         sub = await Wire.connect(broker, "sub")
         await sub.subscribe("gone/#", 1)
         will = Will("gone/1", b"gone", 1)
@@ -367,32 +195,32 @@ async def test_wills_of_many_that_go_at_once_are_not_dropped() -> None:
         for wire in wires:
             wire.cut()
         await until(lambda: len(broker.lifecycle.clients["sub"].session.waiting) == number - 4)
-        assert await _take(sub, number) == [b"gone"] * number
-        assert _dropped(broker) == 0
+        assert await take(sub, number) == [b"gone"] * number
+        assert dropped(broker) == 0
 
 
 @on_loop
 async def test_what_fails_after_it_has_waited_ends_its_connection_and_no_other() -> None:
-    async with serving(_config()) as broker:
+    async with serving(configured()) as broker:
         sub = await Wire.connect(broker, "sub")
         await sub.subscribe("ward/#", 1)
-        wires = await _publishers(broker, 20)
+        wires = await publishers(broker, 20)
         await until(lambda: broker.exchange.holding.waiting == 20 - 4 - QUEUE // 2)
 
         def fail() -> None:
             raise RuntimeError("a fault of ours")
 
         next(iter(broker.exchange.holding.behind.values())).waiting[0].held.go = fail
-        await _take(sub, 19)
+        await take(sub, 19)
         await until(lambda: len(broker.lifecycle.connections) == len(wires))
 
 
 @on_loop
 async def test_a_receiver_that_goes_lets_everybody_go_on() -> None:
-    async with serving(_config()) as broker:
+    async with serving(configured()) as broker:
         sub = await Wire.connect(broker, "sub")
         await sub.subscribe("ward/#", 1)
-        wires = await _publishers(broker, 40)
+        wires = await publishers(broker, 40)
         await until(lambda: broker.exchange.holding.waiting > 0)
         sub.cut()
         for wire in wires:
@@ -403,7 +231,7 @@ async def test_a_receiver_that_goes_lets_everybody_go_on() -> None:
 @on_loop
 async def test_two_clients_that_publish_to_each_other_do_not_wait_for_each_other() -> None:
     number = 100
-    async with serving(_config()) as broker:
+    async with serving(configured()) as broker:
         left, right = await Wire.connect(broker, "left"), await Wire.connect(broker, "right")
         await left.subscribe("to/left", 1)
         await right.subscribe("to/right", 1)
@@ -423,12 +251,12 @@ async def test_two_clients_that_publish_to_each_other_do_not_wait_for_each_other
         async with asyncio.TaskGroup() as group:
             group.create_task(talk(left, "to/right"))
             group.create_task(talk(right, "to/left"))
-        assert _dropped(broker) == 0
+        assert dropped(broker) == 0
 
 
 @on_loop
 async def test_a_client_that_publishes_to_itself_is_not_stopped_by_itself() -> None:
-    async with serving(_config({"hold_s": 3_600})) as broker:
+    async with serving(configured({"hold_s": 3_600})) as broker:
         wire = await Wire.connect(broker, "self")
         await wire.subscribe("echo", 1)
         wire.send(*(Publish("echo", b"x", 1, packet_id=n) for n in range(1, 61)))
@@ -439,24 +267,24 @@ async def test_a_client_that_publishes_to_itself_is_not_stopped_by_itself() -> N
 
 @on_loop
 async def test_a_client_that_waits_is_answered_and_keeps_what_it_publishes_behind() -> None:
-    async with serving(_config()) as broker:
+    async with serving(configured()) as broker:
         sub = await Wire.connect(broker, "sub")
         await sub.subscribe("ward/#", 1)
-        await _publishers(broker, 30)
+        await publishers(broker, 30)
         await until(lambda: broker.exchange.holding.waiting > 0)
         pub = await Wire.connect(broker, "late")
         pub.send(Publish("ward/1", b"late", 1, packet_id=1), Publish("elsewhere", b"", 1, packet_id=2), PingReq())
         await pub.expect(PingResp)
-        assert len(await _take(sub, 31)) == 31
+        assert len(await take(sub, 31)) == 31
         assert [(await pub.expect(PubAck)).packet_id for _ in range(2)] == [1, 2]
 
 
 @on_loop
 async def test_a_waiting_client_that_floods_is_not_read_beyond_a_bound() -> None:
-    async with serving(_config({"packet_bytes": 1 << 16})) as broker:
+    async with serving(configured({"packet_bytes": 1 << 16})) as broker:
         sub = await Wire.connect(broker, "sub")
         await sub.subscribe("ward/#", 1)
-        await _publishers(broker, 30)
+        await publishers(broker, 30)
         await until(lambda: broker.exchange.holding.waiting > 0)
         flood = await Wire.connect(broker, "flood")
         flood.send(Publish("ward/1", b"", 1, packet_id=1))
@@ -470,16 +298,16 @@ async def test_a_waiting_client_that_floods_is_not_read_beyond_a_bound() -> None
 @pytest.mark.parametrize(("policy", "kept"), [("drop_oldest", range(16, 40)), ("drop_newest", range(24))])
 @on_loop
 async def test_other_policies_drop_at_once_and_say_so(policy: str, kept: range) -> None:
-    async with serving(_config(when_full=policy)) as broker:
+    async with serving(configured(when_full=policy)) as broker:
         sub = await Wire.connect(broker, "sub")
         await sub.subscribe("ward/#", 1)
         pub = await Wire.connect(broker, "pub")
         pub.send(*(Publish("ward/1", str(n).encode(), 1, packet_id=n + 1) for n in range(40)))
         for _ in range(40):
             await pub.expect(PubAck)
-        assert _dropped(broker) == 16
+        assert dropped(broker) == 16
         expected = [0, 1, 2, 3, *range(20, 40)] if policy == "drop_oldest" else list(kept)
-        assert [int(one) for one in await _take(sub, 24)] == expected
+        assert [int(one) for one in await take(sub, 24)] == expected
 
 
 @on_loop
@@ -495,35 +323,35 @@ async def test_bounds_and_policy_are_those_of_the_receivers_listener() -> None:
         pub.send(*(Publish("ward/1", str(n).encode(), 1, packet_id=n + 1) for n in range(20)))
         for _ in range(20):
             await pub.expect(PubAck)
-        assert [int(one) for one in await _take(sub, 9)] == list(range(9))
+        assert [int(one) for one in await take(sub, 9)] == list(range(9))
 
 
 @on_loop
 async def test_a_shared_group_prefers_members_that_are_not_behind() -> None:
-    async with serving(_config()) as broker:
+    async with serving(configured()) as broker:
         slow, fast = await Wire.connect(broker, "slow"), await Wire.connect(broker, "fast")
         await slow.subscribe("$share/g/ward/#", 1)
         await fast.subscribe("$share/g/ward/#", 1)
         pub = await Wire.connect(broker, "pub")
         pub.send(*(Publish("ward/1", b"", 1, packet_id=n) for n in range(1, 101)))
-        assert len(await _take(fast, 100 - 4 - QUEUE // 2)) == 100 - 4 - QUEUE // 2
+        assert len(await take(fast, 100 - 4 - QUEUE // 2)) == 100 - 4 - QUEUE // 2
         for _ in range(100):
             await pub.expect(PubAck)
-        assert _dropped(broker) == 0
+        assert dropped(broker) == 0
 
 
 @on_loop
 async def test_twenty_thousand_retained_messages_come_to_one_that_reads() -> None:
     number = 300
-    async with serving(_config()) as broker:
+    async with serving(configured()) as broker:
         pub = await Wire.connect(broker, "pub")
         for n in range(number):
             pub.send(Publish(f"ward/{n}", b"x", 1, retain=True, packet_id=n + 1))
             await pub.expect(PubAck)
         sub = await Wire.connect(broker, "sub")
         await sub.subscribe("ward/#", 1)
-        assert len(await _take(sub, number)) == number
-        assert _dropped(broker) == 0
+        assert len(await take(sub, number)) == number
+        assert dropped(broker) == 0
 
 
 def test_a_policy_that_does_not_exist_is_refused() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
+from gateway.mqtt5.message import Message
 from gateway.mqtt5.packets import (
     PubAck,
     Publish,
@@ -12,7 +14,7 @@ from gateway.mqtt5.packets import (
     Version,
 )
 from gateway.mqtt5.types import ReasonCode
-from tests.gateway.harness import Wire, serving
+from tests.gateway.harness import Wire, on_loop, serving
 
 V3, V5 = Version.V311, Version.V5
 
@@ -82,3 +84,15 @@ def test_unsubscribe_says_what_existed() -> None:
             assert await wire.barrier() == []
 
     asyncio.run(check())
+
+
+@on_loop
+async def test_retained_messages_that_wait_for_the_disk_do_not_stop_the_loop(tmp_path: Path) -> None:
+    number, config = 9, {"listeners": {"default": {"bind": "127.0.0.1:0"}}, "data": str(tmp_path)}
+    async with serving(config) as broker:
+        for place in range(number):
+            broker.exchange.retain(None, Message(f"ward/{place}", bytes(1_000_000), 0, True))
+        sub = await Wire.connect(broker, "sub", properties={"session_expiry_s": 3_600})
+        await sub.subscribe("ward/#", 0)
+        for _ in range(number):
+            await sub.expect(Publish)
