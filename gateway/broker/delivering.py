@@ -168,7 +168,8 @@ class Delivering:
         if client.is_behind and qos:
             if sender is None:
                 self.holding.burden(client)
-            elif client is not sender:  # it has waited for this one, and for another or a plugin since
+            elif client is not sender and not client.session.fits(message):
+                # It has waited for this receiver, and for another or a plugin since.
                 client.session.is_stretched = True
         self.give(client, message, qos, retain, target.subscription_ids, now)
 

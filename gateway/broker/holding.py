@@ -76,14 +76,13 @@ class Backlog(NamedTuple):
 
 
 class _Behind:
-    """One receiver that is behind, and what waits for it. `paced_at`: when it last had acknowledged a window, and
-    `counted_at`: when we began to count the next one. `slow_at`: from then on nothing brief waits for it."""
+    """One receiver that is behind, what waits for it, and what it has acknowledged since it last had acknowledged a
+    window, at `paced_at`. `slow_at`: from then on nothing brief waits for it."""
 
     __slots__ = (
         "acknowledged",
         "acknowledged_bytes",
         "client",
-        "counted_at",
         "let_through",
         "paced_at",
         "slow_at",
@@ -97,25 +96,21 @@ class _Behind:
         self.let_through = 0  # woken, and not yet in its queue
         self.timer: asyncio.TimerHandle | None = None
         self.slow_at = math.inf
-        self.paced_at = self.counted_at = now
-        self.acknowledged = self.acknowledged_bytes = 0
+        self.paced_at, self.acknowledged, self.acknowledged_bytes = now, 0, 0
 
-    def heard(self, before: Backlog, now: float, hold_s: float) -> None:
+    def heard(self, before: Backlog, now: float) -> None:
         """It was read, which left less than there was `before`."""
-        if now >= self.counted_at + hold_s:
-            self._count_from(now)
-        session = self.client.session
-        after = Backlog.of(self.client)
-        expired = after.expired - before.expired
-        self.acknowledged += before.messages - after.messages - expired
+        session, after = self.client.session, Backlog.of(self.client)
+        self.acknowledged += before.messages - after.messages - (after.expired - before.expired)
         self.acknowledged_bytes += before.held_bytes - after.held_bytes - (after.expired_bytes - before.expired_bytes)
         is_window = self.acknowledged >= session.outbound.window_max
         if is_window or 2 * self.acknowledged_bytes >= session.limits.queue_bytes:  # which is all that it was sent
-            self.paced_at = now
-            self._count_from(now)
+            self.paced_at, self.acknowledged, self.acknowledged_bytes = now, 0, 0
 
-    def _count_from(self, now: float) -> None:
-        self.counted_at, self.acknowledged, self.acknowledged_bytes = now, 0, 0
+    def forget_gone(self) -> None:
+        """The first that waits still does: another member of a group had room, or whoever waited was cancelled."""
+        while self.waiting and (self.waiting[0].woken is not None or self.waiting[0].held.done.done()):
+            self.waiting.popleft()
 
 
 class Holding:
@@ -139,12 +134,14 @@ class Holding:
         """A message was queued for a connected client, or a large one sent: it may be behind from now on."""
         if client.is_behind or not client.holds or not _is_half_full(client) or self._now() < client.hold_again_at:
             return
-        client.is_behind = True
+        client.is_behind, limits = True, client.session.limits
+        if len(client.session.waiting) > limits.queue_messages or client.session.held_bytes > limits.queue_bytes:
+            client.session.is_stretched = True  # before it connected anew
         self.behind[client] = _Behind(client, self._now())
 
     def heard(self, client: Client, before: Backlog) -> None:
         """A client that is behind was read, and had this `before`."""
-        self.behind[client].heard(before, self._now(), self.limits.hold_s)
+        self.behind[client].heard(before, self._now())
         self.let_in(client)
 
     def let_in(self, client: Client) -> None:
@@ -197,7 +194,6 @@ class Holding:
             else:
                 self._look(turn.held)
         for client, turn in reversed(too_early):
-            turn.woken = None
             if (again := self.behind.get(client)) is not None:
                 self._wait(again, turn, in_front=True)
             else:  # given up at this moment
@@ -209,8 +205,7 @@ class Holding:
     def _review(self, behind: _Behind) -> None:
         """Give it up, or ask again when that is due at the earliest: one timer for each receiver."""
         behind.timer = None
-        while behind.waiting and behind.waiting[0].woken is not None:
-            behind.waiting.popleft()  # another member of a group had room
+        behind.forget_gone()
         if not behind.waiting:
             return
         now, client = self._now(), behind.client
@@ -249,7 +244,7 @@ class Holding:
             if target.qos and qos and stands_in_the_way(target.client):
                 return [target.client]
         for group in plan.groups:
-            there = [member for member in group.members if member.connection is not None]
+            there = [one for one in group.members if one.connection is not None and (may is None or may(one))]
             if there and all(map(stands_in_the_way, there)):
                 return there
         return []
@@ -279,6 +274,7 @@ class Holding:
             turn.woken = None
             behind.waiting.appendleft(turn)
         else:
+            behind.forget_gone()
             behind.waiting.append(turn)
         if behind.timer is None:
             self._review(behind)
@@ -303,13 +299,16 @@ class Holding:
         """Call `go` when each of these has room once, or is given up; `is_brief`: or is slow."""
 
         def obstacles(passed: set[Client]) -> list[Client]:
-            there = (one for one in receivers if one.is_behind and one not in passed)
-            return [one for one in there if not (is_brief and self._now() >= self.behind[one].slow_at)][:1]
-
-        if is_brief:
-            slow_at = self._now() + self.limits.hold_s
-            for behind in (self.behind[one] for one in receivers if one.is_behind):
+            there = [one for one in receivers if one.is_behind and one not in passed]
+            if not is_brief:
+                return there[:1]
+            if (now := self._now()) >= slow_at:
+                return []
+            for behind in (self.behind[one] for one in there):  # one of them may be behind anew
                 behind.slow_at = min(behind.slow_at, slow_at)
+            return [one for one in there if now < self.behind[one].slow_at][:1]
+
+        slow_at = self._now() + self.limits.hold_s
         return self.hold(obstacles, go, is_brief)
 
 

@@ -43,8 +43,10 @@ from gateway.plugins import Action
 from gateway.sockets.flushing import Later
 
 RETAINED_TURN_BYTES = 1 << 20
-PAUSED_S = 0.01  # between two looks whether a client takes retained messages again
 """Retained messages of a new subscription are handed over in parts of so many bytes."""
+
+PAUSED_S = 0.01
+"""Between two looks whether a client takes retained messages again."""
 
 _Began: TypeAlias = tuple[int, int]
 """How many messages had been retained, of clients and of the system, when a subscription began."""

@@ -258,6 +258,11 @@ class Delivery:
             return limits.queue_messages, limits.queue_bytes
         return limits.queue_messages + limits.stretch_messages, limits.queue_bytes + limits.stretch_bytes
 
+    def fits(self, message: Message) -> bool:
+        """Whether one more may wait without dropping another."""
+        most, most_bytes = self._most()
+        return len(self.waiting) < most and self.held_bytes + message.held_bytes <= most_bytes
+
     def _enqueue(self, queued: Queued) -> None:
         most, most_bytes = self._most()
         if self._in_flight_bytes + queued.size > most_bytes or not most:
