@@ -35,7 +35,7 @@ import yaml
 
 from keys.envelope import PROPERTY_HEADER, MessageHeader, Mode, SignedHeader, to_property
 from keys.records import encode
-from tests.bench import across, bridged, gateways, growth
+from tests.bench import across, bridged, gateways, growth, slow_reader
 from tests.bench.broker import Target
 from tests.bench.load import in_process, open_client, subscribe
 from tests.bench.peers import MOSQUITTO, OURS, Running
@@ -49,6 +49,7 @@ BEFORE_BATCHES_US = {(10, 5.0): 5_450.0, (200, 1.0): 5_772.0, (200, 5.0): 15_888
 """Of processor time a message that was delivered, by gateways and messages a second from each, before there were
 batches. Measured once under this very load: a figure of streams would say nothing. Of 200 x 5 it delivered 18 %."""
 CROWD_S = 20.0
+SLOW_S, SLOW_RATE = 25.0, 3_000
 PACE = 300
 PACE_LONG = 30
 PAYLOAD_BYTES = 256
@@ -332,6 +333,14 @@ def by_crowd(_: Medians) -> Iterator[Result]:
         yield Result(f"messages lost, {work}", crowd.lost, size * rate * CROWD_S, "sent", "msg")
 
 
+def by_slow(_: Medians) -> Iterator[Result]:
+    """A reader that takes half of what comes, longer than anybody waits for one that is stuck; one run."""
+    with overlay(Shape()) as (_running, way):
+        limit_s = SLOW_S + 120
+        sent, came = in_process(slow_reader.kept, way, SLOW_S, SLOW_RATE, SLOW_RATE / 2, limit_s=limit_s)
+    yield Result(f"a reader at half of {SLOW_RATE} msg/s", came, sent, "acknowledged", "msg", Target(1.0))
+
+
 TABLES: dict[str, Callable[[Medians], Iterator[Result]]] = {
     "region": one_region,
     "further": further_regions,
@@ -343,6 +352,7 @@ TABLES: dict[str, Callable[[Medians], Iterator[Result]]] = {
     "modes": by_mode,
     "cut": by_cut,
     "crowd": by_crowd,
+    "slow": by_slow,
 }
 
 
