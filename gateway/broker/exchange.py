@@ -211,13 +211,11 @@ class Exchange(Delivering):
 
     def _obstacles(self, client: Client, publish: Publish, passed: set[Client]) -> list[Client]:
         """Whom it waits for; nobody who may not receive it, as far as a plugin says at once."""
-        plan, may = self.router.plan_for(publish.topic, publish), None
-        if self.host.filters_topics:
-            may = partial(self._may_receive, publish.topic)
-        return self.holding.obstacle(plan, publish.qos, client, passed, may)
 
-    def _may_receive(self, topic: str, client: Client) -> bool:
-        return self.host.verdict(client.view, topic, Action.RECEIVE) is not False
+        def may(receiver: Client) -> bool:
+            return self.host.verdict(receiver.view, publish.topic, Action.RECEIVE) is not False
+
+        return self.holding.obstacle(self.router.plan_for(publish.topic, publish), publish.qos, client, passed, may)
 
     def _pass_on(self, client: Client, publish: Publish) -> Later | None:
         """Route and acknowledge what is permitted and fits."""

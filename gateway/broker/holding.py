@@ -61,18 +61,17 @@ class _Turn:
 
 
 class Backlog(NamedTuple):
-    """What a receiver has not acknowledged; what it never will, since that was too late for it, and its bytes."""
+    """What a receiver has not acknowledged. With what was dropped as too late for it, since that is no sign of life."""
 
     messages: int
     held_bytes: int
-    expired: int
-    expired_bytes: int
 
     @classmethod
     def of(cls, client: Client) -> Backlog:
         session = client.session
-        messages = session.outbound.in_flight + len(session.waiting)
-        return cls(messages, session.held_bytes, session.figures.dropped_expired, session.figures.expired_waiting_bytes)
+        figures = session.figures
+        messages = session.outbound.in_flight + len(session.waiting) + figures.dropped_expired
+        return cls(messages, session.held_bytes + figures.expired_waiting_bytes)
 
 
 class _Behind:
@@ -101,8 +100,8 @@ class _Behind:
     def heard(self, before: Backlog, now: float) -> None:
         """It was read, which left less than there was `before`."""
         session, after = self.client.session, Backlog.of(self.client)
-        self.acknowledged += before.messages - after.messages - (after.expired - before.expired)
-        self.acknowledged_bytes += before.held_bytes - after.held_bytes - (after.expired_bytes - before.expired_bytes)
+        self.acknowledged += before.messages - after.messages
+        self.acknowledged_bytes += before.held_bytes - after.held_bytes
         is_window = self.acknowledged >= session.outbound.window_max
         if is_window or 2 * self.acknowledged_bytes >= session.limits.queue_bytes:  # which is all that it was sent
             self.paced_at, self.acknowledged, self.acknowledged_bytes = now, 0, 0
@@ -231,20 +230,19 @@ class Holding:
         qos: int,
         sender: Client,
         passed: set[Client],
-        may: Callable[[Client], bool] | None = None,
+        may: Callable[[Client], bool],
     ) -> list[Client]:
         """Receivers of which a publication must wait for one; none: it may go. A sender never waits for itself, since
         it would not read. `may`: who receives it at all."""
 
         def stands_in_the_way(client: Client) -> bool:
-            waits = client.is_behind and client is not sender and client not in passed
-            return waits and (may is None or may(client))
+            return client.is_behind and client is not sender and client not in passed
 
         for target in plan.targets:
-            if target.qos and qos and stands_in_the_way(target.client):
+            if target.qos and qos and stands_in_the_way(target.client) and may(target.client):
                 return [target.client]
         for group in plan.groups:
-            there = [one for one in group.members if one.connection is not None and (may is None or may(one))]
+            there = [one for one in group.members if one.connection is not None and may(one)]
             if there and all(map(stands_in_the_way, there)):
                 return there
         return []

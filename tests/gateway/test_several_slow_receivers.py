@@ -24,6 +24,7 @@ from tests.gateway.test_slow_receivers import (
     WINDOW,
     Passing,
     given_up,
+    read_as_the_timer_is_due,
 )
 from tests.waits import until
 
@@ -33,13 +34,6 @@ async def _group(broker: EdgeBroker) -> tuple[Wire, Wire]:
     for sub in (a, b):
         await sub.subscribe("$share/g/ward/#", 1)
     return a, b
-
-
-async def _publish_each(broker: EdgeBroker, topic: str, number: int, payload: bytes = b"x") -> list[Wire]:
-    wires = [await Wire.connect(broker, f"{topic}{place}") for place in range(number)]
-    for wire in wires:
-        wire.send(Publish(topic, payload, 1, packet_id=1))
-    return wires
 
 
 @on_loop
@@ -118,7 +112,7 @@ async def test_a_member_that_may_not_receive_lets_nobody_pass(both_behind: bool)
             clients["b"].view.remember("b", Action.RECEIVE, True)
             await publishers(broker, 14, "b")
             await until(lambda: len(broker.exchange.holding.behind) == 1)
-        await _publish_each(broker, "ward/1", 60)
+        await publishers(broker, 60, names="q")
         await until(lambda: broker.exchange.holding.waiting == 60 - 4 - QUEUE // 2)
         assert len(clients["a"].session.waiting) == QUEUE // 2
 
@@ -141,7 +135,7 @@ async def test_the_overlay_waits_briefly_for_one_that_is_behind_anew() -> None:
         time = Passing(broker)
         await take(subs[other], number)
         await until(lambda: clients[other] not in holding.behind)
-        await _publish_each(broker, other, lines + WINDOW + QUEUE // 2)
+        await publishers(broker, lines + WINDOW + QUEUE // 2, other)
         await until(lambda: holding.waiting >= lines)
         await time.by(0.5 * HOLD_S)
         await take(subs[other], WINDOW)
@@ -177,27 +171,14 @@ async def test_given_up_while_put_back_of_a_group_comes_once() -> None:
         for n in "ab":
             view[n].remember(n, Action.RECEIVE, True)
         for topic, number in (("b", 4), ("a", 5)):
-            await _publish_each(broker, topic, number, bytes(LARGE))
+            await publishers(broker, number, topic, payload=bytes(LARGE), names=topic)
         holding = broker.exchange.holding
         await until(lambda: holding.waiting == 1 and len(holding.behind) == 2)
         wires = [await Wire.connect(broker, f"w{place}") for place in range(2)]
         for place, wire in enumerate(wires):
             wire.send(Publish("ward/1", str(place).encode(), 1, packet_id=1))
             await until(partial(lambda known: holding.waiting == known, 3 + 2 * place))
-        behind = holding.behind[broker.lifecycle.clients["a"]]
-        first = await a.expect(Publish)
-        heard = holding.heard
-
-        def and_then_the_timer(*arguments: Any) -> None:
-            heard(*arguments)
-            holding.heard = heard  # type: ignore[method-assign]
-            broker._started_at += 1.1 * HOLD_S
-            assert behind.timer is not None
-            behind.timer.cancel()
-            holding._review(behind)
-
-        holding.heard = and_then_the_timer  # type: ignore[method-assign, assignment]
-        a.send(PubAck(first.packet_id))
+        await read_as_the_timer_is_due(broker, a, "a")
         await until(lambda: broker.lifecycle.clients["a"] not in holding.behind)
         b.send(PubAck((await b.expect(Publish)).packet_id))
         await b.barrier()

@@ -58,6 +58,23 @@ async def read(broker: EdgeBroker, sub: Wire, number: int) -> list[bytes]:
     return taken
 
 
+async def read_as_the_timer_is_due(broker: EdgeBroker, sub: Wire, client_id: str) -> None:
+    """One acknowledgement is read in the turn of the loop in which the receiver is given up."""
+    holding = broker.exchange.holding
+    behind, heard = holding.behind[broker.lifecycle.clients[client_id]], holding.heard
+
+    def and_then_the_timer(*arguments: Any) -> None:
+        heard(*arguments)
+        holding.heard = heard  # type: ignore[method-assign]
+        broker._started_at += 1.1 * HOLD_S
+        assert behind.timer is not None
+        behind.timer.cancel()
+        holding._review(behind)
+
+    holding.heard = and_then_the_timer  # type: ignore[method-assign, assignment]
+    sub.send(PubAck((await sub.expect(Publish)).packet_id))
+
+
 def given_up(broker: EdgeBroker) -> bool:
     return bool(broker.operation.observe().reached["hold_s"])
 
@@ -151,12 +168,12 @@ async def test_large_messages_in_flight_fill_the_queue_as_those_that_wait(by_ove
     async with serving(configured({"in_flight": 100, **EIGHT_LARGE})) as broker:
         sub = await Wire.connect(broker, "sub")
         await sub.subscribe("ward/#", 1)
-        pubs = [await Wire.connect(broker, f"p{place}") for place in range(0 if by_overlay else number)]
-        for pub in pubs:
-            pub.send(Publish("ward/1", bytes(LARGE), 1, packet_id=1))
-        for _ in range(number if by_overlay else 0):
-            broker.deliver_local(Publication("ward/1", bytes(LARGE), 1))
-        await until(lambda: by_overlay or broker.exchange.holding.waiting == number - 4)
+        if by_overlay:
+            for _ in range(number):
+                broker.deliver_local(Publication("ward/1", bytes(LARGE), 1))
+        else:
+            await publishers(broker, number, payload=bytes(LARGE))
+            await until(lambda: broker.exchange.holding.waiting == number - 4)
         assert len(await take(sub, number)) == number
         assert dropped(broker) == 0
 
@@ -167,9 +184,7 @@ async def test_half_a_queue_of_bytes_is_as_much_as_a_window_of_messages() -> Non
     async with serving(configured({**LONG, **EIGHT_LARGE})) as broker:
         sub = await Wire.connect(broker, "sub")
         await sub.subscribe("ward/#", 1)
-        for place in range(WINDOW):
-            pub = await Wire.connect(broker, f"p{place}")
-            pub.send(Publish("ward/1", bytes(LARGE), 1, packet_id=1))
+        await publishers(broker, WINDOW, payload=bytes(LARGE))
         await until(lambda: broker.exchange.holding.waiting == WINDOW - 4)
         time = Passing(broker)
         for _ in range(2):
@@ -216,9 +231,7 @@ async def test_who_has_waited_for_one_that_connects_anew_does_not_wait_again() -
     async with serving(configured({**LONG, **EIGHT_LARGE})) as broker:
         sub = await Wire.connect(broker, "sub", properties=STAYS)
         await sub.subscribe("ward/#", 1)
-        wires = [await Wire.connect(broker, f"p{n}") for n in range(12)]
-        for wire in wires:
-            wire.send(Publish("ward/1", bytes(LARGE), 1, packet_id=1))
+        wires = await publishers(broker, 12, payload=bytes(LARGE))
         await until(lambda: broker.exchange.holding.waiting == 8)
         await Passing(broker).by(0.9 * HOLD_S)
         sub = await Wire.connect(broker, "sub", clean_start=False, properties=STAYS)
@@ -230,28 +243,12 @@ async def test_who_has_waited_for_one_that_connects_anew_does_not_wait_again() -
 
 @on_loop
 async def test_one_that_is_given_up_while_turns_are_put_back_loses_none() -> None:
-    """In one turn of the loop an acknowledgement is read and the timer is due."""
     async with serving(configured({**LONG, **EIGHT_LARGE})) as broker:
         sub = await Wire.connect(broker, "sub")
         await sub.subscribe("ward/#", 1)
-        wires = [await Wire.connect(broker, f"p{n}") for n in range(7)]
-        for wire in wires:
-            wire.send(Publish("ward/1", bytes(LARGE), 1, packet_id=1))
+        wires = await publishers(broker, 7, payload=bytes(LARGE))
         await until(lambda: broker.exchange.holding.waiting == 3)
-        holding = broker.exchange.holding
-        (behind,) = holding.behind.values()
-        first = await sub.expect(Publish)
-        heard = holding.heard
-
-        def and_then_the_timer(*arguments: Any) -> None:
-            heard(*arguments)
-            broker._started_at += 1.1 * HOLD_S
-            assert behind.timer is not None
-            behind.timer.cancel()
-            holding._review(behind)
-
-        holding.heard = and_then_the_timer  # type: ignore[method-assign, assignment]
-        sub.send(PubAck(first.packet_id))
+        await read_as_the_timer_is_due(broker, sub, "sub")
         for wire in wires:
             await wire.expect(PubAck)
 

@@ -28,11 +28,13 @@ def dropped(broker: EdgeBroker) -> int:
     return broker.operation.observe().dropped["queue_full"]
 
 
-async def publishers(broker: EdgeBroker, number: int, topic: str = "ward/1", qos: int = 1) -> list[Wire]:
-    """Each has sent one message and got no answer yet."""
-    wires = [await Wire.connect(broker, f"p{place}") for place in range(number)]
+async def publishers(
+    broker: EdgeBroker, number: int, topic: str = "ward/1", qos: int = 1, payload: bytes = b"", names: str = "p"
+) -> list[Wire]:
+    """Each has sent one message, its number unless there is a payload, and got no answer yet."""
+    wires = [await Wire.connect(broker, f"{names}{place}") for place in range(number)]
     for place, wire in enumerate(wires):
-        wire.send(Publish(topic, str(place).encode(), qos, packet_id=1))
+        wire.send(Publish(topic, payload or str(place).encode(), qos, packet_id=1))
     return wires
 
 
