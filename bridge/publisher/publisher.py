@@ -332,6 +332,11 @@ class Publisher:
         self._residents.move(entry, Standing.SETTLED)
         return self._forget(gone)
 
+    def _done_without(self, entry: Entry, now: float) -> list[Effect]:
+        """Those that lack it need not have it."""
+        entry.acked.update(self.view.members)
+        return self._done(entry, now)
+
     def _forget(self, sequences: Iterable[int]) -> list[Effect]:
         gone = tuple(sequences)
         for sequence in gone:
@@ -368,7 +373,8 @@ class Publisher:
         made, again = snapshots(due, self._entries, self.sealer, self.view, now)
         for entry in made:
             self._add(entry, late=False)
-        again += outdated(self._entries, self.sealer, self.view, self._lanes, now)
+        lacking, settled = outdated(self._entries, self.sealer, self.view, self._lanes, now)
+        again += lacking
         before, self._placed = self._placed, self.sealer.epoch(now)
         is_other = before != self._placed  # scopes or rights may have changed
         again += homeless(self._entries, self.sealer, self.view, now) if is_other else []
@@ -378,6 +384,7 @@ class Publisher:
         self._lanes.requeue(back, lambda peer, s: peer not in self._entries[s].acked)
         self._place(self._entries if is_other else again, now)
         gone, lost = self._waiting.given_up(now)
+        lost += [effect for s in settled for effect in self._done_without(self._entries[s], now)]
         return [*lost, *self._drop(gone), *([Count("retained_resealed", len(due))] if due else [])]
 
     def _place(self, sequences: Iterable[int], now: float) -> None:

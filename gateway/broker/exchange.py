@@ -206,8 +206,8 @@ class Exchange(Delivering):
             obstacles = partial(self._obstacles, client, publish)
             if obstacles(set()):  # a receiver is behind: neither routed nor acknowledged before that has room
                 client.connection.read_on()
-                return self.holding.hold(obstacles, partial(self._pass_on, client, publish))
-        return self._pass_on(client, publish)
+                return self.holding.hold(obstacles, partial(self._pass_on, client, publish, self.now()))
+        return self._pass_on(client, publish, self.now())
 
     def _obstacles(self, client: Client, publish: Publish, passed: set[Client]) -> list[Client]:
         """Whom it waits for; nobody who may not receive it, as far as a plugin says at once."""
@@ -217,11 +217,11 @@ class Exchange(Delivering):
 
         return self.holding.obstacle(self.router.plan_for(publish.topic, publish), publish.qos, client, passed, may)
 
-    def _pass_on(self, client: Client, publish: Publish) -> Later | None:
-        """Route and acknowledge what is permitted and fits."""
+    def _pass_on(self, client: Client, publish: Publish, since: float) -> Later | None:
+        """Route and acknowledge what is permitted and fits. `since`: when it came, and its expiry began."""
         store = self.store
         before = 0 if store is None else store.changes
-        message = Message.of(publish, self.now(), client.client_id)
+        message = Message.of(publish, since, client.client_id)
         owed = OwedAck(publish)
         if self.overlay is not None and not offer_for(self.overlay, client, owed, message, self.now(), self._settle):
             return None

@@ -4,13 +4,13 @@ Packets of `receiving.premade` through the clients of one process, at most `IN_F
 from sockets; behind them a receiver as `veilmq ingest run` runs it, from the first packet to the last PUBACK. Sockets,
 TLS and replicas are not in it: on two cores they would be what is measured.
 
-    python -m tests.bench.ingest_workers [PUBLICATIONS] [WORKERS ...]
+    python -m tests.bench.ingest_workers [PUBLICATIONS [WORKERS ...]]
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Collection, Sequence
@@ -105,15 +105,18 @@ def measure(overlay: Steady, wires: Sequence[tuple[Wire, ...]], workers: int, ho
 
 def main() -> None:
     """Print a line for one process, and one for each number of workers."""
-    counts = [int(argument) for argument in sys.argv[1:]] or [40_000]
+    parser = argparse.ArgumentParser(description="What a second core brings a receiver of the ingest job.")
+    parser.add_argument("publications", type=int, nargs="?", default=40_000)
+    parser.add_argument("workers", type=int, nargs="*", default=[1, 2], help="numbers of worker processes")
+    told = parser.parse_args()
     receiving.NOW = time.time()
     overlay = Steady()
-    wires = receiving.premade(counts[0], overlay)
-    for workers in (0, *(counts[1:] or [1, 2])):
+    wires = receiving.premade(told.publications, overlay)
+    for workers in (0, *told.workers):
         with tempfile.TemporaryDirectory() as home:
             rate = measure(overlay, wires, workers, Path(home))
-        told = f"--workers {workers}" if workers else "one process"
-        print(f"{told}: {rate:,.0f} publications a second ({len(wires)} publications alone)")
+        which = f"--workers {workers}" if workers else "one process"
+        print(f"{which}: {rate:,.0f} publications a second ({len(wires)} publications alone)")
 
 
 if __name__ == "__main__":

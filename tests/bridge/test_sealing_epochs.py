@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import random
+from collections import deque
 from dataclasses import replace
 
 import pytest
 
-from bridge.contract.machine import Acked, Committed, Effect, Event, Keep, LinkUp, Publication, Restored, Wire
+from bridge.contract.machine import Acked, Committed, Effect, Event, Keep, LinkUp, Publication, Restored, Tick, Wire
 from bridge.document.overlay import Overlay
 from bridge.document.policy import Scope
 from bridge.document.scope_secret import ScopeSecret
 from bridge.node import GatewayNode
 from bridge.publisher.publisher import UNAUTHORISED_S
+from bridge.publisher.windows import WINDOW_MAX
 from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, KeyHeader, Mode, SignedHeader, from_property
 from keys.epochs import Calendar, KeyName
 from keys.identity import Identity
@@ -133,6 +135,41 @@ def test_what_only_an_absent_replica_lacks_is_sealed_anew_when_it_comes(world: W
     world.learn(world.keys, [EPOCH + 1])
     assert not sent(node.publisher.tick(NOW + 100))
     assert {send.peer for send in sent(node.handle(LinkUp("r1c"), NOW + 110)) if send.ticket > 0} == set(REPLICAS)
+
+
+def test_who_comes_back_after_its_epoch_with_much_behind_does_not_hold_up_what_is_new(world: World):
+    """All that it lacked was sealed anew for all, and went before what was new: in a scope there is one order."""
+    node = gateway(world, "site", links=False)
+    for peer in ("r1a", "r1b"):
+        node.handle(LinkUp(peer), NOW)
+    many = 8 * WINDOW_MAX
+    for sequence in range(1, many + 1):
+        node.handle(entry(sequence), NOW)
+        acked(node, sequence, NOW, ("r1a", "r1b"))
+    world.learn(world.keys, [EPOCH + 1])
+    node.handle(Tick(), NOW + 100)
+    waiting = deque(sent(node.handle(LinkUp("r1c"), NOW + 110)))
+    waiting += sent(node.handle(entry(many + 1), NOW + 110))
+    answered: list[tuple[str, int]] = []
+    while waiting:
+        send = waiting.popleft()  # each replica answers in its order
+        answered.append((send.peer, send.ticket))
+        waiting += sent(node.handle(Acked(send.peer, send.ticket), NOW + 110))
+    assert {("r1a", many + 1), ("r1b", many + 1)} <= set(answered[: 4 * WINDOW_MAX])
+    assert node.publisher.depth == 0
+
+
+def test_a_replica_that_acknowledges_nothing_does_not_stop_all_at_the_end_of_an_epoch(world: World):
+    """Attack: at each end the publisher sealed up to 20,000 publications anew for it, for all, before what was new."""
+    node = gateway(world, "site")
+    for sequence in range(1, 8 * WINDOW_MAX + 1):
+        node.handle(entry(sequence), NOW)
+        acked(node, sequence, NOW, ("r1a", "r1b"))
+    assert node.publisher.depth == 8 * WINDOW_MAX
+    world.learn(world.keys, [EPOCH + 1])
+    again = {send.ticket for send in sent(node.handle(Tick(), NOW + 100), "r1a") if send.ticket}
+    assert len(again) <= WINDOW_MAX
+    assert node.publisher.depth <= WINDOW_MAX
 
 
 def test_after_a_bump_nothing_is_sealed_under_the_old_keys(world: World):

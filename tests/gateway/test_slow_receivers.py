@@ -131,6 +131,23 @@ async def test_what_the_overlay_brings_to_one_that_reads_is_not_dropped_and_othe
 
 
 @on_loop
+async def test_what_waits_for_a_receiver_lives_no_longer_for_it() -> None:
+    """Its interval began when it came, not when it was routed."""
+    async with serving(configured(LONG)) as broker:
+        sub, _, time = await a_line(broker, WINDOW + QUEUE)
+        late = await Wire.connect(broker, "late")
+        waiting = broker.exchange.holding.waiting
+        late.publish("ward/1", b"late", 1, properties={"message_expiry_s": 500})
+        await until(lambda: broker.exchange.holding.waiting == waiting + 1)
+        await time.by(0.4 * HOLD_S)
+        await take(sub, WINDOW + QUEUE)
+        last = await sub.expect(Publish)
+        assert last.payload == b"late"
+        assert last.properties.message_expiry_s is not None
+        assert last.properties.message_expiry_s <= 100
+
+
+@on_loop
 async def test_a_receiver_that_drips_is_given_up_as_one_that_is_stuck() -> None:
     """One acknowledgement now and then must not hold up publishers for ever."""
     async with serving(configured(LONG)) as broker:

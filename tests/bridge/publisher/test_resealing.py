@@ -10,7 +10,7 @@ import pytest
 from bridge.contract.machine import Publication, Wire
 from bridge.document.policy import Scope
 from bridge.publisher.refusals import RESEAL_AFTER_S
-from bridge.publisher.resealing import BACK_AFTER_S, outdated, unseal
+from bridge.publisher.resealing import BACK_AFTER_S, STRAGGLERS_MAX, outdated, unseal
 from bridge.publisher.residents import Residents, Standing
 from bridge.publisher.sealing import Entry
 from bridge.publisher.windows import Lanes
@@ -34,16 +34,24 @@ def sealed(acked: set[str], age_s: float = 0.0) -> Entry:
         (sealed(set()), False, [7]),
         (sealed({R1}, RESEAL_AFTER_S + 1), True, [7]),
         (sealed({R1, R2}, RESEAL_AFTER_S + 1), True, []),
+        (sealed({R1, R2}), False, [7]),
         (sealed({R1, R2, R3}), False, []),
     ],
-    ids=["as it is", "under another key", "old", "old, and enough have it", "all have it"],
+    ids=[
+        "as it is",
+        "under another key",
+        "old",
+        "old, and enough have it",
+        "the same, under another key",
+        "all have it",
+    ],
 )
 def test_which_is_sealed_anew(entry: Entry, is_current: bool, found: list[int]) -> None:
     lanes = Lanes()
     for peer in VIEW.members:
         lanes.up(peer, [])
     sealer = cast(Any, SimpleNamespace(is_current=lambda _: is_current))
-    assert outdated({7: entry}, sealer, VIEW, lanes, NOW) == found
+    assert outdated({7: entry}, sealer, VIEW, lanes, NOW) == (found, [])
 
 
 def test_what_was_on_its_way_when_a_link_went_is_sealed_anew_once_one_is_back() -> None:
@@ -54,12 +62,28 @@ def test_what_was_on_its_way_when_a_link_went_is_sealed_anew_once_one_is_back() 
     old, young, enough = sealed({R1}, BACK_AFTER_S + 1), sealed(set(), BACK_AFTER_S), sealed({R1, R2}, BACK_AFTER_S + 1)
     entries = {1: old, 2: young, 3: enough}
     lanes.up(R3, [])
-    assert outdated(entries, sealer, VIEW, lanes, NOW) == [1]
-    assert outdated(entries, sealer, VIEW, lanes, NOW) == []
+    assert outdated(entries, sealer, VIEW, lanes, NOW) == ([1], [])
+    assert outdated(entries, sealer, VIEW, lanes, NOW) == ([], [])
     lanes.down(R3)
-    assert outdated(entries, sealer, VIEW, lanes, NOW) == []
+    assert outdated(entries, sealer, VIEW, lanes, NOW) == ([], [])
     lanes.up(R3, [])
-    assert outdated(entries, sealer, VIEW, lanes, NOW) == [1]
+    assert outdated(entries, sealer, VIEW, lanes, NOW) == ([1], [])
+
+
+def test_of_what_enough_have_only_the_newest_is_sealed_anew_and_all_that_too_few_have() -> None:
+    """In order of numbers, whatever that of the entries: what became a void stands last."""
+    lanes = Lanes()
+    for peer in VIEW.members:
+        lanes.up(peer, [])
+    sealer = cast(Any, SimpleNamespace(is_current=lambda _: False))
+    many = STRAGGLERS_MAX + 5
+    entries = {sequence: sealed({R1, R2}) for sequence in range(many, 0, -1)}
+    entries[2] = sealed({R1})
+    again, settled = outdated(entries, sealer, VIEW, lanes, NOW)
+    assert again == [2, *range(many - STRAGGLERS_MAX + 1, many + 1)]
+    assert settled == [1, 3, 4, 5]
+    lanes.down(R3)
+    assert outdated(entries, sealer, VIEW, lanes, NOW) == ([2], []), "nobody is there who lacks the others"
 
 
 def test_who_had_it_counts_no_more_nor_what_is_on_its_way() -> None:
