@@ -1,7 +1,8 @@
 """What becomes of outbox entries when the home region's view changes (A13, A14).
 
 What a replica that left may not have, all get anew: those that stay may hold too few honest shares of it. What none but
-those that are away lack is on its way, and newcomers need not have it. Not here: lanes, sealing anew (`publisher`).
+those that are away lack is on its way, and newcomers need not have it. Not here: lanes (`windows`), what else is sealed
+anew (`resealing`).
 """
 
 from __future__ import annotations
@@ -11,21 +12,35 @@ from collections.abc import Collection, Iterable
 from bridge.document.region_view import RegionView
 from bridge.publisher.residents import Residents, Standing
 from bridge.publisher.sealing import Entry
+from bridge.publisher.windows import WINDOW_MAX
+
+STRAGGLERS_MAX = WINDOW_MAX
+"""Of what n - f replicas have, so much is sealed anew for the others after a change of keys or views. All replicas get
+it before what is new, and those take a new sealing of what is older for a repetition (`budgets.RESEALED_MAX`). Without
+a bound one replica that was away, or acknowledges nothing, would stop all publications at each such change."""
 
 
 def hand_over(
-    entries: Iterable[Entry], residents: Residents, before: RegionView, view: RegionView, lanes: Collection[str]
+    entries: Collection[Entry], residents: Residents, before: RegionView, view: RegionView, lanes: Collection[str]
 ) -> None:
     """Acknowledgements as they count in `view`; `lanes`: replicas of the view before whose link is up."""
     left = [name for name in before.members if name not in view.members]
     newcomers = [name for name in view.members if name not in before.members]
+    lacking = {e.sequence: e for e in entries if e.key is not None and not e.acked.issuperset(left)}
+    older = set(newest_of(s for s, entry in lacking.items() if entry.standing is Standing.SETTLED)[1])
     for entry in entries:
-        if entry.key is not None and not entry.acked.issuperset(left):
+        if entry.sequence in lacking and entry.sequence not in older:
             residents.move(entry, Standing.FRESH)
             entry.acked.clear()
-        elif entry.acked.issuperset(lanes) and has_enough(entry, before):
+        elif entry.sequence in older or (entry.acked.issuperset(lanes) and has_enough(entry, before)):
             for peer in newcomers:
                 residents.acknowledged(entry, peer)
+
+
+def newest_of(stragglers: Iterable[int]) -> tuple[list[int], list[int]]:
+    """Which of these, that n - f replicas have, are to be sealed anew, and the others; in order."""
+    ordered = sorted(stragglers)
+    return ordered[-STRAGGLERS_MAX:], ordered[:-STRAGGLERS_MAX]
 
 
 def has_enough(entry: Entry, view: RegionView) -> bool:

@@ -271,6 +271,17 @@ class Sealer:
         present = self._names[wire_filter], self._hops[wire_filter], self._data_keys.tree
         return (entry.name, entry.hops, entry.tree) == present and entry.protection is self._protections[wire_filter]
 
+    def is_as_before_but_for_its_epoch(self, entry: Entry) -> bool:
+        """Whether it is sealed as it would be now, if its epoch was the present one."""
+        scope, name = entry.secret.scope, entry.name
+        present = self._hops[scope.filter], self._data_keys.tree
+        same = (entry.hops, entry.tree) == present and entry.protection is self._protections[scope.filter]
+        return same and name is not None and (name.scope, name.bump) == (scope.filter, scope.bump)
+
+    def may_still_seal(self, epoch: int, now: float) -> bool:
+        """Whether replicas take what is sealed in it: it is the present one, or its grace lasts."""
+        return self._overlay.policy.calendar.may_seal(epoch, now)
+
     def keys_alone(self, now: float) -> Iterator[LiveKey]:
         """Data keys in use that stand alone."""
         return self._data_keys.alone(now)

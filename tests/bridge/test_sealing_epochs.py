@@ -126,50 +126,78 @@ def test_an_acknowledgement_of_a_former_sealing_does_not_count(world: World):
     assert node.publisher.depth == 0
 
 
-def test_what_only_an_absent_replica_lacks_is_sealed_anew_when_it_comes(world: World):
+def missed(world: World, number: int) -> GatewayNode:
+    """A gateway with publications of an epoch that has ended, which r1c lacks: it was away."""
     node = gateway(world, "site", links=False)
     for peer in ("r1a", "r1b"):
         node.handle(LinkUp(peer), NOW)
-    node.handle(entry(1), NOW)
-    acked(node, 1, NOW, ("r1a", "r1b"))
-    world.learn(world.keys, [EPOCH + 1])
-    assert not sent(node.publisher.tick(NOW + 100))
-    assert {send.peer for send in sent(node.handle(LinkUp("r1c"), NOW + 110)) if send.ticket > 0} == set(REPLICAS)
-
-
-def test_who_comes_back_after_its_epoch_with_much_behind_does_not_hold_up_what_is_new(world: World):
-    """All that it lacked was sealed anew for all, and went before what was new: in a scope there is one order."""
-    node = gateway(world, "site", links=False)
-    for peer in ("r1a", "r1b"):
-        node.handle(LinkUp(peer), NOW)
-    many = 8 * WINDOW_MAX
-    for sequence in range(1, many + 1):
+    for sequence in range(1, number + 1):
         node.handle(entry(sequence), NOW)
         acked(node, sequence, NOW, ("r1a", "r1b"))
     world.learn(world.keys, [EPOCH + 1])
-    node.handle(Tick(), NOW + 100)
-    waiting = deque(sent(node.handle(LinkUp("r1c"), NOW + 110)))
-    waiting += sent(node.handle(entry(many + 1), NOW + 110))
-    answered: list[tuple[str, int]] = []
+    assert not sent(node.handle(Tick(), NOW + 100))
+    return node
+
+
+def answered(node: GatewayNode, effects: list[Effect], now: float) -> list[tuple[str, int]]:
+    """What replicas get and acknowledge, each in its order, until nothing is left."""
+    waiting, found = deque(sent(effects)), list[tuple[str, int]]()
     while waiting:
-        send = waiting.popleft()  # each replica answers in its order
-        answered.append((send.peer, send.ticket))
-        waiting += sent(node.handle(Acked(send.peer, send.ticket), NOW + 110))
-    assert {("r1a", many + 1), ("r1b", many + 1)} <= set(answered[: 4 * WINDOW_MAX])
+        send = waiting.popleft()
+        found.append((send.peer, send.ticket))
+        waiting += sent(node.handle(Acked(send.peer, send.ticket), now))
+    return found
+
+
+def test_what_only_an_absent_replica_lacks_it_gets_as_it_was_sealed_while_replicas_take_it(world: World):
+    """Sealed anew for all, it went before what was new: in a scope there is one order."""
+    many = 4 * WINDOW_MAX
+    node, now = missed(world, many), NOW + 100 + CALENDAR.grace_s - 1
+    (first, *_) = sent(node.handle(LinkUp("r1c"), now))
+    assert key_in(first.wire).epoch == EPOCH
+    effects = node.handle(LinkUp("r1c"), now)
+    effects += node.handle(entry(many + 1), now)
+    assert {send.peer for send in sent(effects) if send.ticket == many + 1} == {"r1a", "r1b"}
+    assert set(answered(node, effects, now)) == {
+        *(("r1c", sequence) for sequence in range(1, many + 2)),
+        *((peer, many + 1) for peer in ("r1a", "r1b")),
+    }
     assert node.publisher.depth == 0
 
 
-def test_a_replica_that_acknowledges_nothing_does_not_stop_all_at_the_end_of_an_epoch(world: World):
-    """Attack: at each end the publisher sealed up to 20,000 publications anew for it, for all, before what was new."""
+def test_who_was_away_for_longer_than_the_grace_gets_what_is_new_at_once(world: World):
+    """Its absence was the fault that the others made up for. All that it lacked was sealed anew, for all."""
+    many = 4 * WINDOW_MAX
+    node, now = missed(world, many), NOW + 100 + CALENDAR.grace_s
+    effects = node.handle(LinkUp("r1c"), now)
+    assert node.publisher.depth == 0
+    effects += node.handle(entry(many + 1), now)
+    assert answered(node, effects, now) == [(peer, many + 1) for peer in REPLICAS]
+
+
+def test_what_too_few_have_is_sealed_anew_also_after_the_grace(world: World):
+    node, now = gateway(world, "site"), NOW + 100 + CALENDAR.grace_s
+    for sequence in (1, 2):
+        node.handle(entry(sequence), NOW)
+    acked(node, 1, NOW, ("r1a", "r1b"))
+    acked(node, 2, NOW, ("r1a",))
+    world.learn(world.keys, [EPOCH + 1])
+    assert {(send.peer, send.ticket) for send in sent(node.handle(Tick(), now))} == {(peer, 2) for peer in REPLICAS}
+
+
+def test_a_replica_that_acknowledges_nothing_does_not_stop_all_when_keys_change(world: World):
+    """Attack: up to 20,000 publications were sealed anew because of it, for all, before what was new."""
+    many = 4 * WINDOW_MAX
     node = gateway(world, "site")
-    for sequence in range(1, 8 * WINDOW_MAX + 1):
+    for sequence in range(1, many + 1):
         node.handle(entry(sequence), NOW)
         acked(node, sequence, NOW, ("r1a", "r1b"))
-    assert node.publisher.depth == 8 * WINDOW_MAX
-    world.learn(world.keys, [EPOCH + 1])
-    again = {send.ticket for send in sent(node.handle(Tick(), NOW + 100), "r1a") if send.ticket}
-    assert len(again) <= WINDOW_MAX
-    assert node.publisher.depth <= WINDOW_MAX
+    assert node.publisher.depth == many
+    newer = world.revoked("control", EPOCH - 1, bump=1)
+    world.learn(world.keys, [EPOCH], bump=1)
+    effects = node.publisher.adopt(newer, world.secrets_under(newer), NOW + 1)
+    assert [send.ticket for send in sent(effects, "r1a")] == list(range(many - WINDOW_MAX + 1, many + 1))
+    assert node.publisher.depth == WINDOW_MAX
 
 
 def test_after_a_bump_nothing_is_sealed_under_the_old_keys(world: World):

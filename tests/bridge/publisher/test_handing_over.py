@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from bridge.document.region_view import RegionView
-from bridge.publisher.handing_over import hand_over, has_enough
+from bridge.publisher.handing_over import STRAGGLERS_MAX, hand_over, has_enough
 from bridge.publisher.residents import Residents, Standing
 
 BEFORE = RegionView(1, 1, "home", ("a", "b", "c"))
@@ -42,6 +42,19 @@ def test_what_one_that_left_may_not_have_goes_to_all_anew() -> None:
     assert after(entry, CHANGED) == (set(), Standing.FRESH)
     assert after(Sealed({"b", "c"}), SMALLER) == (set(), Standing.FRESH)
     assert entry.residents.lacked_by("b") == 0, "it is no sealed entry that b lacks"
+
+
+def test_of_what_enough_have_only_the_newest_goes_to_all_anew_when_one_that_was_away_leaves() -> None:
+    """All of it would go before what is new: who replaces a replica that died would stop all publications."""
+    residents = Residents()
+    entries = [
+        Sealed({"b", "c"}, sequence=sequence, standing=Standing.SETTLED, residents=residents)
+        for sequence in range(STRAGGLERS_MAX + 2, 0, -1)
+    ]
+    hand_over(entries, residents, BEFORE, CHANGED, {"b", "c"})  # type: ignore[arg-type]
+    assert [entry.sequence for entry in entries if entry.standing is Standing.SETTLED] == [2, 1]
+    assert all(entry.acked == {"b", "c", "d"} for entry in entries[-2:]), "the newcomer need not have it"
+    assert not any(entry.acked for entry in entries[:-2])
 
 
 def test_what_all_that_left_have_keeps_its_acknowledgements() -> None:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from bridge.contract.machine import Publication, Wire
 from bridge.document.policy import Scope
+from bridge.publisher.handing_over import STRAGGLERS_MAX
 from bridge.publisher.refusals import RESEAL_AFTER_S
-from bridge.publisher.resealing import BACK_AFTER_S, STRAGGLERS_MAX, outdated, unseal
+from bridge.publisher.resealing import BACK_AFTER_S, outdated, unseal
 from bridge.publisher.residents import Residents, Standing
 from bridge.publisher.sealing import Entry
 from bridge.publisher.windows import Lanes
+from keys.epochs import KeyName
 from tests.sim.world import NOW, make_world
 
 MADE = make_world({1: 3}, [], {"site": 1}, [Scope("plant/#")])
@@ -24,41 +26,56 @@ R1, R2, R3 = VIEW.members
 def sealed(acked: set[str], age_s: float = 0.0) -> Entry:
     entry = Entry(7, Publication("plant/t", b"x", 1), MADE.secrets[0], "t", 0, NOW, sealed_ms=int((NOW - age_s) * 1000))
     entry.wire, entry.acked, entry.standing = Wire("t", b""), acked, Standing.SEALED
+    entry.name = KeyName("plant/#", 7, 0)
     return entry
 
 
+def judging(is_current: bool, epoch_only: bool = False, within_grace: bool = False) -> Any:
+    """As much of a sealer as counts here."""
+    return SimpleNamespace(
+        is_current=lambda _: is_current,
+        is_as_before_but_for_its_epoch=lambda _: epoch_only,
+        may_still_seal=lambda _epoch, _now: within_grace,
+    )
+
+
 @pytest.mark.parametrize(
-    ("entry", "is_current", "found"),
+    ("entry", "sealer", "found"),
     [
-        (sealed(set()), True, []),
-        (sealed(set()), False, [7]),
-        (sealed({R1}, RESEAL_AFTER_S + 1), True, [7]),
-        (sealed({R1, R2}, RESEAL_AFTER_S + 1), True, []),
-        (sealed({R1, R2}), False, [7]),
-        (sealed({R1, R2, R3}), False, []),
+        (sealed(set()), judging(True), ([], [])),
+        (sealed(set()), judging(False), ([7], [])),
+        (sealed({R1}, RESEAL_AFTER_S + 1), judging(True), ([7], [])),
+        (sealed({R1, R2}, RESEAL_AFTER_S + 1), judging(True), ([], [])),
+        (sealed({R1, R2}), judging(False), ([7], [])),
+        (sealed({R1}), judging(False, epoch_only=True, within_grace=True), ([7], [])),
+        (sealed({R1, R2}), judging(False, epoch_only=True, within_grace=True), ([], [])),
+        (sealed({R1, R2}), judging(False, epoch_only=True), ([], [7])),
+        (sealed({R1, R2, R3}), judging(False), ([], [])),
     ],
     ids=[
         "as it is",
-        "under another key",
+        "otherwise now",
         "old",
         "old, and enough have it",
-        "the same, under another key",
+        "otherwise now, and enough have it",
+        "its epoch has ended",
+        "its epoch has ended, enough have it, and the others still take it",
+        "its epoch and its grace are over, and enough have it",
         "all have it",
     ],
 )
-def test_which_is_sealed_anew(entry: Entry, is_current: bool, found: list[int]) -> None:
+def test_which_is_sealed_anew(entry: Entry, sealer: Any, found: tuple[list[int], list[int]]) -> None:
     lanes = Lanes()
     for peer in VIEW.members:
         lanes.up(peer, [])
-    sealer = cast(Any, SimpleNamespace(is_current=lambda _: is_current))
-    assert outdated({7: entry}, sealer, VIEW, lanes, NOW) == (found, [])
+    assert outdated({7: entry}, sealer, VIEW, lanes, NOW) == found
 
 
 def test_what_was_on_its_way_when_a_link_went_is_sealed_anew_once_one_is_back() -> None:
     """Readers who hear of its publisher first take what is older for a replay. It is sealed anew once for each link
     that is back, and what is younger, or enough replicas have, is not."""
     lanes = Lanes()
-    sealer = cast(Any, SimpleNamespace(is_current=lambda _: True))
+    sealer = judging(True)
     old, young, enough = sealed({R1}, BACK_AFTER_S + 1), sealed(set(), BACK_AFTER_S), sealed({R1, R2}, BACK_AFTER_S + 1)
     entries = {1: old, 2: young, 3: enough}
     lanes.up(R3, [])
@@ -75,7 +92,7 @@ def test_of_what_enough_have_only_the_newest_is_sealed_anew_and_all_that_too_few
     lanes = Lanes()
     for peer in VIEW.members:
         lanes.up(peer, [])
-    sealer = cast(Any, SimpleNamespace(is_current=lambda _: False))
+    sealer = judging(False)
     many = STRAGGLERS_MAX + 5
     entries = {sequence: sealed({R1, R2}) for sequence in range(many, 0, -1)}
     entries[2] = sealed({R1})
