@@ -36,7 +36,7 @@ def outdated(
         if not enough:
             if not current or abs(now - entry.sealed_ms / 1000) > oldest_s:
                 again.append(sequence)
-        elif not (current or sealer.is_as_before_but_for_its_epoch(entry)):
+        elif not (current or sealer.is_current_but_for_its_epoch(entry)):
             stragglers.append(sequence)
         elif not current and entry.name is not None and not sealer.may_still_seal(entry.name.epoch, now):
             over.append(sequence)

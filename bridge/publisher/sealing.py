@@ -237,8 +237,7 @@ class Sealer:
 
     def seal_for(self, kept: Protected) -> str:
         """What is retained would be sealed so now, as of the last review: names certificate, key, views, tree and
-        protection.
-        Empty: it cannot be, or what was protected would go in clear."""
+        protection. Empty: it cannot be, or what was protected would go in clear."""
         secret = self.secret_for(kept.publication.topic)
         name = None if secret is None else self._names.get(secret.scope.filter)
         if secret is None or name is None or (kept.protected and secret.scope.mode is Mode.PLAIN):
@@ -267,16 +266,13 @@ class Sealer:
 
     def is_current(self, entry: Entry) -> bool:
         """Whether an entry would be sealed in the same way now, as of the last review: `seal_for`."""
-        wire_filter = entry.secret.scope.filter
-        present = self._names[wire_filter], self._hops[wire_filter], self._data_keys.tree
-        return (entry.name, entry.hops, entry.tree) == present and entry.protection is self._protections[wire_filter]
+        return entry.name == self._names[entry.secret.scope.filter] and self.is_current_but_for_its_epoch(entry)
 
-    def is_as_before_but_for_its_epoch(self, entry: Entry) -> bool:
-        """Whether it is sealed as it would be now, if its epoch was the present one."""
-        scope, name = entry.secret.scope, entry.name
-        present = self._hops[scope.filter], self._data_keys.tree
-        same = (entry.hops, entry.tree) == present and entry.protection is self._protections[scope.filter]
-        return same and name is not None and (name.scope, name.bump) == (scope.filter, scope.bump)
+    def is_current_but_for_its_epoch(self, entry: Entry) -> bool:
+        """The same, if its epoch was the present one."""
+        scope, (named, _, bump) = entry.secret.scope, entry.name or KeyName("", 0, 0)
+        present = self._hops[scope.filter], self._data_keys.tree, self._protections[scope.filter]
+        return (named, bump, entry.hops, entry.tree, entry.protection) == (scope.filter, scope.bump, *present)
 
     def may_still_seal(self, epoch: int, now: float) -> bool:
         """Whether replicas take what is sealed in it: it is the present one, or its grace lasts."""

@@ -34,7 +34,7 @@ def judging(is_current: bool, epoch_only: bool = False, within_grace: bool = Fal
     """As much of a sealer as counts here."""
     return SimpleNamespace(
         is_current=lambda _: is_current,
-        is_as_before_but_for_its_epoch=lambda _: epoch_only,
+        is_current_but_for_its_epoch=lambda _: epoch_only,
         may_still_seal=lambda _epoch, _now: within_grace,
     )
 
