@@ -332,11 +332,6 @@ class Publisher:
         self._residents.move(entry, Standing.SETTLED)
         return self._forget(gone)
 
-    def _done_without(self, entry: Entry, now: float) -> list[Effect]:
-        """Those that lack it need not have it."""
-        entry.acked.update(self.view.members)
-        return self._done(entry, now)
-
     def _forget(self, sequences: Iterable[int]) -> list[Effect]:
         gone = tuple(sequences)
         for sequence in gone:
@@ -384,7 +379,10 @@ class Publisher:
         self._lanes.requeue(back, lambda peer, s: peer not in self._entries[s].acked)
         self._place(self._entries if is_other else again, now)
         gone, lost = self._waiting.given_up(now)
-        lost += [effect for s in settled for effect in self._done_without(self._entries[s], now)]
+        for over in sorted(set(settled).difference(again)):  # who lacks it need not have it
+            for peer in self.view.members:
+                self._residents.acknowledged(self._entries[over], peer)
+            lost += self._done(self._entries[over], now)
         return [*lost, *self._drop(gone), *([Count("retained_resealed", len(due))] if due else [])]
 
     def _place(self, sequences: Iterable[int], now: float) -> None:

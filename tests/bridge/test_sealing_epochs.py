@@ -185,6 +185,18 @@ def test_what_too_few_have_is_sealed_anew_also_after_the_grace(world: World):
     assert {(send.peer, send.ticket) for send in sent(node.handle(Tick(), now))} == {(peer, 2) for peer in REPLICAS}
 
 
+def test_what_is_retained_is_sealed_anew_though_one_lacks_it_and_the_grace_is_over(world: World):
+    """It is both: done with as a publication, and due as what is retained."""
+    node, now = gateway(world, "site"), NOW + 100 + CALENDAR.grace_s
+    node.handle(entry(1, retain=True), NOW)
+    acked(node, 1, NOW, ("r1a", "r1b"))
+    world.learn(world.keys, [EPOCH + 1])
+    assert {(send.peer, send.ticket) for send in sent(node.handle(Tick(), now))} == {(peer, 1) for peer in REPLICAS}
+    acked(node, 1, now)  # r1c's is of the former sealing
+    acked(node, 1, now, ("r1c",))
+    assert node.publisher.depth == 0
+
+
 def test_a_replica_that_acknowledges_nothing_does_not_stop_all_when_keys_change(world: World):
     """Attack: up to 20,000 publications were sealed anew because of it, for all, before what was new."""
     many = 4 * WINDOW_MAX
