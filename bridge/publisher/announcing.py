@@ -13,6 +13,7 @@ from math import ceil
 from bridge.contract import Publication, Send, Wire
 from bridge.document.region_view import RegionView
 from bridge.publisher.data_keys import LiveKey
+from keys.sharetree import Place
 
 
 def sends(
@@ -36,7 +37,7 @@ def sends(
         before = [] if key.told(peer) else [key_alone(peer, view, key)]
         return [*before, Send(peer, wire, ticket)]
     if hosted or wire.retain or key.announcement_due(peer, now):
-        carried = key.carried(view.place_of(peer))  # entries of former views were outdated by the review
+        carried = key.carried(_place(peer, view))
         wire = replace(wire, properties=wire.properties + carried)
     return [Send(peer, wire, ticket)]
 
@@ -44,4 +45,8 @@ def sends(
 def key_alone(peer: str, view: RegionView, key: LiveKey) -> Send:
     """A key on its own topic, with the share of that replica."""
     key.tell(peer)
-    return Send(peer, key.wire(view.place_of(peer)))
+    return Send(peer, key.wire(_place(peer, view)))
+
+
+def _place(peer: str, view: RegionView) -> Place:
+    return Place(view.region, view.number, view.place_of(peer))

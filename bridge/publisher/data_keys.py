@@ -18,7 +18,7 @@ from bridge.wire import OwnLife, key_topic
 from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, DataKey, KeyHeader, KeyName, Mode, make_key, to_property
 from keys.epochs import ScopeKeys
 from keys.identity import Identity
-from keys.sharetree import Hop, Share, encode_shares
+from keys.sharetree import Hop, Place, Share, encode_shares
 
 ANNOUNCE_EVERY = 16  # messages after which the key rides along again
 ANNOUNCE_AFTER_S = 5.0
@@ -47,12 +47,13 @@ class LiveKey:
         self.sealed_bytes += len(content)
         return content
 
-    def carried(self, place: int) -> UserProperties:
-        """`vmq-key` and `vmq-shares` for the replica at `place` of our region in the key's view."""
-        shares = [share for share in self.shares if share.label[0].place == place]
-        return self.header_property, (PROPERTY_SHARES, to_property(encode_shares(shares)))
+    def carried(self, place: Place) -> UserProperties:
+        """`vmq-key` and `vmq-shares` for the replica at `place` of our region. In another view than the key's no place
+        is that replica's: it gets no share."""
+        shares = [share for share in self.shares if share.label[0] == place]
+        return (self.header_property, (PROPERTY_SHARES, to_property(encode_shares(shares)))) if shares else ()
 
-    def wire(self, place: int) -> Wire:
+    def wire(self, place: Place) -> Wire:
         """The key alone, for the replica at `place` of our region."""
         return Wire(key_topic(self.header.scope, self.header.publisher), b"", 1, True, self.carried(place))
 

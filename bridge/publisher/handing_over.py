@@ -26,15 +26,16 @@ def hand_over(
     """Acknowledgements as they count in `view`; `lanes`: replicas of the view before whose link is up."""
     left = [name for name in before.members if name not in view.members]
     newcomers = [name for name in view.members if name not in before.members]
-    lacking = {e.sequence: e for e in entries if e.key is not None and not e.acked.issuperset(left)}
-    older = set(newest_of(s for s, entry in lacking.items() if entry.standing is Standing.SETTLED)[1])
+    settled = (e for e in entries if e.standing is Standing.SETTLED and not e.acked.issuperset(before.members))
+    older = set(newest_of(entry.sequence for entry in settled)[1])
     for entry in entries:
-        if entry.sequence in lacking and entry.sequence not in older:
+        if entry.sequence in older:
+            residents.need_not(entry, view.members)
+        elif entry.key is not None and not entry.acked.issuperset(left):
             residents.move(entry, Standing.FRESH)
             entry.acked.clear()
-        elif entry.sequence in older or (entry.acked.issuperset(lanes) and has_enough(entry, before)):
-            for peer in newcomers:
-                residents.acknowledged(entry, peer)
+        elif entry.acked.issuperset(lanes) and has_enough(entry, before):
+            residents.need_not(entry, newcomers)
 
 
 def newest_of(stragglers: Iterable[int]) -> tuple[list[int], list[int]]:

@@ -1,17 +1,16 @@
 """The publisher side at a gateway: what the outbox holds goes to every replica of the home region, in order.
 
 Each replica has its own window and its own place in the outbox, so that one that is away neither slows nor evicts what
-the others need. An entry is sealed when it is first sent (docs/protocol.md §5.1); whenever its scope seals under
-another epoch key or for other views, what some replica still lacks is sealed anew under the same sequence. What cannot
-be sealed now waits without holding up the others. What is too old, by the outbox's own bound or by the message's
-expiry, is dropped and counted instead of sent. Not here: sealing (`sealing`), what comes from the disk when (`intake`),
-windows (`windows`), bounds of memory (`residents`), how content is cut (`content`).
+the others need. An entry is sealed when it is first sent (docs/protocol.md §5.1), and anew under the same sequence when
+its scope seals otherwise (`resealing`). What cannot be sealed now waits without holding up the others. What is too old,
+by the outbox's own bound or by the message's expiry, is dropped and counted. Not here: sealing (`sealing`), what comes
+from the disk when (`intake`), windows (`windows`), bounds of memory (`residents`), how content is cut (`content`).
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from operator import attrgetter
 
@@ -248,7 +247,7 @@ class Publisher:
         due = {refused for refused in self.refusals.due(now) if refused[1] in self._entries}
         if due:
             back = {(sequence, self._entries[sequence].chain) for _, sequence in due}
-            self._lanes.requeue(back, lambda peer, sequence: (peer, sequence) in due)
+            self._lanes.requeue(back, lambda peer, s: (peer, s) in due and peer not in self._entries[s].acked)
             self.sealer.ask_review()
         effects = self._forget(gone)
         self._lanes.keep(self._entries.__contains__, len(self._entries))
@@ -305,8 +304,8 @@ class Publisher:
             self._lanes.down(peer)
         for peer in [peer for peer in view.members if peer in self._up - lanes]:
             self._open_lane(peer)
-        done = [entry for entry in self._entries.values() if entry.acked.issuperset(view.members)]
-        return [effect for e in done if e.sequence in self._entries for effect in self._done(e, now)]
+        done = [s for s, entry in self._entries.items() if entry.acked.issuperset(view.members)]
+        return self._done_without(done, now)
 
     def rotate(self, identity: Identity) -> None:
         """Sign with another key of ours from now on. What is sealed stays: its certificate counts to its end."""
@@ -331,6 +330,13 @@ class Publisher:
         self._fleeting.remove(entry.sequence)
         self._residents.move(entry, Standing.SETTLED)
         return self._forget(gone)
+
+    def _done_without(self, sequences: Collection[int], now: float) -> list[Effect]:
+        """Who lacks these need not have them, and gets them no more."""
+        self._lanes.withdraw(set(sequences))
+        for sequence in sequences:
+            self._residents.need_not(self._entries[sequence], self.view.members)
+        return [e for s in sequences if s in self._entries for e in self._done(self._entries[s], now)]
 
     def _forget(self, sequences: Iterable[int]) -> list[Effect]:
         gone = tuple(sequences)
@@ -368,9 +374,10 @@ class Publisher:
         made, again = snapshots(due, self._entries, self.sealer, self.view, now)
         for entry in made:
             self._add(entry, late=False)
-        lacking, settled = outdated(self._entries, self.sealer, self.view, self._lanes, now)
+        unseal(again, self._entries, self._residents, self._lanes)
+        lacking, over = outdated(self._entries, self.sealer, self.view, self._lanes, now)
         again += lacking
-        before, self._placed = self._placed, self.sealer.epoch(now)
+        before, self._placed = self._placed, self.sealer.calendar.at(now)
         is_other = before != self._placed  # scopes or rights may have changed
         again += homeless(self._entries, self.sealer, self.view, now) if is_other else []
         unseal(again, self._entries, self._residents, self._lanes)
@@ -379,10 +386,7 @@ class Publisher:
         self._lanes.requeue(back, lambda peer, s: peer not in self._entries[s].acked)
         self._place(self._entries if is_other else again, now)
         gone, lost = self._waiting.given_up(now)
-        for over in sorted(set(settled).difference(again)):  # who lacks it need not have it
-            for peer in self.view.members:
-                self._residents.acknowledged(self._entries[over], peer)
-            lost += self._done(self._entries[over], now)
+        lost += self._done_without(over, now)
         return [*lost, *self._drop(gone), *([Count("retained_resealed", len(due))] if due else [])]
 
     def _place(self, sequences: Iterable[int], now: float) -> None:
@@ -421,9 +425,7 @@ class Publisher:
 
     def _may_go(self, leads: bool, sequence: int) -> bool:
         """Whether a replica may get an entry now: what is sealed always, and if it leads nothing else."""
-        if not leads:
-            return True
-        entry = self._entries.get(sequence)
+        entry = self._entries.get(sequence) if leads else None
         return entry is None or entry.wire is not None
 
     def _sealed(self, taken: Sequence[int], now: float) -> tuple[set[int], list[Effect]]:

@@ -16,6 +16,9 @@ from bridge.publisher.windows import Lanes
 
 BACK_AFTER_S = 240.0
 """Once a link is back, what is older goes sealed anew: who subscribed since takes what is 300 s old for a replay."""
+AWAY_S = 3.0
+"""Who lacks for longer than this, and than an epoch's grace, what n - f replicas have when that grace is over, was one
+of the f: a link that was cut for a second, and comes back a second later, is not."""
 
 
 def outdated(
@@ -24,24 +27,35 @@ def outdated(
     """What some replica lacks and would be sealed otherwise now, or is so old that replicas will refuse it; if a link
     is back since this was asked last, also what is so old that readers who hear of its publisher first will.
 
-    Second what is done with though one may lack it, of what n - f replicas have: its epoch and the grace of that are
-    over, or it is not among the newest. A replica that was away for longer than the grace was one of the f.
+    What n - f replicas have stays as it is while the grace of its epoch lasts, if nothing else has changed. Of the rest
+    of that the newest are among the first; second come those that are done with, though one may lack them.
     """
     oldest_s = BACK_AFTER_S if lanes.is_any_back() else RESEAL_AFTER_S
     again, stragglers, over = list[int](), list[int](), list[int]()
     for sequence, entry in entries.items():
         if entry.wire is None or all(peer in entry.acked for peer, _ in lanes):
             continue
-        current, enough = sealer.is_current(entry), has_enough(entry, view)
-        if not enough:
-            if not current or abs(now - entry.sealed_ms / 1000) > oldest_s:
+        current, age_s = sealer.is_current(entry), abs(now - entry.sealed_ms / 1000)
+        if not has_enough(entry, view):
+            if not current or age_s > oldest_s:
                 again.append(sequence)
-        elif not (current or sealer.is_current_but_for_its_epoch(entry)):
-            stragglers.append(sequence)
-        elif not current and entry.name is not None and not sealer.may_still_seal(entry.name.epoch, now):
-            over.append(sequence)
+        elif not current and not _is_taken(entry, sealer, now):
+            absent = _is_over(entry, sealer, now) and age_s > max(AWAY_S, sealer.calendar.grace_s)
+            (over if absent else stragglers).append(sequence)
     newest, older = newest_of(stragglers)
     return sorted([*again, *newest]), [*over, *older]
+
+
+def _is_taken(entry: Entry, sealer: Sealer, now: float) -> bool:
+    """Whether replicas still take it as it is, although its epoch has ended."""
+    same = sealer.is_current_but_for_its_epoch(entry)
+    return same and entry.name is not None and sealer.calendar.may_seal(entry.name.epoch, now)
+
+
+def _is_over(entry: Entry, sealer: Sealer, now: float) -> bool:
+    """Whether its epoch and the grace of that are; one that is to come, by a clock that was set back, is not."""
+    same, calendar = sealer.is_current_but_for_its_epoch(entry), sealer.calendar
+    return same and entry.name is not None and now >= calendar.end_s(entry.name.epoch) + calendar.grace_s
 
 
 def unseal(sequences: Iterable[int], entries: Mapping[int, Entry], residents: Residents, lanes: Lanes) -> None:

@@ -84,6 +84,11 @@ class Residents:
             entry.acked.add(peer)
             self._lead[peer] += entry.standing is Standing.SEALED
 
+    def need_not(self, entry: Resident, peers: Iterable[str]) -> None:
+        """It counts as if these had it."""
+        for peer in peers:
+            self.acknowledged(entry, peer)
+
     def leads(self, peer: str) -> bool:
         """Whether a replica is so far ahead of the others that it gets nothing new."""
         return self._lead[peer] >= LEAD_MAX

@@ -48,7 +48,7 @@ from keys.envelope import (
     sign_header,
     to_property,
 )
-from keys.epochs import ScopeKeys
+from keys.epochs import Calendar, ScopeKeys
 from keys.errors import KeysError, OurFault
 from keys.identity import Identity
 from keys.keyheader import frame_bytes
@@ -245,14 +245,14 @@ class Sealer:
         wire_filter = secret.scope.filter
         return self._word(name, self._hops[wire_filter], self._data_keys.tree, self._protections[wire_filter])
 
+    @property
+    def calendar(self) -> Calendar:
+        """That of the policy."""
+        return self._overlay.policy.calendar
+
     def oldest(self, now: float) -> int:
         """The first epoch that is not dead."""
-        calendar = self._overlay.policy.calendar
-        return calendar.at(now - calendar.grace_s - calendar.skew_s)
-
-    def epoch(self, now: float) -> int:
-        """The present one: rights last for whole epochs."""
-        return self._overlay.policy.calendar.at(now)
+        return self.calendar.at(now - self.calendar.grace_s - self.calendar.skew_s)
 
     def seal_of(self, entry: Entry) -> str:
         """The same of what was sealed."""
@@ -273,10 +273,6 @@ class Sealer:
         scope, (named, _, bump) = entry.secret.scope, entry.name or KeyName("", 0, 0)
         present = self._hops[scope.filter], self._data_keys.tree, self._protections[scope.filter]
         return (named, bump, entry.hops, entry.tree, entry.protection) == (scope.filter, scope.bump, *present)
-
-    def may_still_seal(self, epoch: int, now: float) -> bool:
-        """Whether replicas take what is sealed in it: it is the present one, or its grace lasts."""
-        return self._overlay.policy.calendar.may_seal(epoch, now)
 
     def keys_alone(self, now: float) -> Iterator[LiveKey]:
         """Data keys in use that stand alone."""

@@ -13,6 +13,7 @@ from bridge.publisher.announcing import key_alone, sends
 from bridge.publisher.data_keys import ANNOUNCE_EVERY, DataKeys, LiveKey
 from bridge.wire import OwnLife, key_topic
 from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES
+from keys.sharetree import Place
 from tests.bridge.helpers import shares_in
 from tests.sim.world import NOW, make_world
 
@@ -77,7 +78,7 @@ def test_a_key_that_stands_alone_goes_before_what_it_sealed_once() -> None:
 def test_key_alone_tells_whom_it_is_for() -> None:
     key = key_of("open/#")
     assert not key.told("r1a")
-    assert key_alone("r1a", VIEW, key).wire == key.wire(1)
+    assert key_alone("r1a", VIEW, key).wire == key.wire(Place(1, 1, 1))
     assert key.told("r1a")
     assert not key.told("r1b")
 

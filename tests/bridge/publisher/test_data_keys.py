@@ -15,6 +15,7 @@ from bridge.wire import OwnLife, key_topic
 from keys.envelope import PROPERTY_KEY, KeyHeader, KeyName, MessageHeader, Mode, from_property
 from keys.epochs import Calendar, ScopeKeys
 from keys.identity import Identity
+from keys.sharetree import Place
 from tests.bridge.helpers import NOW, gateway, publish, shares_in
 from tests.bridge.publisher.test_sealing import carries_key, key_of, one
 from tests.sim.world import World, make_world
@@ -165,10 +166,16 @@ def test_a_key_that_stands_alone_is_told_once_until_the_peer_forgot(keys: DataKe
 
 def test_on_its_own_topic_a_key_carries_the_share_of_that_replica_alone(keys: DataKeys):
     key = used(keys, SCOPES[3])
-    wire = key.wire(2)
+    wire = key.wire(Place(1, 1, 2))
     assert (wire.topic, wire.payload, wire.retain) == (key_topic("apart/#", key.header.publisher), b"", True)
     assert KeyHeader.decode(from_property(dict(wire.properties)[PROPERTY_KEY])) == key.header
-    assert [share.label[0].place for share in shares_in(Wire("", b"", properties=key.carried(3)))] == [3]
+    carried = key.carried(Place(1, 1, 3))
+    assert [share.label[0].place for share in shares_in(Wire("", b"", properties=carried))] == [3]
+
+
+def test_a_key_of_another_view_has_no_share_for_anybody(keys: DataKeys):
+    """Attack: who holds another place there would get the share of its neighbour, and two are enough."""
+    assert used(keys).carried(Place(1, 2, 3)) == ()
 
 
 def test_after_a_rotation_or_another_overlay_nothing_is_sealed_under_the_former_keys(keys: DataKeys):

@@ -11,7 +11,7 @@ from bridge.contract.machine import Publication, Wire
 from bridge.document.policy import Scope
 from bridge.publisher.handing_over import STRAGGLERS_MAX
 from bridge.publisher.refusals import RESEAL_AFTER_S
-from bridge.publisher.resealing import BACK_AFTER_S, outdated, unseal
+from bridge.publisher.resealing import AWAY_S, BACK_AFTER_S, outdated, unseal
 from bridge.publisher.residents import Residents, Standing
 from bridge.publisher.sealing import Entry
 from bridge.publisher.windows import Lanes
@@ -35,7 +35,9 @@ def judging(is_current: bool, epoch_only: bool = False, within_grace: bool = Fal
     return SimpleNamespace(
         is_current=lambda _: is_current,
         is_current_but_for_its_epoch=lambda _: epoch_only,
-        may_still_seal=lambda _epoch, _now: within_grace,
+        calendar=SimpleNamespace(
+            grace_s=0, may_seal=lambda _epoch, _now: within_grace, end_s=lambda _epoch: NOW - AWAY_S
+        ),
     )
 
 
@@ -49,7 +51,8 @@ def judging(is_current: bool, epoch_only: bool = False, within_grace: bool = Fal
         (sealed({R1, R2}), judging(False), ([7], [])),
         (sealed({R1}), judging(False, epoch_only=True, within_grace=True), ([7], [])),
         (sealed({R1, R2}), judging(False, epoch_only=True, within_grace=True), ([], [])),
-        (sealed({R1, R2}), judging(False, epoch_only=True), ([], [7])),
+        (sealed({R1, R2}, AWAY_S), judging(False, epoch_only=True), ([7], [])),
+        (sealed({R1, R2}, AWAY_S + 1), judging(False, epoch_only=True), ([], [7])),
         (sealed({R1, R2, R3}), judging(False), ([], [])),
     ],
     ids=[
@@ -60,6 +63,7 @@ def judging(is_current: bool, epoch_only: bool = False, within_grace: bool = Fal
         "otherwise now, and enough have it",
         "its epoch has ended",
         "its epoch has ended, enough have it, and the others still take it",
+        "its epoch and its grace are over, and enough have it, but not for long",
         "its epoch and its grace are over, and enough have it",
         "all have it",
     ],
