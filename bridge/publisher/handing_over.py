@@ -7,7 +7,9 @@ anew (`resealing`).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable
+from operator import attrgetter
 
 from bridge.document.region_view import RegionView
 from bridge.publisher.residents import Residents, Standing
@@ -15,9 +17,9 @@ from bridge.publisher.sealing import Entry
 from bridge.publisher.windows import WINDOW_MAX
 
 STRAGGLERS_MAX = WINDOW_MAX
-"""Of what n - f replicas have, so much is sealed anew for the others after a change of keys or views. All replicas get
-it before what is new, and those take a new sealing of what is older for a repetition (`budgets.RESEALED_MAX`). Without
-a bound one replica that was away, or acknowledges nothing, would stop all publications at each such change."""
+"""Of what n - f replicas have, so much is sealed anew for each of the others after a change of keys or views. All get
+it before what is new, and they take a new sealing of what is much older for a repetition (`budgets.RESEALED_MAX`).
+Without a bound one that was away, or acknowledges nothing, would stop all publications at each such change."""
 
 
 def hand_over(
@@ -27,7 +29,7 @@ def hand_over(
     left = [name for name in before.members if name not in view.members]
     newcomers = [name for name in view.members if name not in before.members]
     settled = (e for e in entries if e.standing is Standing.SETTLED and not e.acked.issuperset(before.members))
-    older = set(newest_of(entry.sequence for entry in settled)[1])
+    older = set(newest_of(settled, before.members)[1])
     for entry in entries:
         if entry.sequence in older:
             residents.need_not(entry, view.members)
@@ -38,10 +40,17 @@ def hand_over(
             residents.need_not(entry, newcomers)
 
 
-def newest_of(stragglers: Iterable[int]) -> tuple[list[int], list[int]]:
-    """Which of these, that n - f replicas have, are to be sealed anew, and the others; in order."""
-    ordered = sorted(stragglers)
-    return ordered[-STRAGGLERS_MAX:], ordered[:-STRAGGLERS_MAX]
+def newest_of(stragglers: Iterable[Entry], members: Collection[str]) -> tuple[list[int], list[int]]:
+    """Which of these, that n - f replicas have, are to be sealed anew, and the others: the newest that each of the
+    `members` lacks, so that none that acknowledges nothing takes the place of what another one lacks."""
+    newest, older = list[int](), list[int]()
+    lacked = Counter[str]()
+    for entry in sorted(stragglers, key=attrgetter("sequence"), reverse=True):
+        lacking = [peer for peer in members if peer not in entry.acked]
+        is_new = any(lacked[peer] < STRAGGLERS_MAX for peer in lacking)
+        (newest if is_new else older).append(entry.sequence)
+        lacked.update(lacking)
+    return newest, older
 
 
 def has_enough(entry: Entry, view: RegionView) -> bool:

@@ -14,7 +14,7 @@ sending (`publisher`), what others published on the same topics, unless the node
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -22,7 +22,6 @@ from bridge.contract import Allowance, Count, Effect, Keep, Numbered, Publicatio
 from bridge.document import RegionView
 from bridge.publisher.data_keys import LiveKey
 from bridge.publisher.handing_over import has_enough
-from bridge.publisher.residents import Standing
 from bridge.publisher.sealing import Entry, Sealer
 from keys.errors import KeysError
 from keys.frames import Reader, number
@@ -165,23 +164,16 @@ class OwnRetained:
 
 
 def snapshots(
-    due: Sequence[KeptRetained], entries: Mapping[int, Entry], sealer: Sealer, view: RegionView, now: float
+    due: Iterable[KeptRetained], entries: Mapping[int, Entry], sealer: Sealer, view: RegionView, now: float
 ) -> tuple[list[Entry], list[int]]:
-    """What must be sealed anew: as entries of their own; and sequences of those that are entries, sealed before. One
-    that n - f replicas have is a snapshot then, unless something before it in its chain is still on its way to one,
-    perhaps as it was sealed: who lacks both would get what is retained first."""
-    made, again, first = [], [], dict[str, int]()
-    retained = {kept.sequence for kept in due}
-    for e in entries.values() if due else ():
-        if e.standing is Standing.SETTLED and not e.is_snapshot and e.sequence not in retained:
-            first[e.chain] = min(e.sequence, first.get(e.chain, e.sequence))
+    """What must be sealed anew: as entries of their own; and sequences of those that are entries, sealed before."""
+    made, again = [], []
     for kept in due:
         entry, secret = entries.get(kept.sequence), sealer.secret_for(kept.publication.topic)
         if entry is None and secret is not None:
             made.append(Entry(kept.sequence, kept.publication, secret, "", 0, now, is_snapshot=True))
         elif entry is not None and entry.wire is not None:
-            follows = first.get(entry.chain, entry.sequence) < entry.sequence
-            entry.is_snapshot = entry.is_snapshot or (has_enough(entry, view) and not follows)
+            entry.is_snapshot = entry.is_snapshot or has_enough(entry, view)
             again.append(kept.sequence)
     return made, again
 

@@ -31,7 +31,7 @@ def outdated(
     of that the newest are among the first; second come those that are done with, though one may lack them.
     """
     oldest_s = BACK_AFTER_S if lanes.is_any_back() else RESEAL_AFTER_S
-    again, stragglers, over = list[int](), list[int](), list[int]()
+    again, stragglers, over = list[int](), list[Entry](), list[int]()
     for sequence, entry in entries.items():
         if entry.wire is None or all(peer in entry.acked for peer, _ in lanes):
             continue
@@ -40,9 +40,11 @@ def outdated(
             if not current or age_s > oldest_s:
                 again.append(sequence)
         elif not current and not _is_taken(entry, sealer, now):
-            absent = _is_over(entry, sealer, now) and age_s > max(AWAY_S, sealer.calendar.grace_s)
-            (over if absent else stragglers).append(sequence)
-    newest, older = newest_of(stragglers)
+            if _is_over(entry, sealer, now) and age_s > max(AWAY_S, sealer.calendar.grace_s):
+                over.append(sequence)
+            else:
+                stragglers.append(entry)
+    newest, older = newest_of(stragglers, view.members)
     return sorted([*again, *newest]), [*over, *older]
 
 

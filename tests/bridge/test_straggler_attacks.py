@@ -14,7 +14,7 @@ from bridge.publisher.handing_over import STRAGGLERS_MAX
 from keys.envelope import PROPERTY_KEY, KeyHeader, Mode, check_share, from_property, open_key
 from keys.epochs import Calendar
 from tests.bridge.helpers import NOW, gateway, sent, shares_in
-from tests.bridge.test_live_views import detached, in_force
+from tests.bridge.test_live_views import attached, detached, in_force
 from tests.keys.helpers import recombine
 from tests.sim.changing import changed, endorsed_by
 from tests.sim.test_secrecy import pool
@@ -146,6 +146,36 @@ def test_no_more_than_a_window_is_sealed_anew_when_one_is_replaced_while_another
         if send.peer in ("r1b", "r1d"):
             waiting += sent(node.publisher.acked(Acked(send.peer, send.ticket), NOW + 3))
     assert before <= STRAGGLERS_MAX
+
+
+@pytest.mark.parametrize("change", ["bump", "grace", "attach"])
+def test_a_liar_that_lacks_what_is_newer_takes_no_place_of_what_another_one_lacks(change: str):
+    """It acknowledges what an honest replica lacks, and nothing of a window of newer ones."""
+    world = epochs_world(Scope("slow/#"), Scope("fast/#"))
+    node, behind = gateway(world, "site"), 100
+    start = NOW + (119 if change == "grace" else 0)  # the next epoch's key is late: all are young when the grace ends
+    node.handle(LinkDown("r1c"), start)
+    for sequence in range(1, behind + 1):
+        node.handle(entry(sequence, "slow/t", now=start), start)
+        acked(node, sequence, start, OTHERS)
+    node.handle(LinkUp("r1c"), start)
+    for sequence in range(behind + 1, behind + STRAGGLERS_MAX + 44):
+        got = [send.ticket for send in sent(node.handle(entry(sequence, "fast/t", now=start), start), "r1c")]
+        acked(node, sequence, start, ("r1a", "r1c") if sequence in got else ("r1a",))
+    lacked = {s for s, e in node.publisher._entries.items() if "r1c" not in e.acked}
+    assert len(lacked) < STRAGGLERS_MAX
+    if change == "bump":
+        newer = world.revoked("control", EPOCH - 1, bump=1)
+        world.learn(world.keys, [EPOCH], bump=1)
+        node.publisher.adopt(newer, world.secrets_under(newer), start + 1)
+    elif change == "attach":
+        newer = in_force(world, attached(world))
+        node.publisher.adopt(newer, world.secrets_under(newer), start + 1)
+    else:
+        world.learn(world.keys, [EPOCH + 1])
+        node.publisher.keys_changed(start + 0.9)
+        node.handle(Tick(), start + 1.1)
+    assert lacked <= {s for s, e in node.publisher._entries.items() if "r1c" not in e.acked}
 
 
 def test_a_clock_set_back_over_an_epoch_for_a_moment_does_not_take_what_a_replica_lacks():

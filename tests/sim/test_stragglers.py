@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from bridge.contract.budgets import RESEALED_MAX
 from bridge.document.policy import Refresh, Scope
 from bridge.sim.adversary import Behaviour
 from bridge.sim.checkers import check_blame, check_liveness, check_safety
@@ -81,6 +82,24 @@ def test_a_cut_of_a_second_loses_nothing_where_there_is_no_grace(grace_s: int):
     check(world, traffic, kernel.run(NOW + 40))
 
 
+def test_a_late_joiner_gets_what_was_retained_long_ago_though_one_replica_is_away():
+    """Behind something that one lacked it was sealed anew in its chain: replicas took it for a repetition."""
+    world = made(calendar(40, 4), [Scope("plant/#")], {1: 3}, (), 1)
+    kernel = world.kernel(random.Random(0))
+    traffic = Traffic("site")
+    kernel.run(NOW + 3)
+    kernel.cut("site", "r1c")
+    traffic.publish(kernel, NOW + 4, "plant/t", b"ordinary")
+    traffic.publish(kernel, NOW + 4.1, "plant/value", b"value", retain=True)
+    for n in range(RESEALED_MAX + 100):
+        traffic.publish(kernel, NOW + 5 + n * 0.01, "plant/t", b"%d" % n)
+    kernel.run(NOW + 36)
+    learn(kernel, world, FIRST + 1)
+    subscribe(kernel, "control", "plant/#", NOW + 66)
+    trace = kernel.run(NOW + 75)
+    assert b"value" in [delivery.publication.payload for delivery in trace.delivered["control"]]
+
+
 @pytest.mark.parametrize("sizes", [{1: 3}, {1: 3, 2: 3}], ids=["one region", "two regions"])
 @pytest.mark.parametrize("mode", [Mode.COPIES, Mode.ONE, Mode.BLOCKS], ids=lambda mode: mode.name)
 def test_no_replica_refuses_anything_after_a_cut_of_longer_than_the_grace(mode: Mode, sizes: dict[int, int]):
@@ -119,9 +138,9 @@ def test_cuts_within_the_grace_lose_and_misplace_nothing(seed: int):
     subscribe(kernel, "control", "#")
     traffic = Traffic("site")
     for n in range(400):
-        topic = f"open/{n % 2}" if n % 7 == 0 else f"plant/{n % 3}"
-        content = b"%d" % n + bytes(rng.choice([0, 1500]))
         qos, retain = 1 + rng.randrange(2), rng.random() < 0.1
+        topic = f"open/{n % 2}" if n % 7 == 0 else f"plant/{3 if retain else n % 3}"
+        content = b"%d" % n + bytes(rng.choice([0, 1500]))
         traffic.publish(kernel, NOW + 5 + n * 0.1, topic, content, qos=qos, retain=retain)
     for epoch in (1, 2):
         end = NOW + 20 * epoch
