@@ -376,11 +376,11 @@ class Publisher:
             self._add(entry, late=False)
         unseal(again, self._entries, self._residents, self._lanes)
         lacking, over = outdated(self._entries, self.sealer, self.view, self._lanes, now)
-        again += lacking
         before, self._placed = self._placed, self.sealer.calendar.at(now)
         is_other = before != self._placed  # scopes or rights may have changed
-        again += homeless(self._entries, self.sealer, self.view, now) if is_other else []
-        unseal(again, self._entries, self._residents, self._lanes)
+        lacking += homeless(self._entries, self.sealer, self.view, now) if is_other else []
+        unseal(lacking, self._entries, self._residents, self._lanes)
+        again += lacking
         back = [(s, self._entries[s].chain) for s in (*again, *self._waiting, *self._uncounted)]
         self._uncounted.clear()
         self._lanes.requeue(back, lambda peer, s: peer not in self._entries[s].acked)

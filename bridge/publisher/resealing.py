@@ -31,6 +31,7 @@ def outdated(
     of that the newest are among the first; second come those that are done with, though one may lack them.
     """
     oldest_s = BACK_AFTER_S if lanes.is_any_back() else RESEAL_AFTER_S
+    calendar = sealer.calendar
     again, stragglers, over = list[int](), list[Entry](), list[int]()
     for sequence, entry in entries.items():
         if entry.wire is None or all(peer in entry.acked for peer, _ in lanes):
@@ -39,25 +40,24 @@ def outdated(
         if not has_enough(entry, view):
             if not current or age_s > oldest_s:
                 again.append(sequence)
-        elif not current and not _is_taken(entry, sealer, now):
-            if _is_over(entry, sealer, now) and age_s > max(AWAY_S, sealer.calendar.grace_s):
-                over.append(sequence)
-            else:
-                stragglers.append(entry)
+        elif not current:
+            epoch = _former_epoch(entry, sealer)
+            if epoch is None or not calendar.may_seal(epoch, now):  # else replicas still take it as it is
+                # An epoch that is to come, by a clock that was set back, is not over.
+                is_over = epoch is not None and now >= calendar.end_s(epoch) + calendar.grace_s
+                if is_over and age_s > max(AWAY_S, calendar.grace_s):
+                    over.append(sequence)
+                else:
+                    stragglers.append(entry)
     newest, older = newest_of(stragglers, view.members)
     return sorted([*again, *newest]), [*over, *older]
 
 
-def _is_taken(entry: Entry, sealer: Sealer, now: float) -> bool:
-    """Whether replicas still take it as it is, although its epoch has ended."""
-    same = sealer.is_current_but_for_its_epoch(entry)
-    return same and entry.name is not None and sealer.calendar.may_seal(entry.name.epoch, now)
-
-
-def _is_over(entry: Entry, sealer: Sealer, now: float) -> bool:
-    """Whether its epoch and the grace of that are; one that is to come, by a clock that was set back, is not."""
-    same, calendar = sealer.is_current_but_for_its_epoch(entry), sealer.calendar
-    return same and entry.name is not None and now >= calendar.end_s(entry.name.epoch) + calendar.grace_s
+def _former_epoch(entry: Entry, sealer: Sealer) -> int | None:
+    """The epoch that it is sealed in, if that is all that differs from how it would be sealed now."""
+    if entry.name is None or not sealer.is_current_but_for_its_epoch(entry):
+        return None
+    return entry.name.epoch
 
 
 def unseal(sequences: Iterable[int], entries: Mapping[int, Entry], residents: Residents, lanes: Lanes) -> None:
