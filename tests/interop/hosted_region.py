@@ -96,8 +96,8 @@ class Region(OverlayProcesses):
         super().__init__(directory)
         self._clients: list[paho.Client] = []
 
-    def describe_hosted(self, brokers: Mosquittos, behind: Sequence[str] = ()) -> Region:
-        """`behind`: brokers that gateways reach through a hop on their front port."""
+    def describe_hosted(self, brokers: Mosquittos, behind: Sequence[str] = (), records: int = 256) -> Region:
+        """`behind`: brokers that gateways reach through a hop on their front port. `records`: of a batch, at most."""
         now = time.time()
         owner = TrustDomain.create(self.directory / "owner", "owner", now)
         self.ports = dict(zip(GATEWAYS, free_ports(len(GATEWAYS)), strict=True))
@@ -115,7 +115,10 @@ class Region(OverlayProcesses):
         description = {
             "name": "test",
             "regions": [{"name": "cloud", "members": entries}],
-            "scopes": [{"filter": "plant/#", "tokens": True}, {"filter": "open/#", "mode": "plain"}],
+            "scopes": [
+                {"filter": "plant/#", "tokens": True, "batch": {"records": records}},
+                {"filter": "open/#", "mode": "plain"},
+            ],
             "members": [{"card": f"{name}/card.json", "region": "cloud", **rights} for name in GATEWAYS]
             + [{"card": "job/card.json", "region": "cloud", "read": everything}],
         }
