@@ -21,7 +21,8 @@ from dataclasses import dataclass, field
 from bridge.contract import Allowance, Count, Effect, Keep, Numbered, Publication, Wire, packed, unpacked
 from bridge.document import RegionView
 from bridge.publisher.data_keys import LiveKey
-from bridge.publisher.handing_over import has_enough
+from bridge.publisher.handing_over import AWAY_S, has_enough
+from bridge.publisher.resealing import is_lacked, is_on_its_way
 from bridge.publisher.sealing import Entry, Sealer
 from keys.errors import KeysError
 from keys.frames import Reader, number
@@ -31,6 +32,7 @@ RETAINED_OWN_BYTES_MAX = 64 << 20  # clear and sealed
 RETELL_BURST = 8  # times that a replica whose link comes up is told everything at once ...
 RETELL_EVERY_S = 60.0  # ... and then once a minute
 ROW = b"o"  # before the topic in the names of rows
+LOOK_AGAIN_S = 3.0  # how often whether what was on its way at its epoch's end has arrived
 FORMER = "former"  # the seal of what a former process sealed: no present one is the same
 
 
@@ -87,14 +89,17 @@ class OwnRetained:
         return self._shrink()
 
     def sealed(self, entry: Entry, seal: str) -> list[Effect]:
-        """A retained publication was sealed (again)."""
+        """A retained publication was sealed (again). Where replicas may take it for a repetition it stays due: a
+        snapshot follows."""
         kept = self._kept.get(entry.publication.topic)
         if kept is None or kept.sequence != entry.sequence:
             return []
         self._bytes -= kept.size
         if kept.epoch < 0 and entry.name is not None:
             kept.epoch = entry.name.epoch
-        kept.wire, kept.seal, kept.key = entry.wire, seal, entry.key
+        if not entry.had_enough or entry.is_snapshot:
+            kept.seal = seal
+        kept.wire, kept.key = entry.wire, entry.key
         self._changed[entry.publication.topic] = None
         self._bytes += kept.size
         return self._shrink()
@@ -165,17 +170,28 @@ class OwnRetained:
 
 def snapshots(
     due: Iterable[KeptRetained], entries: Mapping[int, Entry], sealer: Sealer, view: RegionView, now: float
-) -> tuple[list[Entry], list[int]]:
-    """What must be sealed anew: as entries of their own; and sequences of those that are entries, sealed before."""
+) -> tuple[list[Entry], list[int], list[Effect]]:
+    """What must be sealed anew: as entries of their own; and sequences of those that are entries, sealed before; and
+    its count.
+
+    What a replica may still get as a publication becomes no snapshot yet: readers would get it late, or never as
+    something live.
+    """
     made, again = [], []
     for kept in due:
         entry, secret = entries.get(kept.sequence), sealer.secret_for(kept.publication.topic)
         if entry is None and secret is not None:
             made.append(Entry(kept.sequence, kept.publication, secret, "", 0, now, is_snapshot=True))
         elif entry is not None and entry.wire is not None:
-            entry.is_snapshot = entry.is_snapshot or has_enough(entry, view)
-            again.append(kept.sequence)
-    return made, again
+            stays = is_on_its_way(entry, sealer, view, now)
+            is_done = has_enough(entry, view) and not is_lacked(entry, view, AWAY_S, now)
+            entry.is_snapshot = entry.is_snapshot or (is_done and not stays)
+            if not stays:
+                again.append(kept.sequence)
+            if not entry.is_snapshot:
+                sealer.ask_review(now + LOOK_AGAIN_S)
+    count = len(made) + len(again)
+    return made, again, [Count("retained_resealed", count)] if count else []
 
 
 def _row(kept: KeptRetained | None) -> bytes | None:

@@ -299,7 +299,7 @@ class Publisher:
         """The replicas of another view have lanes from now on."""
         before, self.view = self.view, view
         lanes = {peer for peer, _ in self._lanes}
-        hand_over(self._entries.values(), self._residents, before, view, lanes)
+        hand_over(self._entries.values(), self._residents, before, view, lanes, now)
         for peer in lanes - set(view.members):
             self._lanes.down(peer)
         for peer in [peer for peer in view.members if peer in self._up - lanes]:
@@ -371,7 +371,7 @@ class Publisher:
         scopes = {e.secret.scope.filter: e.secret.scope for e in self._entries.values()}
         self.sealer.review(scopes, now)
         due = self.retained.due(self.sealer.seal_for, self.sealer.oldest(now), now) if len(self._lanes) else []
-        made, again = snapshots(due, self._entries, self.sealer, self.view, now)
+        made, again, counted = snapshots(due, self._entries, self.sealer, self.view, now)
         for entry in made:
             self._add(entry, late=False)
         unseal(again, self._entries, self._residents, self._lanes)
@@ -387,7 +387,7 @@ class Publisher:
         self._place(self._entries if is_other else again, now)
         gone, lost = self._waiting.given_up(now)
         lost += self._done_without(over, now)
-        return [*lost, *self._drop(gone), *([Count("retained_resealed", len(due))] if due else [])]
+        return [*lost, *self._drop(gone), *counted]
 
     def _place(self, sequences: Iterable[int], now: float) -> None:
         """Which scopes take the records of those of these that are not sealed."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from bridge.document import RegionView
-from bridge.publisher.handing_over import has_enough, newest_of
+from bridge.publisher.handing_over import AWAY_S, has_enough, newest_of
 from bridge.publisher.refusals import RESEAL_AFTER_S
 from bridge.publisher.residents import Residents, Standing
 from bridge.publisher.sealing import Entry, Sealer
@@ -16,9 +16,6 @@ from bridge.publisher.windows import Lanes
 
 BACK_AFTER_S = 240.0
 """Once a link is back, what is older goes sealed anew: who subscribed since takes what is 300 s old for a replay."""
-AWAY_S = 3.0
-"""Who lacks for longer than this, and than an epoch's grace, what n - f replicas have when that grace is over, was one
-of the f: a link that was cut for a second, and comes back a second later, is not."""
 
 
 def outdated(
@@ -49,8 +46,25 @@ def outdated(
                     over.append(sequence)
                 else:
                     stragglers.append(entry)
-    newest, older = newest_of(stragglers, view.members)
+    newest, older = newest_of(stragglers, view.members, now)
     return sorted([*again, *newest]), [*over, *older]
+
+
+def is_on_its_way(entry: Entry, sealer: Sealer, view: RegionView, now: float) -> bool:
+    """Whether replicas take what is retained as it is sealed, and one may still get it as a publication."""
+    if entry.is_snapshot:
+        return False
+    if sealer.is_current(entry):
+        return not has_enough(entry, view) or is_lacked(entry, view, AWAY_S, now)
+    epoch, calendar = _former_epoch(entry, sealer), sealer.calendar
+    if epoch is None or not calendar.may_seal(epoch, now) or not has_enough(entry, view):
+        return False
+    return is_lacked(entry, view, max(AWAY_S, calendar.grace_s), now)
+
+
+def is_lacked(entry: Entry, view: RegionView, most_s: float, now: float) -> bool:
+    """Whether some replica lacks what was sealed at most so long ago. Later, that one may be a liar."""
+    return not entry.acked.issuperset(view.members) and abs(now - entry.sealed_ms / 1000) <= most_s
 
 
 def _former_epoch(entry: Entry, sealer: Sealer) -> int | None:
@@ -66,5 +80,6 @@ def unseal(sequences: Iterable[int], entries: Mapping[int, Entry], residents: Re
         entry = entries[sequence]
         lanes.outdate(sequence)
         entry.wire = entry.name = entry.key = None
+        entry.had_enough = entry.had_enough or entry.standing is Standing.SETTLED
         residents.move(entry, Standing.FRESH)
         entry.acked.clear()

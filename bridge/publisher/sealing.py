@@ -89,6 +89,8 @@ class Entry:
     too_large_for: set[str] = field(default_factory=set)
     standing: Standing = Standing.FRESH
     shown: bytes | None = None
+    had_enough: bool = False
+    """n - f replicas had a former sealing, and may take another one, behind much else, for a repetition."""
     is_void: bool = False
     """It stands for what was dropped."""
     is_snapshot: bool = False
@@ -298,8 +300,9 @@ class Sealer:
 
     # -------------------------------------------------------------------------------------------- changes
 
-    def ask_review(self) -> None:
-        self.review_at = None
+    def ask_review(self, at: float | None = None) -> None:
+        """A review at that time, or now, if none is due before."""
+        self.review_at = None if at is None or self.review_at is None else min(self.review_at, at)
 
     def keys_changed(self) -> None:
         """Epoch keys came, or one that was wrong was replaced."""

@@ -8,11 +8,25 @@ from dataclasses import replace
 
 import pytest
 
-from bridge.contract.machine import Acked, Committed, Effect, Event, Keep, LinkUp, Publication, Restored, Tick, Wire
+from bridge.contract.machine import (
+    Acked,
+    Committed,
+    Effect,
+    Event,
+    Keep,
+    LinkDown,
+    LinkUp,
+    Publication,
+    Restored,
+    Tick,
+    Wire,
+)
 from bridge.document.overlay import Overlay
 from bridge.document.policy import Scope
 from bridge.document.scope_secret import ScopeSecret
 from bridge.node import GatewayNode
+from bridge.publisher.handing_over import AWAY_S, STRAGGLERS_MAX, YOUNG_MAX
+from bridge.publisher.own_retained import LOOK_AGAIN_S
 from bridge.publisher.publisher import UNAUTHORISED_S
 from bridge.publisher.windows import WINDOW_MAX
 from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, KeyHeader, Mode, SignedHeader, from_property
@@ -197,9 +211,10 @@ def test_what_is_retained_is_sealed_anew_though_one_lacks_it_and_the_grace_is_ov
     assert node.publisher.depth == 0
 
 
-def test_a_replica_that_acknowledges_nothing_does_not_stop_all_when_keys_change(world: World):
+@pytest.mark.parametrize(("age_s", "most"), [(1.0, YOUNG_MAX), (AWAY_S + 1, STRAGGLERS_MAX)])
+def test_a_replica_that_acknowledges_nothing_does_not_stop_all_when_keys_change(world: World, age_s: float, most: int):
     """Attack: up to 20,000 publications were sealed anew because of it, for all, before what was new."""
-    many = 4 * WINDOW_MAX
+    many, now = 2 * YOUNG_MAX, NOW + age_s
     node = gateway(world, "site")
     for sequence in range(1, many + 1):
         node.handle(entry(sequence), NOW)
@@ -207,9 +222,14 @@ def test_a_replica_that_acknowledges_nothing_does_not_stop_all_when_keys_change(
     assert node.publisher.depth == many
     newer = world.revoked("control", EPOCH - 1, bump=1)
     world.learn(world.keys, [EPOCH], bump=1)
-    effects = node.publisher.adopt(newer, world.secrets_under(newer), NOW + 1)
-    assert [send.ticket for send in sent(effects, "r1a")] == list(range(many - WINDOW_MAX + 1, many + 1))
-    assert node.publisher.depth == WINDOW_MAX
+    waiting = deque(sent(node.publisher.adopt(newer, world.secrets_under(newer), now)))
+    got = list[int]()
+    while waiting:
+        send = waiting.popleft()
+        got += [send.ticket] if send.peer == "r1a" else []
+        waiting += sent(node.handle(Acked(send.peer, send.ticket), now)) if send.peer != "r1c" else ()
+    assert got == list(range(many - most + 1, many + 1))
+    assert node.publisher.depth == most
 
 
 def test_after_a_bump_nothing_is_sealed_under_the_old_keys(world: World):
@@ -338,6 +358,59 @@ def test_what_is_retained_and_still_in_the_outbox_is_not_published_twice(world: 
     effects = node.publisher.tick(NOW + 100)
     assert headers(effects) == [(1, 0, False)], "nobody has it yet: it is in its chain still"
     assert len(sent(effects)) == 3
+
+
+def test_what_is_retained_and_on_its_way_when_its_epoch_ends_is_a_snapshot_once_it_has_arrived(world: World):
+    """Readers would get a snapshot before what it follows, or never as something live."""
+    node = gateway(world, "site")
+    node.handle(entry(1, retain=True), NOW + 95)
+    acked(node, 1, NOW + 95, ("r1a", "r1b"))
+    node.handle(LinkDown("r1c"), NOW + 96)
+    world.learn(world.keys, [EPOCH + 1])
+    assert sent(node.handle(Tick(), NOW + 100)) == []
+    assert headers(node.handle(LinkUp("r1c"), NOW + 101), "r1c") == [(1, 0, False)]
+    node.handle(Acked("r1c", 1), NOW + 101)
+    assert (at := node.publisher.next_deadline) is not None
+    assert at <= NOW + 101 + LOOK_AGAIN_S
+    assert headers(node.handle(Tick(), at)) == [(1, 0, True)]
+
+
+@pytest.mark.parametrize("ends_s", [10, 19])
+def test_it_is_one_no_later_than_a_grace_after_it_was_sealed_whoever_acknowledges_nothing(world: World, ends_s: float):
+    node = gateway(world, "site")
+    node.handle(entry(1, retain=True), NOW + 80 + ends_s)
+    acked(node, 1, NOW + 80 + ends_s, ("r1a", "r1b"))
+    world.learn(world.keys, [EPOCH + 1])
+    found = list[tuple[float, tuple[int, int, bool]]]()
+    now = NOW + 99
+    while now < NOW + 130:
+        node.publisher.tick(now)
+        now = max(now + 0.1, node.publisher.next_deadline or now + 1)
+        found += [(now, header) for header in headers(node.publisher.tick(now))]
+    ((at, header),) = found
+    assert header == (1, 0, True)
+    assert NOW + 100 < at <= NOW + 100 + ends_s + LOOK_AGAIN_S + 1
+
+
+@pytest.mark.parametrize("age_s", [1, AWAY_S + 1])
+def test_after_a_bump_what_is_retained_and_young_goes_in_its_chain_and_then_as_a_snapshot(world: World, age_s: float):
+    """Whoever has it, and much since, takes it for a repetition, and would retain it no longer."""
+    node = gateway(world, "site")
+    node.handle(entry(1), NOW)
+    acked(node, 1, NOW)
+    node.handle(entry(2, retain=True), NOW)
+    acked(node, 2, NOW, ("r1a", "r1b"))
+    newer, now = world.revoked("control", EPOCH - 1, bump=1), NOW + age_s
+    world.learn(world.keys, [EPOCH], bump=1)
+    effects = node.publisher.adopt(newer, world.secrets_under(newer), now)
+    if age_s > AWAY_S:
+        assert headers(effects) == [(2, 0, True)]
+        return
+    assert [header[::2] for header in headers(effects)] == [(2, False)]
+    acked(node, 2, now, ("r1c", *REPLICAS))  # its first one is of the former sealing
+    assert headers(node.handle(Tick(), now + LOOK_AGAIN_S)) == [(2, 0, True)]
+    acked(node, 2, now + LOOK_AGAIN_S)
+    assert headers(node.handle(Tick(), now + 3 * LOOK_AGAIN_S)) == []
 
 
 def test_an_old_value_that_is_sealed_anew_does_not_overtake_the_newer_one_behind_it(world: World):

@@ -10,7 +10,7 @@ import pytest
 from bridge.contract.machine import Acked, Committed, Effect, Forget, LinkDown, LinkUp, Publication, Tick
 from bridge.document.policy import Scope
 from bridge.node import GatewayNode
-from bridge.publisher.handing_over import STRAGGLERS_MAX
+from bridge.publisher.handing_over import AWAY_S, STRAGGLERS_MAX
 from keys.envelope import PROPERTY_KEY, KeyHeader, Mode, check_share, from_property, open_key
 from keys.epochs import Calendar
 from tests.bridge.helpers import NOW, gateway, sent, shares_in
@@ -133,18 +133,18 @@ def test_all_that_is_retained_is_sealed_anew_though_one_replica_acknowledges_not
 def test_no_more_than_a_window_is_sealed_anew_when_one_is_replaced_while_another_acknowledges_nothing():
     """r1a had everything, and leaves: too few of the new view had any of it."""
     world = make_world({1: 3}, [], {"site": 1, "far": 1}, [Scope("plant/#")])
-    node = gateway(world, "site")
+    node, now = gateway(world, "site"), NOW + AWAY_S + 1
     missed(node, range(1, 4 * STRAGGLERS_MAX), NOW)
     newer = in_force(world, detached(world, "r1a"))
-    effects = node.publisher.adopt(newer, world.secrets_under(newer), NOW + 3)
-    effects += node.publisher.link_up("r1d", NOW + 3)
+    effects = node.publisher.adopt(newer, world.secrets_under(newer), now)
+    effects += node.publisher.link_up("r1d", now)
     new = 4 * STRAGGLERS_MAX
-    effects += node.handle(entry(new), NOW + 3)
+    effects += node.handle(entry(new), now)
     waiting, before = deque(sent(effects)), 0
     while (send := waiting.popleft()) and (send.peer, send.ticket) != ("r1b", new):
         before += send.peer == "r1b"
         if send.peer in ("r1b", "r1d"):
-            waiting += sent(node.publisher.acked(Acked(send.peer, send.ticket), NOW + 3))
+            waiting += sent(node.publisher.acked(Acked(send.peer, send.ticket), now))
     assert before <= STRAGGLERS_MAX
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
 from bridge.document.region_view import RegionView
-from bridge.publisher.handing_over import STRAGGLERS_MAX, hand_over, has_enough
+from bridge.publisher.handing_over import AWAY_S, STRAGGLERS_MAX, YOUNG_MAX, hand_over, has_enough
 from bridge.publisher.residents import Residents, Standing
+from tests.bridge.helpers import NOW
 
 BEFORE = RegionView(1, 1, "home", ("a", "b", "c"))
 LARGER = RegionView(1, 2, "home", ("a", "b", "c", "d"))
@@ -25,6 +26,8 @@ class Sealed:
     standing: Standing = Standing.SEALED
     sequence: int = 1
     size: int = 10
+    sealed_ms: int = int((NOW - AWAY_S - 1) * 1000)
+    had_enough: bool = False
     residents: Residents = field(default_factory=Residents)
 
     def __post_init__(self) -> None:
@@ -32,7 +35,7 @@ class Sealed:
 
 
 def after(entry: Sealed, view: RegionView, up: str = "abc") -> tuple[set[str], Standing]:
-    hand_over([entry], entry.residents, BEFORE, view, set(up))  # type: ignore[list-item]
+    hand_over([entry], entry.residents, BEFORE, view, set(up), NOW)  # type: ignore[list-item]
     return entry.acked, entry.standing
 
 
@@ -51,10 +54,31 @@ def test_of_what_enough_have_only_the_newest_goes_to_all_anew_when_one_that_was_
         Sealed({"b", "c"}, sequence=sequence, standing=Standing.SETTLED, residents=residents)
         for sequence in range(STRAGGLERS_MAX + 2, 0, -1)
     ]
-    hand_over(entries, residents, BEFORE, CHANGED, {"b", "c"})  # type: ignore[arg-type]
+    hand_over(entries, residents, BEFORE, CHANGED, {"b", "c"}, NOW)  # type: ignore[arg-type]
     assert [entry.sequence for entry in entries if entry.standing is Standing.SETTLED] == [2, 1]
     assert all(entry.acked == {"b", "c", "d"} for entry in entries[-2:]), "the newcomer need not have it"
     assert not any(entry.acked for entry in entries[:-2])
+
+
+def test_so_is_what_is_so_young_that_a_slow_link_may_be_why_one_lacks_it() -> None:
+    residents, young = Residents(), int((NOW - AWAY_S + 0.1) * 1000)
+    entries = [
+        Sealed({"b", "c"}, sequence=sequence, standing=Standing.SETTLED, sealed_ms=young, residents=residents)
+        for sequence in range(YOUNG_MAX + 2, 0, -1)
+    ]
+    hand_over(entries, residents, BEFORE, CHANGED, {"a", "b", "c"}, NOW)  # type: ignore[arg-type]
+    assert [entry.sequence for entry in entries if entry.standing is Standing.SETTLED] == [2, 1]
+    assert entries[0].had_enough, "replicas may take another sealing for a repetition"
+
+
+def test_another_version_with_the_same_view_changes_nothing_however_much_one_lacks() -> None:
+    residents = Residents()
+    entries = [
+        Sealed({"b", "c"}, sequence=sequence, standing=Standing.SETTLED, residents=residents)
+        for sequence in range(YOUNG_MAX + 2, 0, -1)
+    ]
+    hand_over(entries, residents, BEFORE, replace(BEFORE, signature=b"later"), {"b", "c"}, NOW)  # type: ignore[arg-type]
+    assert all(entry.acked == {"b", "c"} for entry in entries)
 
 
 def test_what_all_that_left_have_keeps_its_acknowledgements() -> None:

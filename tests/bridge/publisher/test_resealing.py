@@ -10,9 +10,9 @@ import pytest
 
 from bridge.contract.machine import Publication, Wire
 from bridge.document.policy import Scope
-from bridge.publisher.handing_over import STRAGGLERS_MAX
+from bridge.publisher.handing_over import AWAY_S, STRAGGLERS_MAX
 from bridge.publisher.refusals import RESEAL_AFTER_S
-from bridge.publisher.resealing import AWAY_S, BACK_AFTER_S, outdated, unseal
+from bridge.publisher.resealing import BACK_AFTER_S, outdated, unseal
 from bridge.publisher.residents import Residents, Standing
 from bridge.publisher.sealing import Entry
 from bridge.publisher.windows import Lanes
@@ -99,7 +99,7 @@ def test_of_what_enough_have_only_the_newest_is_sealed_anew_and_all_that_too_few
         lanes.up(peer, [])
     sealer = judging(False)
     many = STRAGGLERS_MAX + 5
-    entries = {sequence: replace(sealed({R1, R2}), sequence=sequence) for sequence in range(many, 0, -1)}
+    entries = {sequence: replace(sealed({R1, R2}, AWAY_S + 1), sequence=sequence) for sequence in range(many, 0, -1)}
     entries[2] = sealed({R1})
     again, settled = outdated(entries, sealer, VIEW, lanes, NOW)
     assert again == [2, *range(many - STRAGGLERS_MAX + 1, many + 1)]
