@@ -33,7 +33,7 @@ RETELL_BURST = 8  # times that a replica whose link comes up is told everything 
 RETELL_EVERY_S = 60.0  # ... and then once a minute
 ROW = b"o"  # before the topic in the names of rows
 LOOK_AGAIN_S = 3.0  # how often whether what was on its way at its epoch's end has arrived
-FORMER = "former"  # the seal of what a former process sealed: no present one is the same
+FORMER = "former"  # the seal of what a former process sealed, or replicas may take for a repetition: a snapshot follows
 
 
 @dataclass(slots=True)
@@ -88,17 +88,20 @@ class OwnRetained:
         self._bytes += kept.size
         return self._shrink()
 
-    def sealed(self, entry: Entry, seal: str) -> list[Effect]:
-        """A retained publication was sealed (again). Where replicas may take it for a repetition it stays due: a
-        snapshot follows."""
+    def sealed(self, entry: Entry, sealer: Sealer, now: float) -> list[Effect]:
+        """A retained publication was sealed (again)."""
         kept = self._kept.get(entry.publication.topic)
         if kept is None or kept.sequence != entry.sequence:
             return []
         self._bytes -= kept.size
+        by_former = kept.seal == FORMER or (not kept.seal and kept.epoch >= 0)
         if kept.epoch < 0 and entry.name is not None:
             kept.epoch = entry.name.epoch
-        if not entry.had_enough or entry.is_snapshot:
-            kept.seal = seal
+        if entry.is_snapshot or not (entry.had_enough or by_former):
+            kept.seal = sealer.seal_of(entry)
+        else:
+            kept.seal = FORMER
+            sealer.ask_review(now + LOOK_AGAIN_S)
         kept.wire, kept.key = entry.wire, entry.key
         self._changed[entry.publication.topic] = None
         self._bytes += kept.size
@@ -183,9 +186,10 @@ def snapshots(
         if entry is None and secret is not None:
             made.append(Entry(kept.sequence, kept.publication, secret, "", 0, now, is_snapshot=True))
         elif entry is not None and entry.wire is not None:
-            stays = is_on_its_way(entry, sealer, view, now)
-            is_done = has_enough(entry, view) and not is_lacked(entry, view, AWAY_S, now)
-            entry.is_snapshot = entry.is_snapshot or (is_done and not stays)
+            goes_on = not has_enough(entry, view) or is_lacked(entry, view, AWAY_S, now)
+            is_anew = kept.seal == FORMER and sealer.is_current(entry)
+            stays = not entry.is_snapshot and (goes_on if is_anew else is_on_its_way(entry, sealer, view, now))
+            entry.is_snapshot = entry.is_snapshot or not (goes_on or stays)
             if not stays:
                 again.append(kept.sequence)
             if not entry.is_snapshot:

@@ -442,7 +442,7 @@ class Publisher:
         for entry in (each for each in ready if each.sequence in self._entries):
             self._residents.move(entry, Standing.SEALED)
             if entry.publication.retain and entry.wire is not None:
-                effects += self.retained.sealed(entry, self.sealer.seal_of(entry))
+                effects += self.retained.sealed(entry, self.sealer, now)
         there = (self._entries[s] for s in taken if s in self._entries)
         return {entry.sequence for entry in there if entry.wire is not None}, effects
 

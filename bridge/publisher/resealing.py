@@ -51,13 +51,9 @@ def outdated(
 
 
 def is_on_its_way(entry: Entry, sealer: Sealer, view: RegionView, now: float) -> bool:
-    """Whether replicas take what is retained as it is sealed, and one may still get it as a publication."""
-    if entry.is_snapshot:
-        return False
-    if sealer.is_current(entry):
-        return not has_enough(entry, view) or is_lacked(entry, view, AWAY_S, now)
+    """Whether n - f replicas have it, one may still get it, and all take it as it is though its epoch is over."""
     epoch, calendar = _former_epoch(entry, sealer), sealer.calendar
-    if epoch is None or not calendar.may_seal(epoch, now) or not has_enough(entry, view):
+    if sealer.is_current(entry) or epoch is None or not calendar.may_seal(epoch, now) or not has_enough(entry, view):
         return False
     return is_lacked(entry, view, max(AWAY_S, calendar.grace_s), now)
 

@@ -1,9 +1,9 @@
 """Where a process of ours spends its time: the top of its event loop's stack, some thousand times a second.
 
 `begin` is called in the process, before the product starts; SIGUSR1 starts the samples, SIGUSR2 writes them to
-`DIRECTORY/PID.json` and ends them. A loop that waits is not counted, other threads are not seen. A sample that falls
-into C counts for the next function in Python: what the kernel and the loop do to read a socket shows as the function
-that gets the bytes (`SSLObject.read`).
+`DIRECTORY/PID.json` and ends them. A sample weighs as much as its thread computed since the one before, so that waiting
+counts for nobody; other threads are not seen. A sample that falls into C counts for the next function in Python: what
+the kernel and the loop do to read a socket shows as the function that gets the bytes (`SSLObject.read`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections import Counter
+import time
 from pathlib import Path
 from types import FrameType
 
@@ -21,14 +21,20 @@ WAITS = "Runner.run"
 
 def begin(directory: str) -> None:
     """Be ready to take samples in this process."""
-    found = Counter[str]()
+    found = dict[str, float]()
+    computed_s = 0.0
 
     def sample(_: int, frame: FrameType | None) -> None:
+        nonlocal computed_s
+        before, computed_s = computed_s, time.thread_time()
         if frame is not None and frame.f_code.co_qualname != WAITS:
-            found[_name(frame)] += 1
+            name = _name(frame)
+            found[name] = found.get(name, 0.0) + computed_s - before
 
     def start(*_: object) -> None:
+        nonlocal computed_s
         found.clear()
+        computed_s = time.thread_time()
         signal.setitimer(signal.ITIMER_REAL, EVERY_S, EVERY_S)
 
     def write(*_: object) -> None:
@@ -52,7 +58,7 @@ def _name(frame: FrameType) -> str:
 
 def shares(path: Path, number: int) -> list[tuple[str, float]]:
     """The functions with the largest shares of the samples in a file that `begin` wrote, and these shares."""
-    found: dict[str, int] = json.loads(path.read_text())
+    found: dict[str, float] = json.loads(path.read_text())
     total = sum(found.values()) or 1
     largest = sorted(found.items(), key=lambda each: (-each[1], each[0]))[:number]
     return [(name, count / total) for name, count in largest]

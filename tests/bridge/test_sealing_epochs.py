@@ -413,6 +413,34 @@ def test_after_a_bump_what_is_retained_and_young_goes_in_its_chain_and_then_as_a
     assert headers(node.handle(Tick(), now + 3 * LOOK_AGAIN_S)) == []
 
 
+def test_the_snapshot_follows_though_the_key_came_after_the_overlay(world: World):
+    """Nobody looked again: what is sealed when its key comes had been unsealed before."""
+    node = gateway(world, "site")
+    node.handle(entry(1, retain=True), NOW)
+    acked(node, 1, NOW, ("r1a", "r1b"))
+    newer = world.revoked("control", EPOCH - 1, bump=1)
+    assert headers(node.publisher.adopt(newer, world.secrets_under(newer), NOW + 30)) == []
+    world.learn(world.keys, [EPOCH], bump=1)
+    assert headers(node.publisher.keys_changed(NOW + 31)) == [(1, 0, False)]
+    acked(node, 1, NOW + 31, ("r1c", *REPLICAS))
+    assert headers(node.handle(Tick(), NOW + 31 + LOOK_AGAIN_S)) == [(1, 0, True)]
+
+
+def test_a_snapshot_follows_what_a_former_life_had_sealed(world: World):
+    """The outbox has it, since one replica never acknowledged it; the others may take it for a repetition."""
+    node, rows = gateway(world, "site"), dict[bytes, bytes | None]()
+    for effect in [*node.handle(entry(1, retain=True), NOW), *acked(node, 1, NOW, ("r1a", "r1b"))]:
+        rows.update(effect.rows if isinstance(effect, Keep) else ())
+    world.learn(world.keys, [EPOCH + 1])
+    node = gateway(world, "site", links=False)
+    node.handle(Restored(tuple((key, row) for key, row in rows.items() if row is not None)), NOW + 110)
+    node.handle(entry(1, retain=True), NOW + 110)
+    effects = [effect for peer in REPLICAS for effect in node.handle(LinkUp(peer), NOW + 111)]
+    assert headers(effects) == [(1, 0, False)]
+    acked(node, 1, NOW + 111, ("r1a", "r1b"))
+    assert headers(node.handle(Tick(), NOW + 112 + AWAY_S)) == [(1, 0, True)]
+
+
 def test_an_old_value_that_is_sealed_anew_does_not_overtake_the_newer_one_behind_it(world: World):
     """The newer one is committed, and waits for its key, when the epoch passes."""
     node = gateway(world, "site")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from bridge.contract import Count, Keep, Publication, Wire
@@ -26,12 +29,17 @@ def entry(sequence: int, publication: Publication, wire: Wire | None = None, epo
     return Entry(sequence, publication, secret, publication.topic, 0, NOW, wire=wire, name=name)
 
 
+def sealer(seal: str) -> Any:
+    """As much of one as counts here."""
+    return SimpleNamespace(seal_of=lambda _: seal, ask_review=lambda _at: None)
+
+
 def kept(*topics: str, seal: str = "one") -> OwnRetained:
     """These, sealed."""
     retained = OwnRetained()
     for sequence, topic in enumerate(topics, 1):
         assert retained.published(sequence, value(topic), True) == []
-        retained.sealed(entry(sequence, value(topic), Wire(topic, b"")), seal)
+        retained.sealed(entry(sequence, value(topic), Wire(topic, b"")), sealer(seal), NOW)
     return retained
 
 
@@ -51,7 +59,7 @@ def test_the_latest_of_each_topic_is_kept() -> None:
     retained = OwnRetained()
     for sequence, payload in ((5, b"new"), (4, b"old"), (5, b"same")):
         retained.published(sequence, value(payload=payload), True)
-    retained.sealed(entry(5, value(), Wire("w", b"")), "one")
+    retained.sealed(entry(5, value(), Wire("w", b"")), sealer("one"), NOW)
     (one,) = told(retained)
     assert (one.sequence, one.publication.payload) == (5, b"new")
 
@@ -60,7 +68,7 @@ def test_what_is_due_is_sealed_otherwise_and_not_expired_in_order() -> None:
     retained = kept("plant/a", "plant/b")
     retained.published(3, value("plant/unsent"), True)
     retained.published(4, value("plant/c", expiry_s=60), True)
-    retained.sealed(entry(4, value("plant/c"), Wire("w", b"")), "one")
+    retained.sealed(entry(4, value("plant/c"), Wire("w", b"")), sealer("one"), NOW)
     assert due(retained, seal="one") == []
     assert due(retained, seal="") == [], "it cannot be sealed now"
     assert due(retained, NOW + 60) == ["plant/a", "plant/b", "plant/c"], "what was never sealed is in the outbox"
@@ -73,10 +81,10 @@ def test_a_tombstone_lives_until_the_epoch_of_its_first_sealing_is_dead() -> Non
     retained = kept("plant/t")
     gone = value(payload=b"")
     retained.published(2, gone, True)
-    retained.sealed(entry(2, gone, Wire("w", b"")), "one")
+    retained.sealed(entry(2, gone, Wire("w", b"")), sealer("one"), NOW)
     assert [each.sequence for each in told(retained)] == [2]
     assert due(retained, oldest=7) == ["plant/t"]
-    retained.sealed(entry(2, gone, Wire("w", b""), epoch=8), "two")
+    retained.sealed(entry(2, gone, Wire("w", b""), epoch=8), sealer("two"), NOW)
     assert due(retained, seal="three", oldest=7) == ["plant/t"]
     assert due(retained, seal="three", oldest=8) == []
     assert told(retained, seal="two") == []
@@ -94,7 +102,7 @@ def test_what_somebody_else_published_later_is_not_brought_back() -> None:
 def test_a_replica_is_told_again_in_order_and_not_without_end() -> None:
     retained = kept("plant/b", "plant/a")
     retained.published(3, value("plant/b"), True)
-    retained.sealed(entry(3, value("plant/b"), Wire("w", b"")), "one")
+    retained.sealed(entry(3, value("plant/b"), Wire("w", b"")), sealer("one"), NOW)
     for _ in range(RETELL_BURST):
         assert [one.sequence for one in told(retained)] == [2, 3]
     assert told(retained) == []
@@ -117,7 +125,7 @@ def test_one_that_has_nothing_to_tell_spends_nothing() -> None:
     for _ in range(2 * RETELL_BURST):
         assert told(retained) == []
     retained.published(1, value(), True)
-    retained.sealed(entry(1, value(), Wire("w", b"")), "one")
+    retained.sealed(entry(1, value(), Wire("w", b"")), sealer("one"), NOW)
     assert len(told(retained)) == 1
 
 
@@ -125,10 +133,10 @@ def test_it_is_told_as_it_was_sealed_last() -> None:
     retained = OwnRetained()
     retained.published(1, value(), True)
     wire = Wire("plant/t", b"sealed")
-    retained.sealed(entry(2, value(), wire), "one")
+    retained.sealed(entry(2, value(), wire), sealer("one"), NOW)
     assert told(retained) == [], "another one of the topic was sealed"
-    retained.sealed(entry(1, value(), wire), "one")
-    retained.sealed(entry(1, value("plant/unknown"), wire), "one")
+    retained.sealed(entry(1, value(), wire), sealer("one"), NOW)
+    retained.sealed(entry(1, value("plant/unknown"), wire), sealer("one"), NOW)
     assert told(retained)[0].wire is wire
 
 
@@ -136,9 +144,9 @@ def test_topics_are_bounded_and_the_longest_untouched_go_first(monkeypatch: pyte
     monkeypatch.setattr(own_retained, "RETAINED_OWN_MAX", 2)
     retained = kept("plant/a", "plant/b")
     retained.published(3, value("plant/a"), True)
-    retained.sealed(entry(3, value("plant/a"), Wire("w", b"")), "one")
+    retained.sealed(entry(3, value("plant/a"), Wire("w", b"")), sealer("one"), NOW)
     assert retained.published(4, value("plant/c"), True) == [Count("retained_own_dropped", 1)]
-    retained.sealed(entry(4, value("plant/c"), Wire("w", b"")), "one")
+    retained.sealed(entry(4, value("plant/c"), Wire("w", b"")), sealer("one"), NOW)
     assert due(retained) == ["plant/a", "plant/c"]
 
 
@@ -148,11 +156,11 @@ def test_bytes_count_in_clear_and_sealed_and_are_given_back(monkeypatch: pytest.
     retained.published(1, value("plant/a", bytes(20)), True)
     retained.published(2, value("plant/b", bytes(20)), True)
     for _ in range(3):  # sealed anew, in the place of the former
-        assert retained.sealed(entry(2, value("plant/b"), Wire("plant/b", bytes(60))), "one") == []
+        assert retained.sealed(entry(2, value("plant/b"), Wire("plant/b", bytes(60))), sealer("one"), NOW) == []
     assert retained.published(3, value("plant/c", b"x"), True) == [Count("retained_own_dropped", 1)]
     retained.published(4, value("plant/b", b""), True)
     assert retained.published(5, value("plant/d", bytes(99)), True) == []
-    dropped = retained.sealed(entry(5, value("plant/d"), Wire("plant/d", bytes(2))), "one")
+    dropped = retained.sealed(entry(5, value("plant/d"), Wire("plant/d", bytes(2))), sealer("one"), NOW)
     assert dropped == [Count("retained_own_dropped", 3)]
     assert due(retained) == []
 
@@ -163,7 +171,7 @@ def test_bytes_count_in_clear_and_sealed_and_are_given_back(monkeypatch: pytest.
 def test_the_next_process_seals_what_this_one_sealed_and_nothing_that_it_dropped() -> None:
     retained = kept("plant/a", "plant/b", "plant/left")
     retained.published(4, value("plant/b", b""), True)
-    retained.sealed(entry(4, value("plant/b", b""), Wire("w", b"")), "one")
+    retained.sealed(entry(4, value("plant/b", b""), Wire("w", b"")), sealer("one"), NOW)
     retained.published(5, value("plant/never"), False)
     retained.overtaken("plant/a", int(NOW * 1000))
     rows = rows_of(retained)
@@ -184,5 +192,10 @@ def test_what_the_next_process_hears_of_from_its_outbox_first_is_kept() -> None:
     again.restore([(key, row) for key, row in rows.items() if row is not None], lambda _: True)
     assert due(again) == [], "it comes from the outbox"
     assert again.published(1, value("plant/a"), True) == []
-    again.sealed(entry(1, value("plant/a"), Wire("w", b"")), "one")
+    sealed = entry(1, value("plant/a"), Wire("w", b""))
+    again.sealed(sealed, sealer("one"), NOW)
+    assert due(again, seal="one") == ["plant/a"], "replicas may take it for a repetition: a snapshot follows"
+    sealed.is_snapshot = True
+    again.sealed(sealed, sealer("one"), NOW)
+    assert due(again, seal="one") == []
     assert [each.sequence for each in told(again)] == [1]
