@@ -1,9 +1,10 @@
 """Where a process of ours spends its time: the top of its event loop's stack, some thousand times a second.
 
 `begin` is called in the process, before the product starts; SIGUSR1 starts the samples, SIGUSR2 writes them to
-`DIRECTORY/PID.json` and ends them. A sample weighs as much as its thread computed since the one before, so that waiting
-counts for nobody; other threads are not seen. A sample that falls into C counts for the next function in Python: what
-the kernel and the loop do to read a socket shows as the function that gets the bytes (`SSLObject.read`).
+`DIRECTORY/PID.json` and ends them. Other threads are not seen. A sample that falls into C counts for the next function
+in Python: what the kernel and the loop do to read a socket shows as the function that gets the bytes
+(`SSLObject.read`). One that falls into a wait would count for what ends it, a timer as a rule: only those are counted
+before which the thread computed most of the time.
 """
 
 from __future__ import annotations
@@ -12,29 +13,29 @@ import json
 import os
 import signal
 import time
+from collections import Counter
 from pathlib import Path
 from types import FrameType
 
 EVERY_S = 0.0007
-WAITS = "Runner.run"
 
 
 def begin(directory: str) -> None:
     """Be ready to take samples in this process."""
-    found = dict[str, float]()
-    computed_s = 0.0
+    found = Counter[str]()
+    last = (0.0, 0.0)  # wall clock and the thread's, at the last sample
 
     def sample(_: int, frame: FrameType | None) -> None:
-        nonlocal computed_s
-        before, computed_s = computed_s, time.thread_time()
-        if frame is not None and frame.f_code.co_qualname != WAITS:
-            name = _name(frame)
-            found[name] = found.get(name, 0.0) + computed_s - before
+        nonlocal last
+        before, last = last, (time.perf_counter(), time.thread_time())
+        computed = last[1] - before[1] > (last[0] - before[0]) / 2
+        if frame is not None and computed:
+            found[_name(frame)] += 1
 
     def start(*_: object) -> None:
-        nonlocal computed_s
+        nonlocal last
         found.clear()
-        computed_s = time.thread_time()
+        last = time.perf_counter(), time.thread_time()
         signal.setitimer(signal.ITIMER_REAL, EVERY_S, EVERY_S)
 
     def write(*_: object) -> None:
@@ -58,7 +59,7 @@ def _name(frame: FrameType) -> str:
 
 def shares(path: Path, number: int) -> list[tuple[str, float]]:
     """The functions with the largest shares of the samples in a file that `begin` wrote, and these shares."""
-    found: dict[str, float] = json.loads(path.read_text())
+    found: dict[str, int] = json.loads(path.read_text())
     total = sum(found.values()) or 1
     largest = sorted(found.items(), key=lambda each: (-each[1], each[0]))[:number]
     return [(name, count / total) for name, count in largest]
