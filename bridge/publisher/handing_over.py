@@ -49,11 +49,16 @@ def hand_over(
         if entry.sequence in older:
             residents.need_not(entry, view.members)
         elif entry.key is not None and not entry.acked.issuperset(left):
-            entry.had_enough = entry.had_enough or entry.standing is Standing.SETTLED
-            residents.move(entry, Standing.FRESH)
-            entry.acked.clear()
+            forget_acknowledgements(entry, residents)
         elif entry.acked.issuperset(lanes) and has_enough(entry, before):
             residents.need_not(entry, newcomers)
+
+
+def forget_acknowledgements(entry: Entry, residents: Residents) -> None:
+    """Nobody has it: it is to be sealed anew."""
+    entry.had_enough = entry.had_enough or entry.standing is Standing.SETTLED
+    residents.move(entry, Standing.FRESH)
+    entry.acked.clear()
 
 
 def newest_of(stragglers: Iterable[Entry], members: Collection[str], now: float) -> tuple[list[int], list[int]]:
@@ -63,7 +68,7 @@ def newest_of(stragglers: Iterable[Entry], members: Collection[str], now: float)
     lacked = Counter[str]()
     for entry in sorted(stragglers, key=attrgetter("sequence"), reverse=True):
         lacking = [peer for peer in members if peer not in entry.acked]
-        most = YOUNG_MAX if abs(now - entry.sealed_ms / 1000) <= AWAY_S else STRAGGLERS_MAX
+        most = YOUNG_MAX if sealed_ago_s(entry, now) <= AWAY_S else STRAGGLERS_MAX
         is_new = any(lacked[peer] < most for peer in lacking)
         (newest if is_new else older).append(entry.sequence)
         lacked.update(lacking)
@@ -73,3 +78,8 @@ def newest_of(stragglers: Iterable[Entry], members: Collection[str], now: float)
 def has_enough(entry: Entry, view: RegionView) -> bool:
     """Whether n - f replicas of the view acknowledged it."""
     return len(view.members_among(entry.acked)) >= len(view.members) - view.faults
+
+
+def sealed_ago_s(entry: Entry, now: float) -> float:
+    """How long ago it was sealed; the clock may have been set back since."""
+    return abs(now - entry.sealed_ms / 1000)

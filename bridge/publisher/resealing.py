@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from bridge.document import RegionView
-from bridge.publisher.handing_over import AWAY_S, has_enough, newest_of
+from bridge.publisher.handing_over import AWAY_S, forget_acknowledgements, has_enough, newest_of, sealed_ago_s
 from bridge.publisher.refusals import RESEAL_AFTER_S
-from bridge.publisher.residents import Residents, Standing
+from bridge.publisher.residents import Residents
 from bridge.publisher.sealing import Entry, Sealer
 from bridge.publisher.windows import Lanes
 
@@ -33,7 +33,7 @@ def outdated(
     for sequence, entry in entries.items():
         if entry.wire is None or all(peer in entry.acked for peer, _ in lanes):
             continue
-        current, age_s = sealer.is_current(entry), abs(now - entry.sealed_ms / 1000)
+        current, age_s = sealer.is_current(entry), sealed_ago_s(entry, now)
         if not has_enough(entry, view):
             if not current or age_s > oldest_s:
                 again.append(sequence)
@@ -60,7 +60,7 @@ def is_on_its_way(entry: Entry, sealer: Sealer, view: RegionView, now: float) ->
 
 def is_lacked(entry: Entry, view: RegionView, most_s: float, now: float) -> bool:
     """Whether some replica lacks what was sealed at most so long ago. Later, that one may be a liar."""
-    return not entry.acked.issuperset(view.members) and abs(now - entry.sealed_ms / 1000) <= most_s
+    return not entry.acked.issuperset(view.members) and sealed_ago_s(entry, now) <= most_s
 
 
 def _former_epoch(entry: Entry, sealer: Sealer) -> int | None:
@@ -76,6 +76,4 @@ def unseal(sequences: Iterable[int], entries: Mapping[int, Entry], residents: Re
         entry = entries[sequence]
         lanes.outdate(sequence)
         entry.wire = entry.name = entry.key = None
-        entry.had_enough = entry.had_enough or entry.standing is Standing.SETTLED
-        residents.move(entry, Standing.FRESH)
-        entry.acked.clear()
+        forget_acknowledgements(entry, residents)

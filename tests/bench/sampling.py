@@ -2,9 +2,9 @@
 
 `begin` is called in the process, before the product starts; SIGUSR1 starts the samples, SIGUSR2 writes them to
 `DIRECTORY/PID.json` and ends them. Other threads are not seen. A sample that falls into C counts for the next function
-in Python: what the kernel and the loop do to read a socket shows as the function that gets the bytes
-(`SSLObject.read`). One that falls into a wait would count for what ends it, a timer as a rule: only those are counted
-before which the thread computed most of the time.
+in Python, or for the loop itself (`Runner.run`): what the kernel does to read a socket shows as that, or as the
+function that gets the bytes (`SSLObject.read`). One that falls into a wait would count for what ends it, a timer as a
+rule: only those are counted before which the thread computed most of the time.
 """
 
 from __future__ import annotations

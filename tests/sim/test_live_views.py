@@ -24,17 +24,17 @@ GRACE_S = 5
 
 
 class Owner:
-    """Attaches and detaches at random, between three and five replicas a region; never a liar, who is to stay."""
+    """Attaches and detaches at random, between `least` and two more replicas a region; never a liar, who is to stay."""
 
-    def __init__(self, world: World, kernel: Kernel, rng: random.Random) -> None:
-        self.world, self.kernel, self.rng = world, kernel, rng
+    def __init__(self, world: World, kernel: Kernel, rng: random.Random, least: int = 3) -> None:
+        self.world, self.kernel, self.rng, self.least = world, kernel, rng, least
         self.overlay = world.overlay
         self.names = dict.fromkeys(world.overlay.latest, 0)
 
     def change(self, region: int) -> str:
         members = self.overlay.latest[region].members
         honest = [name for name in members if name not in self.world.liars]
-        if len(members) > 3 and (len(members) > 4 or self.rng.random() < 0.5):
+        if len(members) > self.least and (len(members) > self.least + 1 or self.rng.random() < 0.5):
             gone = self.rng.choice(honest)
             return self.publish(region, tuple(name for name in members if name != gone), "")
         self.names[region] += 1
@@ -47,7 +47,8 @@ class Owner:
         self.world.overlay = self.overlay
         if newcomer:
             kernel.add(newcomer, self.world.maker(newcomer, self.rng), peers_of(self.overlay, newcomer))
-        told = self.rng.choice([n for n in self.overlay.members if n not in self.world.liars and n != newcomer])
+        there = [name for name in self.overlay.members if name in kernel.nodes]  # a key service is none of them
+        told = self.rng.choice([name for name in there if name not in self.world.liars and name != newcomer])
         document = canonical(self.overlay)
         kernel.call(told, lambda node, now: node.offered(document, now))  # type: ignore[attr-defined]
         return newcomer

@@ -14,12 +14,10 @@ import pytest
 
 from bridge.contract.machine import Effect, Send, Wire
 from bridge.document.policy import Refresh, Scope
-from bridge.membership.adopting import canonical
 from bridge.sim.checkers import check_blame, check_liveness, check_safety
 from bridge.sim.kernel import Kernel
-from bridge.topology import peers_of
 from keys.envelope import Mode
-from tests.sim.changing import changed
+from tests.sim.test_live_views import Owner
 from tests.sim.test_secrecy import derivable, pool
 from tests.sim.test_stragglers import FIRST, calendar, learn, made
 from tests.sim.world import NOW, Traffic, World, subscribe
@@ -28,35 +26,18 @@ MODES = [Mode.COPIES, Mode.ONE, Mode.BLOCKS, Mode.AUTO]
 TOPICS = ("open/1", "plant/1", "plant/2", "plant/3", "two/1", "two/2")
 
 
-class Owner:
-    """Attaches and detaches replicas of the only region. Who endorsed a view is in members' files, which it sees."""
-
-    def __init__(self, world: World, kernel: Kernel, rng: random.Random) -> None:
-        self.world, self.kernel, self.rng = world, kernel, rng
-        self.least, self.made = len(world.overlay.latest[1].members), 0
+class SeeingOwner(Owner):
+    """Who endorsed a view is in members' files, which it sees."""
 
     def look(self) -> None:
         """What a member started now would have on its disk."""
         known = [node.overlay for name, node in self.kernel.nodes.items() if name not in self.world.liars]  # type: ignore[attr-defined]
-        self.world.overlay = max(known, key=lambda each: (each.policy.version, len(list(each.endorsements))))
+        self.overlay = max(known, key=lambda each: (each.policy.version, len(list(each.endorsements))))
+        self.world.overlay = self.overlay
 
-    def change(self) -> None:
+    def change(self, region: int) -> str:
         self.look()
-        kernel, world, rng = self.kernel, self.world, self.rng
-        members, name = world.overlay.latest[1].members, ""
-        if len(members) > self.least and (len(members) > self.least + 1 or rng.random() < 0.6):
-            gone = rng.choice([member for member in members if member not in world.liars])
-            members = tuple(member for member in members if member != gone)
-        else:
-            self.made += 1
-            name = f"r1x{self.made}"
-            members = (*members, name)
-        world.overlay = newer = changed(world, world.overlay, 1, members, kernel.now, 5)
-        if name:
-            kernel.add(name, world.maker(name, rng), peers_of(newer, name))
-        told = rng.choice([n for n in newer.members if n not in (*world.liars, name, "keys")])
-        document = canonical(newer)
-        kernel.call(told, lambda node, now: node.offered(document, now))  # type: ignore[attr-defined]
+        return super().change(region)
 
 
 def watched(kernel: Kernel) -> dict[str, list[Wire]]:
@@ -84,11 +65,11 @@ def events(rng: random.Random, seed: int) -> list[tuple[float, str, float]]:
     return sorted(found)
 
 
-def happen(kernel: Kernel, world: World, owner: Owner, traffic: Traffic, what: str, value: float) -> None:
+def happen(kernel: Kernel, world: World, owner: SeeingOwner, traffic: Traffic, what: str, value: float) -> None:
     if what == "keys":
         learn(kernel, world, int(value))
     elif what == "change":
-        owner.change()
+        owner.change(1)
     elif what == "crash":
         kernel.crash("site")
         kernel.run(kernel.now + value)
@@ -122,7 +103,7 @@ def test_a_storm_loses_and_misplaces_nothing_and_f_replicas_open_nothing(seed: i
         qos, content = 1 + rng.randrange(2), b"%d" % n + bytes(rng.choice([0, 1500]))
         retain = rng.random() < retained
         traffic.publish(kernel, NOW + 5 + n * 0.08, rng.choice(TOPICS), content, qos=qos, retain=retain)
-    owner = Owner(world, kernel, rng)
+    owner = SeeingOwner(world, kernel, rng, least=size)
     for at, what, value in events(rng, seed):
         kernel.run(max(at, kernel.now))
         happen(kernel, world, owner, traffic, what, value)
