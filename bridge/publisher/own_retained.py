@@ -3,9 +3,10 @@
 
 Replicas drop what is retained with its epoch, bump, view or tree, since nobody who joins later could open it. So what
 a scope seals otherwise than before is sealed once more, as a *snapshot*: under the number that it has, in no chain, so
-that it overtakes nothing. A tombstone is kept as values are until the epoch of its first sealing is dead, and with that
-all sealings of what it cleared: replicas that restart would else believe an old value. A replica that restarted gets
-all of it as it was sealed last; after a restart of ours, sealed anew.
+that it overtakes nothing. What a replica may still get as a publication goes as one before (`snapshots`). A tombstone
+is kept as values are until the epoch of its first sealing is dead, and with that all sealings of what it cleared:
+replicas that restart would else believe an old value. A replica that restarted gets all of it as it was sealed last;
+after a restart of ours, sealed anew.
 
 Bounded, in memory and as rows (`Keep`), so that a restart goes on where the last process was. Not here: sealing and
 sending (`publisher`), what others published on the same topics, unless the node says so (`overtaken`).
