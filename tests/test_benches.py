@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import ast
 import importlib
+import shutil
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from tests.bench import bridged
 
 BENCHES = sorted((Path(__file__).parent / "bench").glob("*.py"))
 
@@ -59,3 +62,13 @@ def test_a_bench_names_nothing_that_is_gone(path: Path) -> None:
 )
 def test_the_test_sees_what_it_is_for(source: str, found: list[str]) -> None:
     assert missing(source) == found
+
+
+def test_where_mosquitto_is_missing_a_bench_ends_with_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
+    with pytest.raises(SystemExit) as ended, bridged.chain(3, "a", 1):
+        pass
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.splitlines() == ["bench: mosquitto is not installed; run `make tools` as root"]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import subprocess
 import tempfile
 import time
@@ -17,15 +16,13 @@ from pathlib import Path
 
 from keys.identity import Identity, make_ca, make_leaf
 from tests.bench.across import wait_through
-from tests.bench.peers import Running, free_port, wait_for
+from tests.bench.peers import Running, free_port, mosquitto, wait_for
 
 
 @contextlib.contextmanager
 def chain(length: int, topic: str, in_flight: int) -> Iterator[list[Running]]:
     """`length` running brokers, site first; what is published on `topic` at the first arrives at the last."""
-    program = shutil.which("mosquitto", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
-    if program is None:
-        raise FileNotFoundError("mosquitto is not installed; run `make tools` as root")
+    program = mosquitto()
     with contextlib.ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="veilmq-bench-")))
         _certificates(directory)

@@ -14,6 +14,7 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -150,11 +151,17 @@ def _in_python(
         process.join()
 
 
-@contextlib.contextmanager
-def _mosquitto(core: int, directory: Path, is_durable: bool, pair: Pair | None) -> Iterator[Running]:
+def mosquitto() -> str:
+    """The program. Ends the bench with one line and status 2 where it is not installed."""
     program = shutil.which("mosquitto", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
     if program is None:
-        raise FileNotFoundError("mosquitto is not installed; run `make tools` as root")
+        print("bench: mosquitto is not installed; run `make tools` as root", file=sys.stderr)
+        raise SystemExit(2)
+    return program
+
+
+@contextlib.contextmanager
+def _mosquitto(core: int, directory: Path, is_durable: bool, pair: Pair | None) -> Iterator[Running]:
     port = free_port()
     lines = [f"listener {port} 127.0.0.1", "allow_anonymous true", "set_tcp_nodelay true"]
     lines += [f"max_inflight_messages {IN_FLIGHT}", f"max_queued_messages {QUEUED}"]
@@ -166,7 +173,7 @@ def _mosquitto(core: int, directory: Path, is_durable: bool, pair: Pair | None) 
         lines.append("user root")  # it would leave the directory to a user that may not write there
     config = directory / "mosquitto.conf"
     config.write_text("\n".join(lines) + "\n")
-    process = subprocess.Popen([program, "-c", str(config)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen([mosquitto(), "-c", str(config)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         if hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(process.pid, {core})
