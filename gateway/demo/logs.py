@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import threading
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,20 +60,16 @@ def id_of(payload: bytes) -> str:
 
 
 class LineLog:
-    """Appends JSON lines, from any thread; `flush` makes them visible to other processes. Raises OSError."""
+    """Appends JSON lines; `flush` makes them visible to other processes. Raises OSError."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("a", encoding="utf-8")
-        self._lock = threading.Lock()  # each paho client calls back in a thread of its own
 
     def write(self, **fields: Any) -> None:
-        line = json.dumps(fields, separators=(",", ":")) + "\n"
-        with self._lock:
-            self._file.write(line)
+        self._file.write(json.dumps(fields, separators=(",", ":")) + "\n")
 
     def flush(self) -> None:
-        with self._lock:
-            self._file.flush()
+        self._file.flush()
 
     def __enter__(self) -> LineLog:
         return self

@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from itertools import count
@@ -28,6 +27,7 @@ from paho.mqtt.properties import Properties
 from gateway.demo.child import STOP, Commands, emit, run_child
 from gateway.demo.logs import PROBE, LineLog, digest_of
 from gateway.demo.logs import Properties as Pairs
+from gateway.demo.paho_loop import PahoLoop
 from gateway.demo.sensors import Reading, machine_id, sweep
 
 HOST = "127.0.0.1"
@@ -38,6 +38,9 @@ PROBE_EVERY_S = 0.5
 CONFIRM_S = 30.0
 """How long the last confirmations are waited for."""
 KEEP_ALIVE_S = 30
+CONNECTED_EVERY_S = 0.1
+STAYS_S = 60.0
+"""Between looks for a command once all is sent: devices stay connected, so online, as long as anybody counts."""
 
 
 class DemoDevice:
@@ -46,16 +49,10 @@ class DemoDevice:
     def __init__(self, name: str, port: int, protocol: MQTTProtocolVersion, log: LineLog | None) -> None:
         self._five = protocol == MQTTProtocolVersion.MQTTv5
         self._log = log
-        self._lock = threading.Lock()
         self._waiting: dict[int, str] = {}
-        self._early: set[int] = set()  # paho's thread may be faster than the return of publish()
-        self.connected = threading.Event()
         self.client = Client(CallbackAPIVersion.VERSION2, client_id=name, protocol=protocol)
-        self.client.on_connect = lambda *_: self.connected.set()
         self.client.on_publish = lambda _c, _u, mid, code, _p: self._confirmed(mid, not code.is_failure)
-        self.client.reconnect_delay_set(1, 2)
         self.client.connect_async(HOST, port, KEEP_ALIVE_S)
-        self.client.loop_start()
 
     def properties_of(self, reading: Reading) -> Pairs:
         """User properties that this client adds: MQTT 3.1.1 has none."""
@@ -67,34 +64,16 @@ class DemoDevice:
             packed = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
             packed.UserProperty = list(properties)
         info: MQTTMessageInfo = self.client.publish(topic, payload, qos=1, properties=packed)
-        with self._lock:
-            early = info.mid in self._early
-            if early:
-                self._early.discard(info.mid)
-            else:
-                self._waiting[info.mid] = id_
-        if early:
-            self._note(id_)
+        self._waiting[info.mid] = id_
 
     def _confirmed(self, mid: int, accepted: bool) -> None:
-        with self._lock:
-            id_ = self._waiting.pop(mid, None)
-            if id_ is None and accepted:
-                self._early.add(mid)
-        if id_ is not None and accepted:
-            self._note(id_)
-
-    def _note(self, id_: str) -> None:
-        if self._log is not None and not id_.startswith(PROBE):
+        id_ = self._waiting.pop(mid, None)
+        if id_ is not None and accepted and self._log is not None and not id_.startswith(PROBE):
             self._log.write(confirmed=id_)
 
     @property
     def unconfirmed(self) -> int:
         return len(self._waiting)
-
-    def close(self) -> None:
-        self.client.disconnect()
-        self.client.loop_stop()
 
 
 class Publishers:
@@ -109,10 +88,14 @@ class Publishers:
         )
         self._owners: dict[tuple[str, int], DemoDevice] = {}  # each sensor stays with one client: order on its topic
         self._twin = DemoDevice("sensors-twin", plain_port, MQTTProtocolVersion.MQTTv5, None)
+        self._clients = [device.client for device in (*self.devices, self._twin)]
+        self.loop = PahoLoop(*self._clients)
 
     def wait_connected(self, timeout_s: float) -> bool:
         until = time.monotonic() + timeout_s
-        return all(d.connected.wait(max(0.0, until - time.monotonic())) for d in (*self.devices, self._twin))
+        while not all(client.is_connected() for client in self._clients) and time.monotonic() < until:
+            self.loop.serve(CONNECTED_EVERY_S)
+        return all(client.is_connected() for client in self._clients)
 
     def probe(self, number: int) -> None:
         """A message that belongs to no figure, by each client on its own topic."""
@@ -144,8 +127,8 @@ class Publishers:
         return sum(device.unconfirmed for device in self.devices)
 
     def close(self) -> None:
-        for device in (*self.devices, self._twin):
-            device.close()
+        for client in self._clients:
+            client.disconnect()
 
 
 def readings() -> Iterator[Reading]:
@@ -165,7 +148,7 @@ def publish_for(publishers: Publishers, commands: Commands, rate: float, seconds
         now = time.monotonic()
         if now - due > BEHIND_S:
             start += now - due
-        if now >= end or commands.next(max(0.0, due - now)) == STOP:
+        if now >= end or publishers.loop.next_word(commands, due - now) == STOP:
             return number
         publishers.send(number, next(source))
         if now - told >= 0.5:
@@ -192,7 +175,7 @@ def main() -> None:
         emit("ready")
         for number in count():
             publishers.probe(number)
-            word = commands.next(PROBE_EVERY_S)
+            word = publishers.loop.next_word(commands, PROBE_EVERY_S)
             if word is not None:
                 break
         if word == STOP:
@@ -200,12 +183,12 @@ def main() -> None:
         emit("started")
         sent = publish_for(publishers, commands, told.rate, told.seconds)
         until = time.monotonic() + CONFIRM_S
-        while publishers.unconfirmed and time.monotonic() < until and commands.next(0.1) != STOP:
+        while publishers.unconfirmed and time.monotonic() < until and publishers.loop.next_word(commands, 0.1) != STOP:
             pass
         if log is not None:
             log.flush()
         emit("done", sent=sent, unconfirmed=publishers.unconfirmed)
-        while commands.next(60.0) != STOP:  # stays connected: its devices are online as long as anybody counts
+        while publishers.loop.next_word(commands, STAYS_S) != STOP:
             pass
     finally:
         publishers.close()

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
 from gateway.demo.child import STOP, Commands, emit, run_child
 from gateway.demo.logs import PROBE, LineLog, digest_of, id_of
+from gateway.demo.paho_loop import PahoLoop
 
 HOST = "127.0.0.1"
 KEEP_ALIVE_S = 30
@@ -40,19 +40,20 @@ class Watcher:
         self.ids: set[str] = set()
         self.probes: set[str] = set()
         self.entities: dict[str, str] = {}
-        self.subscribed = threading.Event()
+        self.is_subscribed = False
         self.client = Client(
             CallbackAPIVersion.VERSION2, client_id=f"control-room-{path}", protocol=MQTTProtocolVersion.MQTTv5
         )
         self.client.on_connect = self._on_connect
-        self.client.on_subscribe = lambda *_: self.subscribed.set()
+        self.client.on_subscribe = self._on_subscribe
         self.client.on_message = self._on_message
-        self.client.reconnect_delay_set(1, 2)
         self.client.connect_async(HOST, port, KEEP_ALIVE_S)
-        self.client.loop_start()
 
     def _on_connect(self, client: Client, *_: Any) -> None:
         client.subscribe([(topic_filter, 1) for topic_filter in self._filters])
+
+    def _on_subscribe(self, *_: Any) -> None:
+        self.is_subscribed = True
 
     def _on_message(self, _client: Client, _userdata: Any, message: MQTTMessage) -> None:
         at_ns = time.monotonic_ns()
@@ -69,10 +70,6 @@ class Watcher:
             path=self._path, id=id_, topic=message.topic, digest=digest_of(payload),
             properties=getattr(message.properties, "UserProperty", []), at_ns=at_ns,
         )  # fmt: skip
-
-    def close(self) -> None:
-        self.client.disconnect()
-        self.client.loop_stop()
 
 
 def _state(payload: bytes) -> str:
@@ -93,9 +90,10 @@ def main() -> None:
     with LineLog(told.log) as log:
         sealed = Watcher("sealed", told.control, (TELEMETRY, AVAILABILITY), log)
         plain = Watcher("plain", told.plain, (TELEMETRY,), log)
+        loop = PahoLoop(sealed.client, plain.client)
         ready = False
-        while commands.next(COUNT_EVERY_S) != STOP:
-            if not ready and sealed.subscribed.is_set() and plain.subscribed.is_set():
+        while loop.next_word(commands, COUNT_EVERY_S) != STOP:
+            if not ready and sealed.is_subscribed and plain.is_subscribed:
                 ready = True
                 emit("ready")
             emit(
@@ -105,8 +103,8 @@ def main() -> None:
                 probes=len(sealed.probes),
                 online=sum(state == "online" for state in sealed.entities.values()),
             )
-        sealed.close()
-        plain.close()
+        sealed.client.disconnect()
+        plain.client.disconnect()
     emit("done")
 
 
