@@ -28,22 +28,25 @@ def cost_vector(
     ring. None if one is unknown.
     """
     count = len(ring)
+    ways: list[list[float]] = []  # going up and going down: what each broker further costs, whichever link is gone
+    for step in (1, -1):
+        places = [(at + step * number) % count for number in range(count)]
+        path = [ring[place] for place in places]
+        costs = [link_costs[place if step == 1 else (place - 1) % count] for place in places[:-1]]
+        taken = [processing[place] for place in places]
+        way: list[float] = []
+        for end in range(1, count):
+            wanted = common.get(path[end])
+            cost = indirect_cost(path[: end + 1], common, phi, costs, taken)
+            if wanted is None or cost is None:
+                return None
+            way.append(wanted * cost)
+        ways.append(way)
+    up, down = ways
     vector = []
     for removed in range(count):
-        total = 0.0
         forward = (removed - at) % count  # so many brokers lie before the gap, going up
-        for ways, step in ((forward, 1), (count - 1 - forward, -1)):
-            places = [(at + step * number) % count for number in range(ways + 1)]
-            path = [ring[place] for place in places]
-            costs = [link_costs[place if step == 1 else (place - 1) % count] for place in places[:-1]]
-            taken = [processing[place] for place in places]
-            for end in range(1, len(path)):
-                wanted = common.get(path[end])
-                cost = indirect_cost(path[: end + 1], common, phi, costs[:end], taken[: end + 1])
-                if wanted is None or cost is None:
-                    return None
-                total += wanted * cost
-        vector.append(total)
+        vector.append(sum(down[: count - 1 - forward], sum(up[:forward])))
     return vector
 
 

@@ -10,6 +10,7 @@ Broadcasts, requests and changes cost what notifications cost: the processing of
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -75,8 +76,9 @@ class Organised:
         self._kinds = kinds
         self._publishers = [self._client() for _ in range(kinds)]
         self._subscribers = [[self._client() for _ in range(SUBSCRIBERS)] for _ in range(kinds)]
-        self._recent: list[list[tuple[frozenset[int], int]]] = []  # of each step of an interval: whom, how many
-        self._shared: dict[int, dict[int, float]] = {}  # of this step
+        self._recent: deque[list[tuple[frozenset[int], int]]] = deque()  # of each step of an interval: whom, how many
+        self._common: list[dict[int, float]] = [dict.fromkeys(range(brokers), 0.0) for _ in range(brokers)]
+        """With each broker, the notifications of the last interval that concerned both; with itself all of its own."""
         self._phis: dict[int, float] = {}  # of this step and tree
         self._spent: dict[int, float] = {}  # by kind: what one notification costs
         self._rested = [-DWELL_TICKS] * brokers
@@ -135,8 +137,11 @@ class Organised:
                 self._spent[kind] = self._delivery_cost(self.tree, kind)
             self.told.delivering += count * self._spent[kind]
             said.append((frozenset(concerned), count))
-        self._recent = [*self._recent[-STEPS + 1 :], said]
-        self._shared.clear()
+        if self._heuristic is not Heuristic.STATIC:
+            if len(self._recent) == STEPS:
+                self._count(self._recent.popleft(), -1)
+            self._count(said, 1)
+        self._recent.append(said)
         self._phis.clear()
 
     def _delivery_cost(self, tree: Sequence[set[int]], kind: int) -> float:
@@ -147,17 +152,13 @@ class Organised:
         """What one notification of each kind would cost along this tree now, all together."""
         return sum(self._delivery_cost(tree, kind) for kind in range(self._kinds))
 
-    def _common(self, broker: int) -> dict[int, float]:
-        """With each broker, the notifications of the last interval that concerned both; with itself all of its own."""
-        common = self._shared.get(broker)
-        if common is None:
-            common = self._shared[broker] = dict.fromkeys(range(len(self.tree)), 0.0)
-            for said in self._recent:
-                for concerned, count in said:
-                    if broker in concerned:
-                        for other in concerned:
-                            common[other] += count
-        return common
+    def _count(self, said: list[tuple[frozenset[int], int]], sign: int) -> None:
+        """What one step brought comes to what brokers have in common, or goes again. Whole numbers: nothing is lost."""
+        for concerned, count in said:
+            for broker in concerned:
+                common = self._common[broker]
+                for other in concerned:
+                    common[other] += sign * count
 
     # -------------------------------------------------------------------------------------------- the tree
 
@@ -170,7 +171,7 @@ class Organised:
 
     def _tell(self, origin: int) -> None:
         """A broadcast: everybody within η hops hears it, on the way that it took, and may want a link."""
-        common = self._common(origin)
+        common = self._common[origin]
         ways = [[origin]]
         for way in ways:
             here = way[-1]
@@ -192,12 +193,12 @@ class Organised:
         if self._heuristic is Heuristic.LMST:
             return direct < max(links) and self._swap(path, links.index(max(links)))
         if self._heuristic is Heuristic.LMIT:
-            shared = [self._common(a)[b] for a, b in pairwise(path)]
+            shared = [self._common[a][b] for a, b in pairwise(path)]
             return common_of_end[first] > min(shared) and self._swap(path, shared.index(min(shared)))
         barred = self._heuristic is Heuristic.CI_BARRED
         if barred and max(self._rested[first], self._rested[last]) > self._now - DWELL_TICKS:
             return False
-        common = self._common(first)
+        common = self._common[first]
         taken = [self.costs.processing[broker] for broker in path]
         indirect = indirect_cost(path, common, self._phi(first, common), links, taken)
         if not is_worth_it(direct, indirect, common[last], MIN_GAIN if barred else 0.0):
@@ -218,7 +219,7 @@ class Organised:
 
     def _agree(self, ring: list[int], links: list[float], taken: list[float]) -> bool:
         """The request goes round; the last broker decides."""
-        common = [self._common(broker) for broker in ring]
+        common = [self._common[broker] for broker in ring]
         phis = [self._phi(broker, shared) for broker, shared in zip(ring, common, strict=True)]
         vectors = ring_vectors(ring, common, phis, links, taken)
         assert vectors is not None, "everybody on it is within reach"

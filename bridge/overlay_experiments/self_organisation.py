@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from statistics import fmean
 from types import MappingProxyType
 from typing import TypeAlias
@@ -17,7 +18,7 @@ from bridge.experiments.experiments import Figure, Progress, Series, one_by_one
 from bridge.organising import delivery_cost
 from bridge.overlay_experiments.optimum import figure_optimum
 from bridge.overlay_experiments.organised import TELL_TICKS, Costs, Heuristic, Organised
-from bridge.overlay_experiments.transitstub import broker_costs, network
+from bridge.overlay_experiments.transitstub import Matrix, broker_costs, network
 
 Results: TypeAlias = dict[str, list[float]]
 TreeSweep: TypeAlias = Callable[[Sequence["TreeCell"], Progress], list[Results]]
@@ -54,22 +55,17 @@ class TreeCell:
 
 def measure(cell: TreeCell) -> Results:
     """By thousand ticks: the cost of deliveries, of broadcasts, of requests and changes, and how many changes."""
-    draws = Draws("networks", cell.seed, cell.number)
-    links = network(draws)
+    links, brokers, links_after, brokers_after = _drawn(cell.seed, cell.number, BROKERS)
 
-    def of_links() -> list[list[float]]:
-        return [[cell.c_max * cost for cost in row] for row in broker_costs(links, BROKERS, draws)]
+    def costs_of(links: Matrix, brokers: Sequence[float]) -> Costs:
+        return Costs([[cell.c_max * cost for cost in row] for row in links], [cell.p_max * cost for cost in brokers])
 
-    def of_brokers() -> list[float]:
-        return [draws.uniform(0, cell.p_max) for _ in range(BROKERS)]
-
-    costs = Costs(of_links(), of_brokers())
-    overlay = Organised(costs, Heuristic(cell.heuristic), cell.hops, cell.seed, str(cell.number))
+    overlay = Organised(costs_of(links, brokers), Heuristic(cell.heuristic), cell.hops, cell.seed, str(cell.number))
     if cell.redrawn:
         told = overlay.run(cell.ticks // 3)
-        overlay.redraw(Costs(of_links(), costs.processing))
+        overlay.redraw(costs_of(links_after, brokers))
         told += overlay.run(cell.ticks // 3)
-        overlay.redraw(Costs(overlay.costs.links, of_brokers()))
+        overlay.redraw(costs_of(links_after, brokers_after))
         told += overlay.run(cell.ticks - 2 * (cell.ticks // 3))
     else:
         told = overlay.run(cell.ticks)
@@ -79,6 +75,19 @@ def measure(cell: TreeCell) -> Results:
         "asking": [one.asking for one in told],
         "swaps": [float(one.swaps) for one in told],
     }
+
+
+@lru_cache(maxsize=NETWORKS)
+def _drawn(seed: int, number: int, brokers: int) -> tuple[Matrix, list[float], Matrix, list[float]]:
+    """What links and brokers of one network cost, 0 to 1, before and after they change: the same for all heuristics,
+    and by far the dearest to draw."""
+    draws = Draws("networks", seed, number)
+    nodes = network(draws)
+    found: list[tuple[Matrix, list[float]]] = []
+    for _ in range(2):
+        links = broker_costs(nodes, brokers, draws)
+        found.append((links, [draws.random() for _ in range(brokers)]))
+    return (*found[0], *found[1])
 
 
 serially: TreeSweep = one_by_one(measure)
