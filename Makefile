@@ -30,7 +30,7 @@ test: venv style ## everything that CI runs
 	$(BIN)/python -m pytest -m "not slow" -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
 
 test-slow: venv  ## the long runs
-	$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m slow -n 2 --dist loadfile $(PYTEST_ARGS)
 
 mutate: venv     ## small faults in keys, admission and tracing that the tests must notice, a score per module (hours); MUTATE_ARGS="--part 1/5 bridge/wire"
 	$(BIN)/python -m tests.mutation $(or $(MUTATE_ARGS),--own keys bridge/wire bridge/membership bridge/traces bridge/tracking bridge/devices)

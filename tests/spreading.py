@@ -5,7 +5,8 @@ files of one long test come last, and at the end one worker is at work where thr
 Spark of its own, which costs half a minute of two cores. So:
 
     all files that use the fixture `spark`    one after the other on one worker, begun first
-    files that start processes                next: they take long and mostly wait
+    files of a test that may take hours       next, with those
+    files that start processes                which take long and mostly wait
     all others                                fill the gaps
 """
 
@@ -21,6 +22,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 USES_SPARK = re.compile(r"\b(spark: Any|site: Site)\b")
 STARTS_PROCESSES = re.compile(r"\b(OverlayProcesses|Popen|run_veilmq|mosquitto|chromium)\b")
+TAKES_HOURS = re.compile(r"\btimeout\(7_200\)")
 
 
 @cache
@@ -29,7 +31,7 @@ def rank(path: str) -> int:
     text = (ROOT / path).read_text()
     if path.startswith("tests/spark_ingest/") and USES_SPARK.search(text):
         return 0
-    return 1 if STARTS_PROCESSES.search(text) else 2
+    return 1 if TAKES_HOURS.search(text) or STARTS_PROCESSES.search(text) else 2
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

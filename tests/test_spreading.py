@@ -10,6 +10,7 @@ from tests.spreading import ROOT, rank
 def test_what_uses_spark_is_one_group_and_what_starts_processes_comes_before_the_rest() -> None:
     assert rank("tests/spark_ingest/source/test_source.py") == rank("tests/spark_ingest/test_functions.py") == 0
     assert rank("tests/gateway/test_attach_detach.py") == 1
+    assert rank("tests/bridge/overlay_experiments/test_self_organisation.py") == 1, "its slow tests take longest"
     assert rank("tests/keys/test_issuing.py") == 2
 
 
