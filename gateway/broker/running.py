@@ -22,6 +22,7 @@ from gateway.broker.edge_broker import EdgeBroker
 from gateway.broker.reloading import reload
 from gateway.broker.renewed import RenewedCertificates
 from gateway.clients import OverlayPort
+from gateway.sockets.gone import tell_unless_gone
 
 log = logging.getLogger("veilmq.broker")
 
@@ -56,6 +57,7 @@ async def run_broker(
     """
     stop = stop or asyncio.Event()
     loop = asyncio.get_running_loop()
+    loop.set_exception_handler(tell_unless_gone)
     for name in (signal.SIGTERM, signal.SIGINT):
         with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):  # not in the main thread
             loop.add_signal_handler(name, stop.set)

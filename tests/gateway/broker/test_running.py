@@ -14,6 +14,7 @@ from gateway.mqtt5.packets import (
     Version,
 )
 from gateway.mqtt5.types import ReasonCode
+from gateway.sockets.gone import tell_unless_gone
 from tests.gateway.harness import LOOPBACK, Wire, serving
 from tests.waits import until
 
@@ -55,6 +56,7 @@ def test_a_broker_serves_until_it_is_told_to_stop_and_says_when_it_begins() -> N
         settings = parse({"listeners": LOOPBACK, "allow_anonymous": True})
         running = asyncio.create_task(run_broker(settings, started=begun.append, stop=stop))
         await until(lambda: bool(begun) and begun[0].transitions.state == "started")
+        assert asyncio.get_running_loop().get_exception_handler() is tell_unless_gone
         wire = await Wire.connect(begun[0], "c")
         stop.set()
         await running
