@@ -141,7 +141,7 @@ class Organised:
             if len(self._recent) == STEPS:
                 self._count(self._recent.popleft(), -1)
             self._count(said, 1)
-        self._recent.append(said)
+            self._recent.append(said)
         self._phis.clear()
 
     def _delivery_cost(self, tree: Sequence[set[int]], kind: int) -> float:
