@@ -36,6 +36,7 @@ from bridge.contract import (
     LinkDown,
     LinkUp,
     Loads,
+    Lost,
     NotAppended,
     NotTaken,
     OutboxPage,
@@ -367,13 +368,7 @@ class GatewayNode(ReaderNode):
 class ReplicaNode(Node):
     """A replica: forwards what it cannot read. `seeds`: see `Forwarder`."""
 
-    def __init__(
-        self,
-        overlay: Overlay,
-        identity: Identity,
-        name: str,
-        seeds: Callable[[int], bytes | None],
-    ) -> None:
+    def __init__(self, overlay: Overlay, identity: Identity, name: str, seeds: Callable[[int], bytes | None]) -> None:
         super().__init__(overlay, name, identity)
         self.forwarder = Forwarder(overlay, name, seeds)
         self._leases = LeaseRelay(overlay, self.forwarder.routes, self.forwarder.routing)
@@ -398,6 +393,8 @@ class ReplicaNode(Node):
                 return told if peer in self._potential else told + self._neighbour(event, now)
             case Acked():
                 self.measurer.acked(event, now)
+            case Lost(peer, wire):
+                self.forwarder.lost(peer, wire, now)
             case Received(_, wire) if wire.topic in (SUMMARY_TOPIC, PROBE_TOPIC):
                 return self.measurer.received(event, now)
             case Worked():

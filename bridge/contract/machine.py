@@ -103,6 +103,14 @@ class NotTaken:
     reason: str
 
 
+@value
+class Lost:
+    """`wire` carried a key, and found no room at `peer`, which dialled us: it will never get there."""
+
+    peer: str
+    wire: Wire
+
+
 OutboxEntry: TypeAlias = tuple[int, int, Publication]
 """(sequence, previous, publication). `previous`: of the preceding QoS >= 1 publication in the same scope; 0: none."""
 
@@ -241,9 +249,9 @@ class Restored:
 
 
 Event: TypeAlias = (
-    LinkUp | LinkDown | Received | Acked | NotTaken | Appending | NotAppended | Committed | Unstored | OutboxPage
-    | Subscribed | Unsubscribed | GroupJoined | GroupLeft | Offered | KeyWanted | KeyDoubted | Tick | Rotated
-    | Restored | Loads | Worked
+    LinkUp | LinkDown | Received | Acked | NotTaken | Lost | Appending | NotAppended | Committed | Unstored
+    | OutboxPage | Subscribed | Unsubscribed | GroupJoined | GroupLeft | Offered | KeyWanted | KeyDoubted | Tick
+    | Rotated | Restored | Loads | Worked
 )  # fmt: skip
 
 

@@ -114,6 +114,10 @@ class Forwarder:
             return self._keys_for(peer, now)
         return [*self._statements_for(peer, now), *self._keys_for(peer, now), *self._content.link_up(peer, now)]
 
+    def lost(self, peer: str, wire: Wire, now: float) -> None:
+        """What was to go to a reader found no room there. A key that was on it goes again."""
+        self._keys.lost(peer, wire.properties, now)
+
     def _statements_for(self, peer: str, now: float) -> list[Effect]:
         """All statements for a replica whose link came up; later, if it comes up without end."""
         if not self._retells.setdefault(peer, Allowance(RETELLS_BURST, RETELLS_EVERY_S, now)).take(now):

@@ -30,12 +30,13 @@ from bridge.replica.outdated_keys import OutdatedKeys
 from bridge.replica.retained import DataKeyName
 from bridge.topology import Routes
 from bridge.wire import AGE_S, KEYS_TOPIC, Admission, Ahead, Generations, Use, check_key_topic, key_topic, refused
-from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, KeyHeader, check_share, to_property
+from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, KeyHeader, check_share, from_property, to_property
 from keys.errors import BadShare, Expired, KeysError, TooOften, UnknownView, WrongEpochKey
 from keys.identity import Certificate
 from keys.sharetree import Hop, Label, Place, Share, encode_shares, resplit
 
 KEYS_HELD_MAX = 4096  # a flood of keys evicts the oldest of its publisher, or of who replays it
+RETELL_S = 5.0  # what found no room at a reader is told again so soon, as a publisher repeats its key (§5.1)
 GATHER_S = 0.05  # an entry's further shares wait so long for those of the other replicas before us
 
 
@@ -86,6 +87,7 @@ class Resplitter:
         self._held: FairTable[DataKeyName, HeldKey] = FairTable(KEYS_HELD_MAX)
         self._new_keys: dict[tuple[bytes, str], Allowance] = {}  # by publisher and who brought them
         self._gathering: dict[DataKeyName, float] = {}  # when to pass on what came; oldest first, of those in `_held`
+        self._lost: dict[DataKeyName, float] = {}  # when to tell again what found no room; oldest first
         self._ahead, self._outdated = Ahead(), OutdatedKeys()
         self.generations = Generations(routes.overlay)
         """The lives of publishers, as their keys show them."""
@@ -106,6 +108,16 @@ class Resplitter:
         for held in self._held.values():
             if peer in held.announced:
                 held.announced[peer] = 0
+
+    def lost(self, peer: str, properties: UserProperties, now: float) -> None:
+        """These found no room at a peer: the key on them goes with the next publication, or by itself in a while."""
+        for name, value in properties:
+            if name == PROPERTY_KEY:
+                header = KeyHeader.decode(from_property(value))  # our own words
+                held = self._held.get((header.publisher, header.scope, header.key_id))
+                if held is not None and peer in held.announced:
+                    held.announced[peer] = 0
+                    self._lost.setdefault(held.name, now + RETELL_S)
 
     def adopt(self, overlay: Overlay, now: float) -> list[Effect]:
         """Another version of the overlay, or other views. `Routes` and `Admission` followed by others."""
@@ -128,6 +140,7 @@ class Resplitter:
         """We are no replica any more."""
         self._held, self._ahead, self._outdated = FairTable(KEYS_HELD_MAX), Ahead(), OutdatedKeys()
         self._gathering.clear()
+        self._lost.clear()
         self._known_seeds.clear()
 
     def erase_ended(self, now: float) -> None:
@@ -268,19 +281,20 @@ class Resplitter:
         ]
 
     def tick(self, now: float) -> list[Effect]:
-        """Shares of entries that waited for others long enough."""
+        """Shares of entries that waited for others long enough, and what found no room some time ago."""
         effects: list[Effect] = []
-        while self._gathering and self.next_deadline <= now:
-            name = next(iter(self._gathering))
-            del self._gathering[name]
-            held = self._held.get(name)
-            effects += self._pass_on(held, now) if held is not None else []
+        for waiting in (self._gathering, self._lost):
+            while waiting and next(iter(waiting.values())) <= now:
+                name = next(iter(waiting))
+                del waiting[name]
+                held = self._held.get(name)
+                effects += self._pass_on(held, now) if held is not None else []
         return effects
 
     @property
     def next_deadline(self) -> float:
         """Infinite if nothing waits."""
-        return next(iter(self._gathering.values()), inf)
+        return min(next(iter(self._gathering.values()), inf), next(iter(self._lost.values()), inf))
 
     def _hold(
         self, header: KeyHeader, sender: str, now: float, kept_until: float, *, of_itself: bool

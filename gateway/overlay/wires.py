@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from bridge.contract import Acked, Count, Event, LinkDown, LinkUp, NotTaken, UserProperties, Wire
+from bridge.contract import Acked, Count, Event, LinkDown, LinkUp, Lost, NotTaken, UserProperties, Wire
 from bridge.contract.refusing import Reason
 from gateway.base import Figures
 from gateway.base.peer_clock import ahead_s
@@ -23,6 +23,7 @@ from gateway.mqtt5.packets import Properties
 from gateway.overlay.backpressure import Backpressure, is_control
 from gateway.overlay.dials import Dials
 from gateway.overlay.peer_refusals import reason_in
+from keys.envelope import PROPERTY_KEY
 
 RELINK_S = 1.0
 REFUSED_S = 10.0  # until a peer that refused publications is offered them again
@@ -100,6 +101,8 @@ class Wires:
             lost = ticket if self.flow is None else self.flow.is_full(peer)  # else it is too large for the peer
             if lost and client is not None and peer not in self._cut:
                 self._relink(peer, client)
+            elif client is None and any(name == PROPERTY_KEY for name, _ in wire.properties):
+                asyncio.get_running_loop().call_soon(self._handle, Lost(peer, wire))  # we are in the midst of effects
 
     def _refused(self, peer: str, ticket: int, size: int, code: int) -> None:
         """A peer will not have a publication of so many bytes. What is too large for it shows what it takes."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.contract.machine import Committed, Effect, LinkUp, Publication, Received, Wire
+from bridge.contract.machine import Committed, Effect, LinkUp, Lost, Publication, Received, Tick, Wire
 from bridge.document.policy import Scope
 from bridge.node import ReplicaNode
+from bridge.replica.resplitting import RETELL_S
 from bridge.wire.statements import KEYS_TOPIC
 from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, Mode, to_property
 from keys.sharetree import Share, encode_shares
@@ -137,6 +138,59 @@ def test_shares_that_come_after_a_peer_reconnected_reach_it_with_those_that_it_m
     following = publish(site, "plant/t", sequence=2, previous=1)["r1a"]
     (forwarded,) = sent(node.handle(Received("r1a", through(world, following)["r2a"]), NOW), "control")
     assert len(shares_in(forwarded.wire)) == 3
+
+
+def test_a_key_that_found_no_room_at_a_reader_goes_with_the_next_publication(world: World):
+    """Else what the reader has room for again stays closed to it until the publisher's next key."""
+    node = second_hop(world)
+    subscribe_at(node, world, "control", "plant/#")
+    site = gateway(world, "site")
+    (first,) = sent(_passed(world, node, publish(site, "plant/t", sequence=1)["r1a"]), "control")
+    assert len(shares_in(first.wire)) == 1
+    (second,) = sent(_passed(world, node, publish(site, "plant/t", sequence=2, previous=1)["r1a"]), "control")
+    assert not shares_in(second.wire)
+    node.handle(Lost("control", second.wire), NOW)
+    (third,) = sent(_passed(world, node, publish(site, "plant/t", sequence=3, previous=2)["r1a"]), "control")
+    assert not shares_in(third.wire), "no key was lost"
+    node.handle(Lost("control", first.wire), NOW)
+    (fourth,) = sent(_passed(world, node, publish(site, "plant/t", sequence=4, previous=3)["r1a"]), "control")
+    assert shares_in(fourth.wire) == shares_in(first.wire)
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_key_that_found_no_room_goes_by_itself_if_nothing_follows(world: World, times: int):
+    """The batches that went before it, or on another replica's word, can be opened then."""
+    node = second_hop(world)
+    subscribe_at(node, world, "control", "plant/#")
+    (lost,) = sent(_passed(world, node, publish(gateway(world, "site"), "plant/t", sequence=1)["r1a"]), "control")
+    now = NOW
+    for _ in range(times):
+        node.handle(Lost("control", lost.wire), now)
+        at = node.next_deadline
+        assert at is not None
+        assert now < at <= now + RETELL_S
+        assert not sent(node.handle(Tick(), now + RETELL_S - 0.1), "control")
+        now += RETELL_S
+        (lost,) = sent(node.handle(Tick(), now), "control")
+        assert lost.wire.topic == KEYS_TOPIC
+        assert len(shares_in(lost.wire)) == 1
+    assert not sent(node.handle(Tick(), now + RETELL_S), "control"), "told once"
+
+
+def test_a_key_that_stands_alone_and_found_no_room_goes_again():
+    world = make_world({1: 3}, [], {"site": 1, "local": 1}, [Scope("alone/#", keys_on_topic=True)])
+    node = replica(world, "r1a", ("site", "local"))
+    subscribe_at(node, world, "local", "alone/#")
+    effects = gateway(world, "site").handle(Committed(((1, 0, Publication("alone/t", b"x", 1, time_ms=1)),)), NOW)
+    passed = [e for s in sent(effects, "r1a") for e in node.handle(Received("site", s.wire), NOW)]
+    (key,) = [s for s in sent(passed, "local") if shares_in(s.wire)]
+    node.handle(Lost("local", key.wire), NOW)
+    (again,) = sent(node.handle(Tick(), NOW + RETELL_S), "local")
+    assert again.wire == key.wire
+
+
+def _passed(world: World, node: ReplicaNode, wire: Wire) -> list[Effect]:
+    return node.handle(Received("r1a", through(world, wire)["r2a"]), NOW)
 
 
 def test_the_second_value_for_a_label_is_suspicious_and_ignored(world: World):

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bridge.contract.machine import Acked, Effect, Event, LinkDown, LinkUp, NotTaken, Send, Tick, Wire
+from bridge.contract.machine import Acked, Effect, Event, LinkDown, LinkUp, Lost, NotTaken, Send, Tick, Wire
 from bridge.contract.refusing import Reason
 from bridge.node import ReplicaNode
 from gateway.base.figures import Figures
@@ -19,6 +19,7 @@ from gateway.overlay.backpressure import MARK_MESSAGES
 from gateway.overlay.broker_overlay import BrokerOverlay
 from gateway.overlay.peer_refusals import refusal
 from gateway.overlay.wires import PACKET_TOO_LARGE, Wires
+from keys.envelope import PROPERTY_KEY
 from keys.identity import Role
 from tests.sim.world import make_world
 from tests.waits import until
@@ -247,3 +248,18 @@ def test_who_dialled_us_is_sent_to_by_the_broker() -> None:
         made.send("g2", Wire("t", b"x", properties=(("a", "b"),)), 0)
     assert sent[0] == ("g2", "t", b"x", (("a", "b"),))
     assert (told, figures.counts) == ([], {"link_overflow.g2": 1})
+
+
+def test_a_key_that_finds_no_room_at_who_dialled_us_is_told_to_the_node_after_the_effects() -> None:
+    async def check() -> None:
+        made, told, figures = at_gateway()
+        made.start(SimpleNamespace(send_to_peer=lambda *wire: False))  # type: ignore[arg-type]
+        carrier = Wire("t", b"x", properties=((PROPERTY_KEY, "k"),))
+        made.send("g2", carrier, 0)
+        made.send("g2", Wire("t", b"x"), 0)
+        assert told == []
+        await asyncio.sleep(0)
+        assert told == [Lost("g2", carrier)]
+        assert figures.counts == {"link_overflow.g2": 2}
+
+    asyncio.run(check())
