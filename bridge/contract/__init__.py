@@ -33,8 +33,8 @@ from bridge.contract.budgets import (
 )
 from bridge.contract.claims import claim_of, tree_of
 from bridge.contract.figures import FigureName
+from bridge.contract.loads import LOADS_EVERY_S, Loads, PeerLoad, Worked
 from bridge.contract.machine import (
-    LOADS_EVERY_S,
     Acked,
     Adopt,
     Adoption,
@@ -58,7 +58,6 @@ from bridge.contract.machine import (
     LeaveOnDisk,
     LinkDown,
     LinkUp,
-    Loads,
     Lost,
     Machine,
     NotAdopted,
@@ -69,7 +68,6 @@ from bridge.contract.machine import (
     OutboxPage,
     Outlived,
     OverlayNode,
-    PeerLoad,
     Publication,
     ReadPage,
     Received,
@@ -85,7 +83,6 @@ from bridge.contract.machine import (
     Wanted,
     Watch,
     Wire,
-    Worked,
 )
 from bridge.contract.publisher_guard import ARRIVAL_FACTOR, BURST_S, PublisherGuard
 from bridge.contract.withholding import Take, Withhold

@@ -13,6 +13,7 @@ from dataclasses import field
 from enum import StrEnum
 from typing import Protocol, TypeAlias
 
+from bridge.contract.loads import Loads, Worked
 from bridge.contract.withholding import Take, Withhold
 from bridge.document import Overlay
 from bridge.predicates import Predicate
@@ -211,27 +212,6 @@ class GroupLeft:
 @value
 class Tick:
     """Time passed; sent when `next_deadline` is reached."""
-
-
-PeerLoad: TypeAlias = tuple[str, int, int, int]
-"""Peer; publications that came for its link and that it acknowledged since this was said last; that wait now."""
-
-LOADS_EVERY_S = 0.05
-
-
-@value
-class Loads:
-    """How loaded our links with replicas are: said every `LOADS_EVERY_S` where scopes go by planes."""
-
-    links: tuple[PeerLoad, ...]
-
-
-@value
-class Worked:
-    """Processor time since this was said last, in microseconds; publications that wait for links now."""
-
-    processor_us: int
-    queued: int
 
 
 @value

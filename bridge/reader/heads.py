@@ -1,9 +1,9 @@
-"""What a reader has seen of one member's records in one scope: a head, and what is unseen behind it.
+"""What a reader has seen of one member's batches in one scope, by first number: a head, and what is unseen behind it.
 
 Seen means delivered, void, or refused after it was opened. Behind the head there are at most `GAPS_MAX` intervals of
-unseen numbers. *Missed* ones are of records that the chain names and that did not come in time: they are delivered late
-when they come, and a full table takes no more rather than forget one (`is_full_for`), unless told to (`make_room`).
-*Open* ones are numbers that no reliable record was known to have: they are few, and are forgotten first. What was
+unseen numbers. *Missed* ones are of batches that the chain names and that did not come in time: they are delivered late
+when they come. Where a full table would lose one (`is_full_for`), the oldest is forgotten first (`make_room`).
+*Open* ones are numbers that no reliable batch was known to have: they are few, and are forgotten first. What was
 delivered from a flagged copy before its turn is *marked* until the head passes it. Not here: time, what waits for its
 turn (`streams`)."""
 
@@ -56,7 +56,7 @@ class Head:
         )
 
     def take(self, first: int, last: int, previous: int) -> None:
-        """[first, last], which follow `previous` in their chain, are seen. Ask `is_full_for` before."""
+        """[first, last], which follow `previous` in their chain, are seen. `make_room` goes before."""
         self._missed.remove(first, last)
         self._open.remove(first, last)
         if previous < self.number:  # what lies between belongs to nobody in this chain: no loss, if it does not come

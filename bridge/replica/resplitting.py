@@ -36,7 +36,7 @@ from keys.identity import Certificate
 from keys.sharetree import Hop, Label, Place, Share, encode_shares, resplit
 
 KEYS_HELD_MAX = 4096  # a flood of keys evicts the oldest of its publisher, or of who replays it
-RETELL_S = 5.0  # what found no room at a reader is told again so soon, as a publisher repeats its key (§5.1)
+RETELL_S = 5.0  # what found no room at a reader goes again, as a publisher repeats keys (docs/protocol.md §2.9)
 GATHER_S = 0.05  # an entry's further shares wait so long for those of the other replicas before us
 
 

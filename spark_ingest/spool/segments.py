@@ -41,7 +41,7 @@ SCHEMA = pa.schema(
         pa.field("sequence", pa.int64(), nullable=False),
         pa.field("key_id", pa.binary(16), nullable=False),
         pa.field("wire_topic", pa.string(), nullable=False),
-        # The signed header as it came (property `vmq`), its proof included: evidence, and associated data.
+        # The signed header as it came (property `vmq`): evidence, and associated data.
         pa.field("header", pa.binary(), nullable=False),
         # Sealed content, or null when no good copy came.
         pa.field("sealed", pa.binary()),

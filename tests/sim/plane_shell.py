@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from bridge.contract.machine import Acked, Effect, Event, Loads, Received, Send
+from bridge.contract.loads import Loads
+from bridge.contract.machine import Acked, Effect, Event, Received, Send
 from bridge.sim.kernel import Kernel, Trace
 from bridge.topology.congestion import WINDOW_S
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.contract.machine import Effect, Loads, Received, Wire
+from bridge.contract.loads import Loads
+from bridge.contract.machine import Effect, Received, Wire
 from bridge.document import Scope
 from bridge.node import ReplicaNode
 from bridge.wire import PROPERTY_ROUTE
