@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from bridge.document.policy import REFRESH
 from tests.gateway.overlay_processes import OverlayProcesses
 from tests.gateway.test_region import Subscriber, accepted
 from tests.waits import wait_until
@@ -100,3 +101,34 @@ def test_one_replica_that_takes_nothing_holds_up_nobody(overlay: OverlayProcesse
     assert wait_until(lambda: len(reader.payloads("plant/a")) >= 2_000, 60), time.monotonic() - began
     assert reader.payloads("plant/a") == [number.to_bytes(8, "big") for number in range(2_000)]
     assert wait_until(lambda: overlay.figures("site")["counts"].get("sealed", 0) >= 2_000)
+
+
+def test_a_reader_that_had_no_room_for_a_key_opens_what_comes_once_it_reads_again(overlay: OverlayProcesses):
+    """Its queues at all replicas are full while the publisher goes on with another key: the key is lost to it."""
+    overlay.make({"north": 3}, [], {"site": "north", "control": "north"})
+    for name in NORTH:
+        path = overlay.directory / f"{name}.yaml"
+        limits = {"member_queue_messages": 16, "member_in_flight": 16}
+        path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | {"limits": limits}))
+    overlay.start(*NORTH, "site", "control")
+    reader = Subscriber(overlay, "control", ["plant/#"])
+    assert accepted(overlay, "control")
+    device = overlay.client("site", "device")
+
+    def publish(number: int) -> None:
+        device.publish("plant/a", str(number).encode(), qos=1).wait_for_publish(10)  # each is a batch
+
+    publish(0)
+    assert wait_until(lambda: reader.payloads("plant/a") == [b"0"])
+    stop(overlay, "control")
+    away = REFRESH.messages + 16  # into the next key, and no further than that
+    for number in range(1, away):
+        publish(number)
+    go_on(overlay, "control")
+    assert wait_until(lambda: len(reader.payloads("plant/a")) > 16)
+    then = range(away, away + 24)
+    for number in then:
+        publish(number)
+    assert wait_until(lambda: reader.payloads("plant/a")[-24:] == [str(number).encode() for number in then], 60), (
+        reader.payloads("plant/a")
+    )
