@@ -152,8 +152,7 @@ def test_what_the_life_before_sealed_before_the_present_one_began_is_taken(world
     assert counted(node.handle(Received("site", late), LATER + 2), "forwarded") == 1
 
 
-@pytest.mark.parametrize("stored", ["a backup of before", "nothing"])
-def test_a_restored_backup_and_a_lost_directory_are_later_lives(world: World, stored: str) -> None:
+def test_a_restored_backup_and_a_lost_directory_are_later_lives(world: World) -> None:
     """Whatever the disk says: the start is later, so the number is greater, and the copy that still runs stops."""
     node, before = r1a(world), life(world, NOW)
     told(node, before, 100, NOW + 1)

@@ -204,6 +204,33 @@ def test_a_bridge_takes_out_what_is_plain_or_ours_to_read_and_nothing_else() -> 
         assert not links.may_leave("ward/7"), "protected here, and nobody signed a scope for it"
 
 
+def test_a_protected_topic_without_the_right_is_refused_also_once_the_right_has_ended() -> None:
+    """It neither stays local, nor waits in the outbox, nor goes out in clear: the device hears 0x87."""
+    world = make_world({1: 3}, [], {"site": 1}, [Scope("plant/#")], rights={"site": (("plant/line1/#",), ())})
+    node = gateway(world, "site")
+    keeping: Any = SimpleNamespace(live=None, role=Role.GATEWAY, overlay=world.overlay)
+    links = BrokerOverlay(
+        node, Figures("site", "gateway"), SimpleNamespace(), keeping, Dials(node), clock=lambda: NOW  # type: ignore[arg-type]
+    )  # fmt: skip
+    taken: list[str] = []
+    links._outgoing.take = lambda publication, done: taken.append(publication.topic)  # type: ignore[method-assign]
+
+    def codes(topic: str) -> list[int]:
+        told: list[int] = []
+        assert links.publish("pump", Publication(topic, b"21", 1), told.append)
+        return told
+
+    assert codes("plant/line2/temp") == [NOT_AUTHORIZED]
+    assert (codes("plant/line1/temp"), taken) == ([], ["plant/line1/temp"])
+    newer = world.revoked("site", -1)
+    node.publisher.adopt(newer, world.secrets_under(newer), NOW)
+    keeping.overlay = newer
+    links.adopted(newer, removed=False)
+    assert codes("plant/line1/temp") == [NOT_AUTHORIZED], "what was allowed before is not remembered"
+    assert taken == ["plant/line1/temp"]
+    assert links.figures.counts["publish_refused"] == 2
+
+
 class Disk(Broker):
     """A broker whose rows are on disk when the test says so."""
 
