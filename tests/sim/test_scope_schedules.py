@@ -41,6 +41,7 @@ def test_each_record_comes_once_or_is_counted_in_many_schedules(seeds: int) -> N
 
 
 DIVIDED = [("dark", 0), ("batch", 4), ("batch", 4), ("scopes", 2), ("die", 0), ("heal", 0), ("flow", 0)]
+SENT = [("batch", 4), ("dark", 0), ("scopes", 2), ("heal", 0), ("flow", 0)]
 KEPT = [
     ("dark", 0), ("qos2", 5), ("rights", 2), ("heal", 0), ("flow", 0), ("dark", 0), ("rights", 0), ("die", 0),
     ("heal", 0), ("flow", 0),
@@ -74,9 +75,15 @@ def backwards(self: Unpacked, publisher: str, sealed_ms: int, late: bool) -> lis
     return DELIVERED(self, publisher, sealed_ms, late)[::-1]
 
 
-TAKE, DELIVERED = Publisher.take, Unpacked.delivered
+def forget_at_a_change(self: Publisher, overlay: Any, secrets: Any, now: float) -> list[Effect]:
+    return [*ADOPT(self, overlay, secrets, now), *self._forget(list(self._entries))]
+
+
+TAKE, ADOPT, DELIVERED = Publisher.take, Publisher.adopt, Unpacked.delivered
 MUTANTS: dict[str, tuple[type, str, Any, list[tuple[str, int]]]] = {
     "what no scope takes is forgotten": (Publisher, "take", forget_the_homeless, DIVIDED),
+    "what was sent is forgotten at a change": (Publisher, "adopt", forget_at_a_change, SENT),
+    "the same with QoS 2": (Publisher, "adopt", forget_at_a_change, [("qos2", 4), *SENT[1:]]),
     "parts are not on disk": (Cuts, "changes", lambda *_: [], KEPT),
     "records of a batch come in another order": (Unpacked, "delivered", backwards, DIVIDED),
 }
