@@ -4,8 +4,8 @@ As `schedules`, with other steps: in memory and on disk wait batches of scopes t
 taken out and brought back. The model: each record is delivered once, in order in its scope, or it is one that nobody
 may have any more, and then it is counted. Only what was sealed before a change is exempt, since readers may have got
 it: of QoS 1 it may come twice, of QoS 2 it may be given up, and counted. What is sealed is out of the links before the
-owner changes anything: a reader judges by the policy that it has. What waits for its predecessor at a reader when the
-owner takes its scope away, the reader cannot open any more, and counts.
+owner changes anything: a reader judges by the policy that it has. What is still on its way or
+waits for its predecessor when the owner takes its scope away, a reader cannot open any more, and counts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from keys.epochs import KeyName, scope_key
 from keys.grants import Right
 from tests.sim import schedules
 from tests.sim.schedules import Schedule, Step
-from tests.sim.stage import SITE, BrokenPromiseError, Told
+from tests.sim.stage import READER, SITE, BrokenPromiseError, Told
 from tests.sim.world import ROOT
 
 TOPICS = ("plant/a", "plant/b", "plant/c")
@@ -51,7 +51,7 @@ class Changing(Schedule):
         self.last_of: dict[str, int] = {}
         self.sent_records: set[int] = set()
         self.dropped = 0
-        self.unopened = False  # a reader said so
+        self.turned_away = False  # a reader said so
         self.may_repeat: set[int] = set()
         self.grants = "#"
         super().__init__(Mode.COPIES, far=far, seed=seed)
@@ -150,8 +150,8 @@ class Changing(Schedule):
     def effect(self, name: str, effect: Effect) -> None:
         if name == SITE and isinstance(effect, Count) and effect.name == "not_authorised_dropped":
             self.dropped += effect.amount
-        elif isinstance(effect, Count) and effect.name == "unopened":
-            self.unopened = True
+        elif isinstance(effect, Count) and (effect.name == "unopened" or (name == READER and effect.name == "refused")):
+            self.turned_away = True
         elif isinstance(effect, Count) and effect.name in ("holes", "incomplete", "outbox_expired"):
             self.gave_up = True
         else:
@@ -177,7 +177,7 @@ class Changing(Schedule):
             self.settle(20.0)
         takes = {topic for topic in TOPICS if self.site.may_publish(topic, self.now)}
         lacking = self.lacking()
-        waits = {n for n in self.may_repeat if self.unopened or self.all[n].publication.qos == 2}
+        waits = {n for n in self.may_repeat if self.turned_away or self.all[n].publication.qos == 2}
         lost = [n for n in lacking if self.all[n].publication.topic in takes and n not in waits]
         if lost:
             raise BrokenPromiseError(f"{len(lost)} records that may go were never delivered, {lost[0]} first")
@@ -185,7 +185,7 @@ class Changing(Schedule):
         for _ in range(3):
             self.handle(SITE, Tick())
             self.now += 1.0
-        silent = [n for n in lacking if not (self.unopened and n in self.may_repeat)]
+        silent = [n for n in lacking if not (self.turned_away and n in self.may_repeat)]
         if self.dropped < len(silent):
             raise BrokenPromiseError(f"{len(silent)} records are lost, and {self.dropped} are counted")
         if self.outbox.rows:
