@@ -393,8 +393,8 @@ class ReplicaNode(Node):
                 return told if peer in self._potential else told + self._neighbour(event, now)
             case Acked():
                 self.measurer.acked(event, now)
-            case Lost(peer, wire):
-                self.forwarder.lost(peer, wire, now)
+            case Lost(peer, key):
+                self.forwarder.lost(peer, key, now)
             case Received(_, wire) if wire.topic in (SUMMARY_TOPIC, PROBE_TOPIC):
                 return self.measurer.received(event, now)
             case Worked():

@@ -106,10 +106,10 @@ class NotTaken:
 
 @value
 class Lost:
-    """`wire` carried a key, and found no room at `peer`, which dialled us: it will never get there."""
+    """What carried the key header `key`, as a property's text, found no room at `peer`, which dialled us."""
 
     peer: str
-    wire: Wire
+    key: str
 
 
 OutboxEntry: TypeAlias = tuple[int, int, Publication]

@@ -109,14 +109,14 @@ class Forwarder:
         publisher's region on."""
         self._routes.up.add(peer)
         self._relay.begin(now)
-        self._keys.forget_peer(peer)
+        self._keys.link_up(peer, now)
         if not self._routes.is_replica(peer):
             return self._keys_for(peer, now)
         return [*self._statements_for(peer, now), *self._keys_for(peer, now), *self._content.link_up(peer, now)]
 
-    def lost(self, peer: str, wire: Wire, now: float) -> None:
-        """What was to go to a reader found no room there. A key that was on it goes again."""
-        self._keys.lost(peer, wire.properties, now)
+    def lost(self, peer: str, key: str, now: float) -> None:
+        """This key header was to go to a reader and found no room there: it goes again."""
+        self._keys.lost(peer, key, now)
 
     def _statements_for(self, peer: str, now: float) -> list[Effect]:
         """All statements for a replica whose link came up; later, if it comes up without end."""
@@ -156,6 +156,7 @@ class Forwarder:
 
     def link_down(self, peer: str, now: float) -> list[Effect]:
         self._routes.up.discard(peer)
+        self._keys.link_down(peer)
         self._content.link_down(peer, now)
         return []
 

@@ -28,6 +28,7 @@ from bridge.contract import (
 from bridge.document import Overlay
 from bridge.replica.outdated_keys import OutdatedKeys
 from bridge.replica.retained import DataKeyName
+from bridge.replica.untold_keys import UntoldKeys
 from bridge.topology import Routes
 from bridge.wire import AGE_S, KEYS_TOPIC, Admission, Ahead, Generations, Use, check_key_topic, key_topic, refused
 from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, KeyHeader, check_share, from_property, to_property
@@ -36,7 +37,6 @@ from keys.identity import Certificate
 from keys.sharetree import Hop, Label, Place, Share, encode_shares, resplit
 
 KEYS_HELD_MAX = 4096  # a flood of keys evicts the oldest of its publisher, or of who replays it
-RETELL_S = 5.0  # what found no room at a reader goes again, as a publisher repeats keys (docs/protocol.md §2.9)
 GATHER_S = 0.05  # an entry's further shares wait so long for those of the other replicas before us
 
 
@@ -87,7 +87,7 @@ class Resplitter:
         self._held: FairTable[DataKeyName, HeldKey] = FairTable(KEYS_HELD_MAX)
         self._new_keys: dict[tuple[bytes, str], Allowance] = {}  # by publisher and who brought them
         self._gathering: dict[DataKeyName, float] = {}  # when to pass on what came; oldest first, of those in `_held`
-        self._lost: dict[DataKeyName, float] = {}  # when to tell again what found no room; oldest first
+        self._untold = UntoldKeys()
         self._ahead, self._outdated = Ahead(), OutdatedKeys()
         self.generations = Generations(routes.overlay)
         """The lives of publishers, as their keys show them."""
@@ -103,25 +103,29 @@ class Resplitter:
 
     # ------------------------------------------------------------------------------------------- changes
 
-    def forget_peer(self, peer: str) -> None:
+    def link_up(self, peer: str, now: float) -> None:
         """The peer may have lost its memory: it is told again of every key, with the next publication or share."""
+        self._untold.link_up(peer, now)
         for held in self._held.values():
             if peer in held.announced:
                 held.announced[peer] = 0
 
-    def lost(self, peer: str, properties: UserProperties, now: float) -> None:
-        """These found no room at a peer: the key on them goes with the next publication, or by itself in a while."""
-        for name, value in properties:
-            if name == PROPERTY_KEY:
-                header = KeyHeader.decode(from_property(value))  # our own words
-                held = self._held.get((header.publisher, header.scope, header.key_id))
-                if held is not None and peer in held.announced:
-                    held.announced[peer] = 0
-                    self._lost.setdefault(held.name, now + RETELL_S)
+    def link_down(self, peer: str) -> None:
+        """The peer hears nothing."""
+        self._untold.link_down(peer)
+
+    def lost(self, peer: str, key: str, now: float) -> None:
+        """This key header found no room at a peer: it goes with the next publication, or by itself in a while."""
+        header = KeyHeader.decode(from_property(key))  # our own words
+        held = self._held.get((header.publisher, header.scope, header.key_id))
+        if held is not None and peer in held.announced:
+            held.announced[peer] = 0
+            self._untold.lost(peer, held.name, now)
 
     def adopt(self, overlay: Overlay, now: float) -> list[Effect]:
         """Another version of the overlay, or other views. `Routes` and `Admission` followed by others."""
         self.generations.adopt(overlay)
+        self._untold.keep(overlay.members)
         of_members = (pair for pair in self._new_keys if pair[0] in overlay.by_party and pair[1] in overlay.members)
         self._new_keys = {pair: self._new_keys[pair] for pair in of_members}
         for held in self._held.values():
@@ -140,7 +144,7 @@ class Resplitter:
         """We are no replica any more."""
         self._held, self._ahead, self._outdated = FairTable(KEYS_HELD_MAX), Ahead(), OutdatedKeys()
         self._gathering.clear()
-        self._lost.clear()
+        self._untold = UntoldKeys()
         self._known_seeds.clear()
 
     def erase_ended(self, now: float) -> None:
@@ -273,28 +277,33 @@ class Resplitter:
 
     def _pass_on(self, held: HeldKey, now: float) -> list[Effect]:
         """What came since, to everybody who was told of the key."""
-        shares = list(held.shares.items())
-        return [
-            self.wire(peer, held, dict(shares[given:]))
-            for peer, given in held.announced.items()
-            if peer in self._routes.up and given < len(shares) and self._may_get(peer, held.header.scope, now)
-        ]
+        return [self._news(peer, held) for peer in held.announced if self._lacks(peer, held, now)]
+
+    def _news(self, peer: str, held: HeldKey) -> Send:
+        return self.wire(peer, held, dict(list(held.shares.items())[held.announced[peer] :]))
+
+    def _lacks(self, peer: str, held: HeldKey, now: float) -> bool:
+        """Whether there is something under the key that the peer should have and can be sent."""
+        given = held.announced.get(peer, len(held.shares))
+        return peer in self._routes.up and given < len(held.shares) and self._may_get(peer, held.header.scope, now)
 
     def tick(self, now: float) -> list[Effect]:
-        """Shares of entries that waited for others long enough, and what found no room some time ago."""
+        """Shares of entries that waited for others long enough, and keys that found no room some time ago."""
         effects: list[Effect] = []
-        for waiting in (self._gathering, self._lost):
-            while waiting and next(iter(waiting.values())) <= now:
-                name = next(iter(waiting))
-                del waiting[name]
-                held = self._held.get(name)
-                effects += self._pass_on(held, now) if held is not None else []
+        while self._gathering and next(iter(self._gathering.values())) <= now:
+            name = next(iter(self._gathering))
+            del self._gathering[name]
+            held = self._held.get(name)
+            effects += self._pass_on(held, now) if held is not None else []
+        for peer in self._untold.due(now):
+            lacking = {h.name: h for h in map(self._held.get, self._untold.of(peer)) if h and self._lacks(peer, h, now)}
+            effects += [self._news(peer, lacking[name]) for name in self._untold.next_of(peer, lacking, now)]
         return effects
 
     @property
     def next_deadline(self) -> float:
         """Infinite if nothing waits."""
-        return min(next(iter(self._gathering.values()), inf), next(iter(self._lost.values()), inf))
+        return min(next(iter(self._gathering.values()), inf), self._untold.next_deadline)
 
     def _hold(
         self, header: KeyHeader, sender: str, now: float, kept_until: float, *, of_itself: bool

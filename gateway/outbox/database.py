@@ -2,9 +2,8 @@
 
 Synchronous and single-writer; `gateway/outbox/store.py` puts a writer thread and the event loop around it. A call
 that returned has its rows on disk (SQLite in WAL mode with synchronous FULL, so one fsync for a whole batch).
-Topic names are kept as keyed hashes only. What the store key protects against: somebody who gets the database
-but not the directory's key file. A restored backup repeats no sequence number, since each
-life begins its own by the clock.
+Topic names are kept as keyed hashes only. What the store key protects against: somebody who gets the database but not
+the directory's key file. A restored backup repeats no sequence number, since each life begins its own by the clock.
 """
 
 from __future__ import annotations

@@ -101,8 +101,8 @@ class Wires:
             lost = ticket if self.flow is None else self.flow.is_full(peer)  # else it is too large for the peer
             if lost and client is not None and peer not in self._cut:
                 self._relink(peer, client)
-            elif client is None and any(name == PROPERTY_KEY for name, _ in wire.properties):
-                asyncio.get_running_loop().call_soon(self._handle, Lost(peer, wire))  # we are in the midst of effects
+            elif client is None and (key := dict(wire.properties).get(PROPERTY_KEY)):
+                asyncio.get_running_loop().call_soon(self._handle, Lost(peer, key))  # we are in the midst of effects
 
     def _refused(self, peer: str, ticket: int, size: int, code: int) -> None:
         """A peer will not have a publication of so many bytes. What is too large for it shows what it takes."""

@@ -4,8 +4,8 @@ As `schedules`, with other steps: in memory and on disk wait batches of scopes t
 taken out and brought back. The model: each record is delivered once, in order in its scope, or it is one that nobody
 may have any more, and then it is counted. Only what was sealed before a change is exempt, since readers may have got
 it: of QoS 1 it may come twice, of QoS 2 it may be given up, and counted. What is sealed is out of the links before the
-owner changes anything: a reader judges by the policy that it has. What is still on its way or
-waits for its predecessor when the owner takes its scope away, a reader cannot open any more, and counts.
+owner changes anything: a reader judges by the policy that it has. What reaches a reader after the owner took its scope
+away, or waits there for its predecessor meanwhile, the reader cannot open any more, and counts.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from bridge.contract.batches import Numbered, numbers_of, packed
-from bridge.contract.machine import Committed, Count, Deliver, Effect, Offered, Publication, Tick, Wire
+from bridge.contract.machine import Committed, Count, Deliver, Effect, Event, Offered, Publication, Received, Tick, Wire
 from bridge.document import ScopeSecret
 from bridge.membership.adopting import canonical
 from bridge.node import GatewayNode
 from bridge.publisher.publisher import UNAUTHORISED_S
-from keys.envelope import Mode
+from keys.envelope import PROPERTY_HEADER, Mode
 from keys.epochs import KeyName, scope_key
 from keys.grants import Right
 from tests.sim import schedules
@@ -51,7 +51,9 @@ class Changing(Schedule):
         self.last_of: dict[str, int] = {}
         self.sent_records: set[int] = set()
         self.dropped = 0
-        self.turned_away = False  # a reader said so
+        self.records_in: dict[str, tuple[int, ...]] = {}  # by signed header
+        self.arrived: set[int] = set()  # at the reader
+        self.turned_away: set[int] = set()  # of these, what it had when it said that it could not open something
         self.may_repeat: set[int] = set()
         self.grants = "#"
         super().__init__(Mode.COPIES, far=far, seed=seed)
@@ -137,8 +139,14 @@ class Changing(Schedule):
     def sent(self, name: str, peer: str, wire: Wire, ticket: int) -> None:
         entry = self.site.publisher._entries.get(ticket) if name == SITE and ticket > 0 else None
         if entry is not None:
-            self.sent_records.update(numbers_of(entry.publication, ticket))
+            numbers = self.records_in[header_of(wire)] = tuple(numbers_of(entry.publication, ticket))
+            self.sent_records.update(numbers)
         super().sent(name, peer, wire, ticket)
+
+    def handle(self, name: str, event: Event) -> list[Effect]:
+        if name == READER and isinstance(event, Received):
+            self.arrived.update(self.records_in.get(header_of(event.wire), ()))
+        return super().handle(name, event)
 
     def check(self, delivery: Deliver) -> None:
         """In one scope there is one order; none between what came by one and, after a change, by another."""
@@ -151,7 +159,7 @@ class Changing(Schedule):
         if name == SITE and isinstance(effect, Count) and effect.name == "not_authorised_dropped":
             self.dropped += effect.amount
         elif isinstance(effect, Count) and (effect.name == "unopened" or (name == READER and effect.name == "refused")):
-            self.turned_away = True
+            self.turned_away |= self.arrived
         elif isinstance(effect, Count) and effect.name in ("holes", "incomplete", "outbox_expired"):
             self.gave_up = True
         else:
@@ -177,7 +185,7 @@ class Changing(Schedule):
             self.settle(20.0)
         takes = {topic for topic in TOPICS if self.site.may_publish(topic, self.now)}
         lacking = self.lacking()
-        waits = {n for n in self.may_repeat if self.turned_away or self.all[n].publication.qos == 2}
+        waits = {n for n in self.may_repeat if n in self.turned_away or self.all[n].publication.qos == 2}
         lost = [n for n in lacking if self.all[n].publication.topic in takes and n not in waits]
         if lost:
             raise BrokenPromiseError(f"{len(lost)} records that may go were never delivered, {lost[0]} first")
@@ -185,13 +193,18 @@ class Changing(Schedule):
         for _ in range(3):
             self.handle(SITE, Tick())
             self.now += 1.0
-        silent = [n for n in lacking if not (self.turned_away and n in self.may_repeat)]
+        silent = [n for n in lacking if n not in self.turned_away & self.may_repeat]
         if self.dropped < len(silent):
             raise BrokenPromiseError(f"{len(silent)} records are lost, and {self.dropped} are counted")
         if self.outbox.rows:
             raise BrokenPromiseError(f"the outbox keeps {sorted(self.outbox.rows)[:3]}")
         if any(name[:1] == b"p" for name in self.rows[SITE]):
             raise BrokenPromiseError("parts of rows that are gone are kept")
+
+
+def header_of(wire: Wire) -> str:
+    """As it stands on the wire; empty if it has none."""
+    return dict(wire.properties).get(PROPERTY_HEADER, "")
 
 
 def run(steps: Iterable[Step], **options: object) -> str | None:

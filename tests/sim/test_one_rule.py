@@ -319,7 +319,7 @@ HOLDS = {
     "the last sequence that is taken", "after nothing", "with a deadline", "a snapshot", "qos 0", "qos 2", "retained",
     "a tombstone", "by one", "on a plain topic",
 }  # fmt: skip
-"""Of these headers who may say so; every other one is refused by each of the three."""
+"""These are delivered by gateway and job; every other one by neither."""
 
 
 @pytest.mark.parametrize("fault", KEYS)

@@ -259,7 +259,7 @@ def test_a_key_that_finds_no_room_at_who_dialled_us_is_told_to_the_node_after_th
         made.send("g2", Wire("t", b"x"), 0)
         assert told == []
         await asyncio.sleep(0)
-        assert told == [Lost("g2", carrier)]
+        assert told == [Lost("g2", "k")]
         assert figures.counts == {"link_overflow.g2": 2}
 
     asyncio.run(check())
