@@ -94,6 +94,9 @@ class SteadyLoad:
         return wait_until(lambda: self._complete() and self.acknowledged >= sum(self.sent), 60)
 
     def resume(self) -> None:
+        """Go on, once the device is connected: paho sends what it is given between TCP's connect and CONNACK before all
+        that waits for CONNACK."""
+        assert wait_until(self._device.is_connected, 30), "the device is not connected"
         self._paused.clear()
 
     def goes_on(self, messages: int = 300) -> bool:
