@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from math import inf, prod
 
 from bridge.contract import (
@@ -280,7 +281,7 @@ class Resplitter:
         return [self._news(peer, held) for peer in held.announced if self._lacks(peer, held, now)]
 
     def _news(self, peer: str, held: HeldKey) -> Send:
-        return self.wire(peer, held, dict(list(held.shares.items())[held.announced[peer] :]))
+        return self.wire(peer, held, dict(islice(held.shares.items(), held.announced[peer], None)))
 
     def _lacks(self, peer: str, held: HeldKey, now: float) -> bool:
         """Whether there is something under the key that the peer should have and can be sent."""
