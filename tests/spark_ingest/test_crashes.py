@@ -36,7 +36,8 @@ RATE = 200
 CRASHES = 20
 PARTS = 5
 """The course is run in so many pieces, each with an overlay of its own: a piece takes a few minutes."""
-RECOVERED_S = 120.0
+RECOVERED_S = 300.0
+"""What is waited for, at most: Spark alone takes 80 s to start again where two busy cores have half their speed."""
 PROBE = -1
 VICTIMS = ("driver", "jvm", "receiver", *REPLICAS)
 SOURCE_RUNNER = "python_streaming_source_runner"
@@ -197,7 +198,7 @@ def course_of(part: int, seed: int) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.spark
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("part", range(1, PARTS + 1))
 @pytest.mark.parametrize(("daemon", "seed"), [(False, 1), (True, 2)], ids=["driver", "daemon"])
 def test_twenty_crashes_lose_and_repeat_nothing(
