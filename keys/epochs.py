@@ -26,11 +26,15 @@ SCOPE_KEYS_MAX = 65_536  # what one party holds; the oldest epochs go first
 
 
 class KeyName(NamedTuple):
-    """Which key of a scope. `scope`: its wire filter."""
+    """The name of an epoch key: the wire filter of its scope, its epoch, and how often the owner replaced it."""
 
     scope: str
     epoch: int
     bump: int
+
+    def described(self) -> str:
+        """Returns the name in words, for column `reason` and for operators."""
+        return f"scope {self.scope}, epoch {self.epoch}, bump {self.bump}"
 
 
 @dataclass(frozen=True, slots=True)

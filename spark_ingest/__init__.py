@@ -9,6 +9,8 @@ neither Spark nor Arrow.
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -16,6 +18,12 @@ if TYPE_CHECKING:
     from spark_ingest.source import register
 
 __all__ = ["register", "spark_session"]
+
+_GATEWAY = find_spec("gateway")
+if _GATEWAY is None or _GATEWAY.origin != str(Path(__file__).parents[1] / "gateway" / "__init__.py"):
+    _FOUND = None if _GATEWAY is None else _GATEWAY.origin
+    raise ImportError(f"{_FOUND} hides VeilMQ's package `gateway`: rename it, or start Python in another folder")
+import gateway as gateway  # noqa: E402  refuses what hides `keys` and `bridge`
 
 
 def __getattr__(name: str) -> Any:

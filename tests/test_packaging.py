@@ -87,3 +87,24 @@ def test_the_manual_page_is_read_without_complaint() -> None:
             ["groff", "-man", "-Tutf8", "-ww"], input=page, capture_output=True, text=True, check=True
         )
         assert "warning" not in shown.stderr
+
+
+@pytest.mark.parametrize("name", ["keys", "bridge", "gateway"])
+@pytest.mark.parametrize("form", ["{}.py", "{}/__init__.py"])
+def test_a_file_that_hides_a_package_of_ours_is_named_with_the_cure(tmp_path: Path, name: str, form: str) -> None:
+    hiding = tmp_path / form.format(name)
+    hiding.parent.mkdir(exist_ok=True)
+    hiding.write_text("VALUE = 1\n")
+    script = tmp_path / "rows.py"
+    script.write_text("from spark_ingest.options import parse_options\n")
+    done = subprocess.run([sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, check=False)
+    said = done.stderr.splitlines()[-1]
+    assert (
+        said == f"ImportError: {hiding} hides VeilMQ's package `{name}`: rename it, or start Python in another folder"
+    )
+
+
+def test_an_empty_folder_of_that_name_hides_nothing(tmp_path: Path) -> None:
+    (tmp_path / "gateway").mkdir()
+    code = "import sys; sys.path.insert(0, '.'); from spark_ingest import options"
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)

@@ -290,6 +290,16 @@ def test_importing_a_package_is_cheap() -> None:
     assert not {"pyspark", "amqtt", "pyarrow", "cryptography", "psutil", "pydantic"} & set(loaded.stdout.split())
 
 
+@pytest.mark.parametrize(("module", "most"), [("spark_ingest", 2), ("spark_ingest.source", 130)])
+def test_a_worker_of_spark_loads_few_modules_and_no_broker(module: str, most: int) -> None:
+    """Each Python worker of an executor pays for these imports; it opens rows and neither receives nor publishes."""
+    code = f"import sys, {module}; print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    loaded = run.stdout.split()
+    assert not {"amqtt", "pydantic", "zeroconf", "websockets", "rich"} & set(loaded)
+    assert len([name for name in loaded if name.split(".")[0] in PACKAGES]) <= most
+
+
 def test_the_wheel_holds_the_four_packages_and_configs_only() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     folders = project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]

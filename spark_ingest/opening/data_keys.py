@@ -15,7 +15,6 @@ from bridge.document import RecordRights
 from keys.envelope import DataKey
 from keys.errors import BadContent, BadFrame, BadShare, KeysError, WrongEpochKey
 from keys.keyopening import KeyOpener, Outline, SealedKey, key_id_of, publisher_of
-from spark_ingest.receiving import told_name
 from spark_ingest.secrets import Grants, ShareOpener
 
 KEYS_OPENED_MAX = 8_192
@@ -131,7 +130,7 @@ class _EpochKeys:
             scope = self._scopes.get(name.scope)
             found: bytes | str | None = scope.keys.get(name) if scope is not None and scope.keyed else None
             if scope is None or (scope.keyed and found is None):
-                found = _NO_EPOCH_KEY + told_name(name)
+                found = _NO_EPOCH_KEY + name.described()
             self._known[outline.path] = found
         return self._known[outline.path]
 

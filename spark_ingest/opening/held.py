@@ -17,7 +17,6 @@ from keys.errors import KeysError
 from keys.keyopening import KeyOpener
 from spark_ingest.opening.data_keys import GRANT, KeyUse, OpenedKeys, is_absent
 from spark_ingest.opening.decode import material_of, values_of
-from spark_ingest.receiving import told_name
 from spark_ingest.secrets import Grants, tag_of
 
 PROBES = 64
@@ -33,7 +32,7 @@ class KeyNames:
     def name(self, header: bytes, shares: bytes) -> str | None:
         """Of a key with this header and these shares, as the spool has them; None for what is no header."""
         try:
-            name = told_name(self._opener.outline(header).name)
+            name = self._opener.outline(header).name.described()
         except KeysError:
             return None
         tag = tag_of(shares)

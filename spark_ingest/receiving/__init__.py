@@ -11,7 +11,7 @@ from spark_ingest.receiving.dealing import Dealer, Dealt
 from spark_ingest.receiving.division import Part
 from spark_ingest.receiving.sealings import Group
 from spark_ingest.receiving.seen import Seen
-from spark_ingest.receiving.usable_keys import materials_from_json, materials_to_json, told_name
+from spark_ingest.receiving.usable_keys import materials_from_json, materials_to_json
 
 __all__ = [
     "Dealer",
@@ -23,5 +23,4 @@ __all__ = [
     "SpoolCollector",
     "materials_from_json",
     "materials_to_json",
-    "told_name",
 ]

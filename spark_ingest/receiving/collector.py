@@ -31,7 +31,7 @@ from spark_ingest.receiving.early import EARLY_S, EarlyPiece, EarlyPieces
 from spark_ingest.receiving.publications import HeldOverflowError, Publications
 from spark_ingest.receiving.sealings import UNVOUCHED, WHOLE, Ack, Form, Group, State, call_each
 from spark_ingest.receiving.seen import Seen
-from spark_ingest.receiving.usable_keys import GrantedKeys, KShares, Usable, material_of, restore, told_name
+from spark_ingest.receiving.usable_keys import GrantedKeys, KShares, Usable, material_of, restore
 from spark_ingest.spool import SpooledKey
 
 
@@ -256,9 +256,9 @@ class SpoolCollector:
             return "shares: fewer than k fit the commitments" if came else "key: no key header came"
         if entry.admitted.scope.keyed:
             if self.granted.lacks(usable.name):
-                return f"grant: no epoch key came for {told_name(usable.name)}"
+                return f"grant: no epoch key came for {usable.name.described()}"
             if self.granted.contradicts(usable):
-                return f"grant: another epoch key than ours for {told_name(usable.name)}"
+                return f"grant: another epoch key than ours for {usable.name.described()}"
         entry.material = usable.material
         return None
 

@@ -122,8 +122,3 @@ def _material(header: KeyHeader, level1: Mapping[int, bytes]) -> SpooledKey:
 
 def _b64(data: bytes) -> str:
     return base64.b64encode(data).decode()
-
-
-def told_name(name: KeyName) -> str:
-    """A name of an epoch key, in the words of column `reason`."""
-    return f"scope {name.scope}, epoch {name.epoch}, bump {name.bump}"

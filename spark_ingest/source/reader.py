@@ -14,7 +14,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -29,7 +29,6 @@ from pyspark.sql.streaming.datasource import (
 from spark_ingest.errors import IngestError
 from spark_ingest.opening import KeyNames, RowReader
 from spark_ingest.options import IngestStream, MissingKey, Options
-from spark_ingest.receiver import Receiver, ReceiverSettings, ReplicaClient
 from spark_ingest.secrets import GrantsFile
 from spark_ingest.source.handing import HandedRows, HandsOver
 from spark_ingest.source.marks import OffsetMarks, held_of, new_owner, owner_of, redriven_of
@@ -48,6 +47,7 @@ from spark_ingest.spool import (
 if TYPE_CHECKING:
     from spark_ingest.extents.fetching import FetchedExtents
     from spark_ingest.extents.placing import PlacedExtents
+    from spark_ingest.receiver import Receiver, ReplicaClient
 
 READS = "_reads"
 """In a storage the place of batch reads, no query's name. Nobody tells when they end: a rule of the bucket removes what
@@ -55,7 +55,7 @@ was put there."""
 READERS_MAX = 8
 """Sets of options for which a worker process keeps opened keys: one a running query, usually."""
 
-Connect = Callable[[Options], ReplicaClient]
+Connect: TypeAlias = "Callable[[Options], ReplicaClient]"
 
 
 @dataclass
@@ -261,6 +261,9 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             consumer.attach()
             self._consumer = consumer
         if options.receives and self._receiver is None:
+            # Executors import this module and never receive: they do without the gateway's half.
+            from spark_ingest.receiver import Receiver, ReceiverSettings  # noqa: PLC0415
+
             self._receiver = Receiver(ReceiverSettings.of(options), lambda: self._connect(options))
             self._receiver.start()
         return self._view

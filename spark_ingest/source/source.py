@@ -11,7 +11,7 @@ not for Python sources. Options are checked here, when the query is made.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -19,9 +19,11 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from spark_ingest.errors import BadOption
 from spark_ingest.opening import DDL, schema_of
 from spark_ingest.options import Options, parse_options
-from spark_ingest.receiver import ReplicaClient
 from spark_ingest.source.reader import SpoolReader, SpoolStreamReader
-from spark_ingest.writing import BatchWriter, StreamWriter, batch_writer, stream_writer
+
+if TYPE_CHECKING:
+    from spark_ingest.receiver import ReplicaClient
+    from spark_ingest.writing import BatchWriter, StreamWriter
 
 
 class VeilMQDataSource(DataSource):
@@ -47,10 +49,14 @@ class VeilMQDataSource(DataSource):
 
     def writer(self, schema: Any, overwrite: bool) -> BatchWriter:
         """For `write`. Raises BadOption."""
+        from spark_ingest.writing import batch_writer  # noqa: PLC0415  the gateway's client: for writers only
+
         return batch_writer(self.options, schema, overwrite)
 
     def streamWriter(self, schema: Any, overwrite: bool) -> StreamWriter:
         """For `writeStream`. Raises BadOption."""
+        from spark_ingest.writing import stream_writer  # noqa: PLC0415  the gateway's client: for writers only
+
         return stream_writer(self.options, schema)
 
     @staticmethod

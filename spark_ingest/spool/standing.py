@@ -12,9 +12,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
-
 from spark_ingest.errors import SpoolError, SpoolGap
 from spark_ingest.spool.consumers import is_held, read_place
 from spark_ingest.spool.segments import CONSUMERS, Offset, Size, as_offset
@@ -74,6 +71,9 @@ def print_standings(found: Sequence[ConsumerStanding], *, as_json: bool) -> None
             behind = None if each.behind is None else each.behind._asdict()
             print(json.dumps({**asdict(each), "behind": behind}))
         return
+    from rich.console import Console  # noqa: PLC0415  executors import this room and print nothing
+    from rich.table import Table  # noqa: PLC0415
+
     table = Table(box=None, pad_edge=False)
     for title, justify in (("consumer", "left"), ("running", "left"), ("rows behind", "right"),
                            ("bytes behind", "right"),
