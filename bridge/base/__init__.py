@@ -8,6 +8,7 @@ from __future__ import annotations
 from bridge.base.belongings import Belongings
 from bridge.base.errors import OperatorError
 from bridge.base.intervals import Intervals
+from bridge.base.text_lines import breaks_line, text_lines
 from bridge.base.topics import (
     MAX_LEVELS,
     MEMO_CHARS,
@@ -42,6 +43,7 @@ __all__ = [
     "TopicIndex",
     "Turns",
     "Wall",
+    "breaks_line",
     "check_filter",
     "check_name",
     "covers",
@@ -51,4 +53,5 @@ __all__ = [
     "overlaps",
     "specificity",
     "split_share",
+    "text_lines",
 ]

@@ -17,13 +17,15 @@ from typing import Protocol
 
 from amqtt.contexts import Action
 
-from bridge.base import TopicError, check_filter, covers, matches, overlaps, split_share
+from bridge.base import TopicError, breaks_line, check_filter, covers, matches, overlaps, split_share, text_lines
 
 ANONYMOUS = "anonymous"
 """Under this name a table has the rules of clients without user name."""
 EVERYBODY = "*"
 """Under this name, rules that count for everybody beside their own."""
 READ, WRITE = 1, 2
+RULES = ("topic", "pattern")
+"""First words of lines that are rules."""
 _ACCESS = {"read": READ, "write": WRITE, "readwrite": READ | WRITE, "deny": 0}
 
 
@@ -100,21 +102,34 @@ def _check(pattern: str, where: str) -> None:
 # ----------------------------------------------------------------------------------------- Mosquitto's file
 
 
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A line of an ACL file. `access`: READ | WRITE, or 0 (deny). `is_pattern`: %u and %c stand for names."""
+
+    filter: str
+    access: int
+    is_pattern: bool = False
+
+
 @dataclass(slots=True)
 class FileRules:
-    """An ACL file. `of_user` by user name, None: clients without one. Each rule: filter, READ | WRITE or 0 (deny)."""
+    """Rules in Mosquitto's syntax. `of_user`: by user name, None: clients without one. `patterns`: of everybody."""
 
-    of_user: dict[str | None, list[tuple[str, int]]] = field(default_factory=dict)
-    patterns: list[tuple[str, int]] = field(default_factory=list)
+    of_user: dict[str | None, list[Rule]] = field(default_factory=dict)
+    patterns: list[Rule] = field(default_factory=list)
 
     def permits(self, user: str | None, client_id: str, topic: str, action: Action) -> bool:
-        own = self.of_user.get(user, [])
-        patterns = [(filled_in(text, user, client_id), access) for text, access in self.patterns]
-        for rules in (own, [(text, access) for text, access in patterns if text is not None]):
-            verdict = _verdict(rules, topic, action)
+        for rules in (self.of_user.get(user, ()), self.patterns):
+            verdict = _verdict(_for_client(rules, user, client_id), topic, action)
             if verdict is not None:
                 return verdict
         return False
+
+
+def _for_client(rules: Iterable[Rule], user: str | None, client_id: str) -> list[tuple[str, int]]:
+    """Returns filter and access of the rules that count for this client."""
+    named = ((filled_in(one.filter, user, client_id) if one.is_pattern else one.filter, one.access) for one in rules)
+    return [(text, access) for text, access in named if text is not None]
 
 
 def _verdict(rules: list[tuple[str, int]], topic: str, action: Action) -> bool | None:
@@ -130,29 +145,44 @@ def _verdict(rules: list[tuple[str, int]], topic: str, action: Action) -> bool |
 
 
 def parse_acl(text: str) -> FileRules:
-    """Rules of a file in Mosquitto's syntax. Raises AclError with the number of the line."""
+    """Returns the rules of a file in Mosquitto's syntax. Raises AclError with the number of the line.
+
+    A `pattern` counts for everybody, wherever in the file it stands, as in Mosquitto.
+    """
     rules, user = FileRules(), None
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text_lines(text), 1):
         words = line.strip().split(maxsplit=1)
         if not words or words[0].startswith("#"):
             continue
-        kind, rest = words[0], words[1].strip() if len(words) > 1 else ""
         where = f"line {number}"
-        if not rest:
-            raise AclError(f"{where}: {kind} needs a value")
-        if kind == "user":
-            user = rest
-        elif kind == "topic":
-            rules.of_user.setdefault(user, []).append(_rule(rest, where))
-        elif kind == "pattern":
-            rules.patterns.append(_rule(rest, where))
+        if words[0] == "user":
+            if len(words) == 1 or breaks_line(words[1]):
+                raise AclError(f"{where}: user needs a value, on one line")
+            user = words[1]
+            continue
+        if words[0] not in RULES:
+            raise AclError(f"{where}: {words[0]} is neither user, topic nor pattern")
+        rule = parse_rule(line, where)
+        if rule.is_pattern:
+            rules.patterns.append(rule)
         else:
-            raise AclError(f"{where}: {kind} is neither user, topic nor pattern")
+            rules.of_user.setdefault(user, []).append(rule)
     return rules
 
 
-def _rule(rest: str, where: str) -> tuple[str, int]:
-    """Filter and access; a topic may hold spaces, so only a known first word is one of access."""
+def parse_rule(line: str, where: str) -> Rule:
+    """Returns the rule of a line `topic ...` or `pattern ...`. Raises AclError, which begins with `where`.
+
+    A topic may hold spaces, so only a known first word is one of access.
+    """
+    if breaks_line(line):
+        raise AclError(f"{where}: holds a character that ends a line; remove it")
+    words = line.split(maxsplit=1)
+    kind, rest = words[0] if words else "nothing", words[1].strip() if len(words) > 1 else ""
+    if kind not in RULES:
+        raise AclError(f"{where}: {kind} is neither topic nor pattern")
+    if not rest:
+        raise AclError(f"{where}: {kind} needs a value")
     first, _, topic = rest.partition(" ")
     access, topic = (_ACCESS[first], topic.strip()) if first in _ACCESS and topic else (READ | WRITE, rest)
     try:
@@ -160,4 +190,4 @@ def _rule(rest: str, where: str) -> tuple[str, int]:
     except TopicError as error:
         raise AclError(f"{where}: {error}") from None
     _check(plain, where)
-    return plain, access
+    return Rule(plain, access, kind == "pattern")

@@ -11,7 +11,7 @@ import contextlib
 import os
 from pathlib import Path
 
-from bridge.base import OperatorError
+from bridge.base import OperatorError, breaks_line, text_lines
 from gateway.auth.password_hashes import is_known
 from gateway.base import sync_directory
 
@@ -35,7 +35,7 @@ class PasswordFile:
         try:
             if path.stat().st_size > FILE_BYTES_MAX:
                 raise PasswordFileError(f"{path}: larger than {FILE_BYTES_MAX} bytes; is this a password file?")
-            self._lines = path.read_text("utf-8").splitlines()
+            self._lines = text_lines(path.read_text("utf-8"))
         except FileNotFoundError:
             if must_exist:
                 raise PasswordFileError(f"{path}: no such file; make it with `veilmq passwd {path} USER`") from None
@@ -59,7 +59,13 @@ class PasswordFile:
 
     def put(self, user: str, hashed: str) -> bool:
         """Whether the user is new. Raises PasswordFileError for a name that no line can hold."""
-        if not user or len(user.encode()) > USER_BYTES_MAX or any(c in user for c in ":\n\r\0") or user[0] == "#":
+        if (
+            not user
+            or len(user.encode()) > USER_BYTES_MAX
+            or any(c in user for c in ":\0")
+            or breaks_line(user)
+            or user[0] == "#"
+        ):
             raise PasswordFileError(f"user name {user!r} cannot stand in a password file; take one without : or #")
         is_new = not self._drop(user)
         self._lines.append(f"{user}:{hashed}")

@@ -16,7 +16,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from bridge.base import OperatorError
-from gateway.auth.acl_rules import AclError, FileRules, parse_acl
+from gateway.auth.acl_rules import AclError, FileRules, Rule, parse_rule
 from gateway.auth.password_hashes import is_known
 from gateway.base import PrivateFileError, read_private, write_private
 
@@ -84,22 +84,23 @@ class Security(_Model):
         for name in self.groups:
             _check_name(name)
         try:
-            return parse_acl(self._text())
+            return self._rules()
         except AclError as error:
             raise SecurityError(f"rules: {error}; write e.g. topic readwrite plant/#") from None
 
-    def _text(self) -> str:
-        """All rules as one `acl_file`: those of everybody first, then each user's own with those of its groups."""
-        everybody = [_rule(line) for line in self.everybody.acl]
-        lines = [line for line in everybody if not line.startswith("pattern ")]
-        patterns = [line for line in everybody if line.startswith("pattern ")]
+    def _rules(self) -> FileRules:
+        """Returns the rules of all: a user's own and those of its groups stand under its name, patterns too."""
+        everybody = [parse_rule(line, "of everybody") for line in self.everybody.acl]
+        topics = [rule for rule in everybody if not rule.is_pattern]
+        groups = {
+            name: [parse_rule(line, f"of group {name}") for line in group.acl] for name, group in self.groups.items()
+        }
+        of_user: dict[str | None, list[Rule]] = {None: topics}
         for name, user in self.users.items():
-            if not user.enabled:
-                continue
-            lines.append(f"user {name}")
-            own = [*user.acl, *(line for group in user.groups for line in self.groups[group].acl)]
-            lines += [*(line for line in everybody if line.startswith("topic ")), *(_rule(line) for line in own)]
-        return "\n".join([*lines, *patterns]) + "\n"
+            if user.enabled:
+                own = [parse_rule(line, f"of user {name}") for line in user.acl]
+                of_user[name] = [*topics, *own, *(rule for group in user.groups for rule in groups[group])]
+        return FileRules(of_user, [rule for rule in everybody if rule.is_pattern])
 
     @property
     def hashes(self) -> dict[str, str]:
@@ -110,11 +111,3 @@ class Security(_Model):
 def _check_name(name: str) -> None:
     if not name or len(name) > 255 or any(c in ":#+/" or c.isspace() or not c.isprintable() for c in name):
         raise SecurityError(f"{name!r} is no name of a user or group; take one without spaces and : # + /")
-
-
-def _rule(line: str) -> str:
-    """One rule, which may not begin another user's part or hold a second line."""
-    line = line.strip()
-    if "\n" in line or "\r" in line or not line.startswith(("topic ", "pattern ")):
-        raise SecurityError(f"rule {line[:40]!r}: begins with neither topic nor pattern; write topic read plant/#")
-    return line

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from bridge.base import text_lines
 from gateway.base import Settings
 from gateway.checking.check_trust import CheckFinding
 
@@ -36,7 +37,7 @@ def _texts(options: Mapping[str, Any]) -> Iterator[str]:
             yield from (str(each) for each in filters if isinstance(filters, (list, tuple)))
     path = options.get("acl_file")
     try:
-        lines = Path(path).read_text(errors="replace").splitlines() if isinstance(path, (str, Path)) else []
+        lines = text_lines(Path(path).read_text(errors="replace")) if isinstance(path, (str, Path)) else []
     except OSError:
         return  # said by who loads the plugin
     for line in lines:

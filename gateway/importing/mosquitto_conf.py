@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bridge.base import OperatorError
+from bridge.base import OperatorError, text_lines
 
 FILE_BYTES_MAX = 4 << 20
 """Stops a wrong path from being read as a configuration."""
@@ -174,7 +174,7 @@ def _directives(path: Path, depth: int, files: list[int]) -> Iterator[Directive]
     files[0] += 1
     if depth > DEPTH_MAX or files[0] > FILES_MAX:
         raise ConfError(f"{path}: includes others too deep or too many; write one file")
-    for number, raw in enumerate(_text(path).splitlines(), 1):
+    for number, raw in enumerate(text_lines(_text(path)), 1):
         line = raw.strip()
         if not line or line.startswith("#"):
             continue

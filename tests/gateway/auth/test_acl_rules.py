@@ -117,6 +117,19 @@ def test_a_line_that_is_no_rule_is_named(line: str, said: str) -> None:
         parse_acl(line)
 
 
+@pytest.mark.parametrize("code", [0x0B, 0x0C, 0x1C, 0x1D, 0x1E, 0x85, 0x2028, 0x2029])
+def test_only_a_line_feed_ends_a_line_of_a_file(code: int) -> None:
+    for text in (
+        f"user bob\ntopic read a{chr(code)}user eve{chr(code)}topic #",
+        f"user bob{chr(code)}user eve\ntopic #",
+    ):
+        with pytest.raises(AclError, match=r"line [12]"):
+            parse_acl(text)
+    rules = parse_acl("user bob\r\ntopic read a\r\n# said by\x85user eve\r\n")
+    assert rules.permits("bob", "c", "a", RECEIVE)
+    assert list(rules.of_user) == ["bob"]
+
+
 @given(st.text(alphabet=st.sampled_from("topicusernadwky#+/% \n$"), max_size=60))
 def test_any_text_is_rules_or_an_error(text: str) -> None:
     try:

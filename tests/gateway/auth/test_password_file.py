@@ -26,6 +26,17 @@ def test_users_are_those_of_lines_that_name_one(path: Path) -> None:
     assert PasswordFile(path).users == {"ann": "x", "ben": "y"}
 
 
+@pytest.mark.parametrize("code", [0x0B, 0x0C, 0x1C, 0x1D, 0x1E, 0x85, 0x2028, 0x2029])
+def test_no_name_or_comment_begins_another_users_line(path: Path, code: int) -> None:
+    with pytest.raises(PasswordFileError, match="cannot stand"):
+        PasswordFile(path).put(f"cat{chr(code)}ann", "c")
+    path.write_text(f"# of{chr(code)}ann:forged\nben:y\n")
+    file = PasswordFile(path)
+    assert file.users == {"ben": "y"}
+    file.save()
+    assert path.read_text() == f"# of{chr(code)}ann:forged\nben:y\n"
+
+
 def test_a_new_user_comes_last_and_a_known_one_has_one_line(path: Path) -> None:
     file = PasswordFile(path)
     assert file.put("cat", "c")
