@@ -34,13 +34,16 @@ class Limits(Model):
     )
     connect_bytes: int = Field(default=65_536, ge=256, le=268_435_460, description="largest CONNECT; closed above")
     packet_bytes: int = Field(
-        default=1 << 20, ge=256, le=268_435_460, description="largest packet accepted (0x95 above)"
+        default=1 << 20,
+        ge=256,
+        le=268_435_460,
+        description="largest packet accepted (0x95 above); at most 268435455 is announced",
     )
     sessions: int = Field(default=100_000, ge=1, description="sessions, connected or kept, over all clients")
     session_expiry_s: int = Field(
         default=7 * 86_400, ge=0, le=0xFFFF_FFFF, description="longest life of an unused session"
     )
-    subscriptions: int = Field(default=1_000, ge=1, description="filters a client may hold (0x97 above)")
+    subscriptions: int = Field(default=10_000, ge=1, description="filters a client may hold (0x97 above)")
     subscription_bytes: int = Field(default=1 << 20, ge=256, description="their text, in bytes (0x97 above)")
     topic_bytes: int = Field(default=65_535, ge=1, le=65_535, description="a topic name or filter (0x90, 0x8F above)")
     topic_levels: int = Field(default=MAX_LEVELS, ge=1, le=MAX_LEVELS, description="levels of a topic name or filter")

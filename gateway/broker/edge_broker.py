@@ -125,7 +125,7 @@ class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
             expiry_s = min(expiry_s, self.config.session_expiry_interval)
         settings = self._settings
         listeners = {**settings.listeners, **internal_listeners(settings)} if settings else {}
-        return Terms(self.limits, expiry_s, listeners)
+        return Terms(self.limits, expiry_s, listeners, self.exchange.reached.note)
 
     def now(self) -> float:
         """Seconds since the UNIX epoch, from a clock that does not jump: no step makes keep-alives run out."""

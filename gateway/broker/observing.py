@@ -28,12 +28,6 @@ def observe(lifecycle: Lifecycle, exchange: Exchange) -> BrokerSnapshot:
         connected += client.connection is not None
         subscriptions += len(client.filters)
         shared += sum(topic_filter.startswith("$share/") for topic_filter in client.filters)
-    reached = dict(exchange.reached.counts)
-    reached["queue_messages"] += total.dropped_queue_full - total.dropped_queue_bytes
-    reached["queue_bytes"] += total.dropped_queue_bytes
-    reached["in_flight"] += total.waited_in_flight
-    reached["subscriptions"] += total.refused_subscriptions
-    reached["subscription_bytes"] += total.refused_subscription_bytes
     return BrokerSnapshot(
         traffic=exchange.traffic,
         figures=total,
@@ -53,5 +47,5 @@ def observe(lifecycle: Lifecycle, exchange: Exchange) -> BrokerSnapshot:
         in_flight=in_flight,
         held_now=exchange.holding.waiting,
         behind=len(exchange.holding.behind),
-        reached=reached,
+        reached=dict(exchange.reached.counts),
     )

@@ -15,6 +15,7 @@ from gateway.broker.lifecycle import PEER_PREFIX, Lifecycle
 from gateway.clients import Client, EdgeRetained
 from gateway.mqtt5.delivery import Queued
 from gateway.mqtt5.message import Message
+from gateway.mqtt5.session import SessionSubscription
 from gateway.outbox.database import StoreError
 from gateway.plugins import EdgeSession
 from gateway.sessions import (
@@ -73,13 +74,15 @@ def _restore_session(
         session.begin_absence(now)
     if kept.session_expiry_s:  # others are kept for their wills only
         session.journal = record
-    session.subscriptions, client.filters = {}, {}
+    subscriptions: dict[str, SessionSubscription] = {}
+    client.filters = {}
     for stored in content.subscriptions.get(id_, ()):
         subscription = subscription_of(stored)
         topic_filter = subscription.options.filter
-        session.subscriptions[topic_filter] = client.filters[topic_filter] = subscription
+        subscriptions[topic_filter] = client.filters[topic_filter] = subscription
         # The overlay asks for all filters when it starts, which is later.
         lifecycle.exchange.router.subscribe(client, subscription.options, subscription.identifier)
+    session.restore_subscriptions(subscriptions)
     lifecycle.attend_to(client)
 
 

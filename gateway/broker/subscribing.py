@@ -145,7 +145,7 @@ class Subscribing:
         """Whether this one fits too, beside those of the same packet."""
         found = all_predicates([asked])
         if not self._exchange.router.has_room(predicates + found):
-            client.session.figures.refused_subscriptions += 1
+            self._exchange.reached.note("subscriptions", client.client_id)
             return False
         predicates += found
         return True

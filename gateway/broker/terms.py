@@ -6,7 +6,7 @@ the listener on which it connects.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from gateway.base import Limits, Listener, Settings
@@ -18,9 +18,16 @@ HOLD, DROP_NEWEST = "hold", "drop_newest"
 
 
 class Terms:
-    """`session_expiry_s`: the longest that is granted. A listener that is not among `listeners` has no own bounds."""
+    """`session_expiry_s`: the longest that is granted. A listener that is not among `listeners` has no own bounds.
+    `reached`: called with a bound's name and a client id each time when a session reaches it."""
 
-    def __init__(self, limits: Limits, session_expiry_s: int, listeners: Mapping[str, Listener]) -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        session_expiry_s: int,
+        listeners: Mapping[str, Listener],
+        reached: Callable[[str, str], None],
+    ) -> None:
         self.limits = limits
         self.offer = ServerOffer(
             receive_maximum=limits.receive_maximum,
@@ -41,12 +48,14 @@ class Terms:
             stretch_bytes=limits.member_queue_bytes,
             subscriptions=limits.subscriptions,
             subscription_bytes=limits.subscription_bytes,
+            reached=reached,
         )
         self.of_peers = replace(
             self.usual,
             in_flight_messages=limits.member_in_flight,
             queue_messages=limits.member_queue_messages,
             queue_bytes=limits.member_queue_bytes,
+            reached=lambda bound, member: reached(f"member_{bound}", member),
         )
         self._listeners = listeners
         self._of_listener = {name: self._session_limits(listener) for name, listener in listeners.items()}

@@ -41,7 +41,7 @@ from gateway.mqtt5.packets import (
     Version,
     Will,
 )
-from gateway.mqtt5.types import MAXIMUM_REMAINING_LENGTH, MqttError, ReasonCode, Refused
+from gateway.mqtt5.types import MAXIMUM_PACKET_SIZE_SAID, MAXIMUM_REMAINING_LENGTH, MqttError, ReasonCode, Refused
 
 CONNECT_TIMEOUT_S = 10.0
 END_S = 1.0
@@ -104,7 +104,7 @@ class MqttClient(asyncio.Protocol):
         offer = Properties(
             session_expiry_s=session_expiry_s or None,
             receive_maximum=receive_maximum,
-            maximum_packet_size=packet_bytes,
+            maximum_packet_size=min(packet_bytes, MAXIMUM_PACKET_SIZE_SAID),
             user=properties,
         )
         self._connect = Connect(client_id, Version.V5, clean_start, keep_alive_s, username, password, will, offer)

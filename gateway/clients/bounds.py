@@ -2,7 +2,8 @@
 
 `Reached` counts by the name of the bound in `limits` and says so in the log, but not once per offence. `Pace` is the
 token bucket of one client's publications. `fits` looks at topics. Bounds of a session (queues, flows) are kept in
-`mqtt5/delivery.py`, those of the retained store in `retained.py`.
+`mqtt5/delivery.py`, which tells `Reached` of them (`SessionLimits.reached`), those of the retained store in
+`retained.py`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Callable
 
 from gateway.base import Limits
 from gateway.base.log_events import LogEvent
-from gateway.mqtt5.packets import Connect, Publish
+from gateway.mqtt5.packets import Connect, Publish, Version
 from gateway.mqtt5.types import MqttError, ReasonCode
 
 log = logging.getLogger("veilmq.limits")
@@ -79,6 +80,9 @@ class Reached:
         asked_s = connect.properties.session_expiry_s
         if asked_s is not None and asked_s > session_expiry_max_s:
             self.note("session_expiry_s", connect.client_id)  # granted is less, and CONNACK says so
+        longest_s = limits.keep_alive_max_s
+        if longest_s and connect.version == Version.V5 and not 0 < connect.keep_alive_s <= longest_s:
+            self.note("keep_alive_max_s", connect.client_id)  # the same
 
 
 class Pace:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from gateway.mqtt5.message import Message
 from gateway.mqtt5.packets import Auth, Publish, Subscribe, Subscription, Unsubscribe, Version, Will
 from gateway.mqtt5.types import ReasonCode
+
+
+def _untold(bound: str, client_id: str) -> None:
+    """Does nothing: of a session whose owner does not count how often its bounds are reached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +26,11 @@ class SessionLimits:
     stretch_messages: int = 0  # so many more, while the queue is stretched for what nobody can hold back
     stretch_bytes: int = 0
     drops_newest: bool = False  # when the queue is full: the message that comes, not the one that waited longest
-    subscriptions: int = 1000  # a client that fills the router
+    subscriptions: int = 10_000  # a client that fills the router
     subscription_bytes: int = 1024 * 1024  # the same with few and long filters
     topic_aliases: int = 64  # aliases that we define towards a client that allows thousands
+    # Called each time when a bound is reached, with its name in `limits` of the configuration and the client id.
+    reached: Callable[[str, str], None] = field(default=_untold, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +54,10 @@ class SessionFigures:
     delivered_bytes: int = 0  # payloads
     dropped_qos0: int = 0  # offline or slow receiver
     dropped_queue_full: int = 0
-    dropped_queue_bytes: int = 0  # those of them that `queue_bytes` left no room for
     dropped_expired: int = 0
     expired_waiting_bytes: int = 0  # held bytes of those that had waited
     dropped_too_large: int = 0  # for the receiver's maximum packet size (MQTT-3.1.2-25)
     repeated: int = 0
-    waited_in_flight: int = 0  # for an acknowledgement of the client
-    refused_subscriptions: int = 0
-    refused_subscription_bytes: int = 0
 
     @property
     def dropped(self) -> int:

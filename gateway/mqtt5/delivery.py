@@ -169,7 +169,7 @@ class Delivery:
         if connected and fits and not self.waiting and self.outbound.may_start:
             return self._start(queued, now)
         if connected and fits and not self.waiting:
-            self.figures.waited_in_flight += 1
+            self._reached("in_flight")
         self._enqueue(queued)
         return None
 
@@ -230,6 +230,9 @@ class Delivery:
     def _lost(self, queued: Queued, reason: ReasonCode) -> None:
         """A message of QoS 1 or 2 was dropped and counted. The broker's side has nobody to tell."""
 
+    def _reached(self, bound: str) -> None:
+        """A bound of `limits` held, by its name in the configuration. A client's side has nobody to tell."""
+
     @property
     def held_bytes(self) -> int:
         """Bytes of messages waiting and in flight, bounded by `queue_bytes`."""
@@ -267,11 +270,11 @@ class Delivery:
         most, most_bytes = self._most()
         if self._in_flight_bytes + queued.size > most_bytes or not most:
             self.figures.dropped_queue_full += 1  # dropping others would not make room
-            self.figures.dropped_queue_bytes += 1
+            self._reached("queue_bytes")
             self._lost(queued, ReasonCode.QUOTA_EXCEEDED)
             return
         while self.waiting and (len(self.waiting) >= most or self.held_bytes + queued.size > most_bytes):
-            self.figures.dropped_queue_bytes += len(self.waiting) < most
+            self._reached("queue_bytes" if len(self.waiting) < most else "queue_messages")
             self.figures.dropped_queue_full += 1
             if self.limits.drops_newest:
                 self._lost(queued, ReasonCode.QUOTA_EXCEEDED)

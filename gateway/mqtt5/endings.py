@@ -11,6 +11,7 @@ from gateway.mqtt5.parsing import DISCONNECT_FROM_SERVER
 from gateway.mqtt5.properties import Carrier
 from gateway.mqtt5.types import (
     MAXIMUM_PACKET_ID,
+    MAXIMUM_PACKET_SIZE_SAID,
     NEVER_EXPIRES_S,
     PacketTooLarge,
     QosNotSupported,
@@ -69,7 +70,7 @@ def acceptance(connect: Connect, offer: ServerOffer, session_present: bool, prop
             properties,
             session_expiry_s=expiry_s if expiry_s != _asked_expiry_s(connect) else None,
             receive_maximum=offer.receive_maximum if offer.receive_maximum < MAXIMUM_PACKET_ID else None,
-            maximum_packet_size=offer.maximum_packet_size,
+            maximum_packet_size=min(offer.maximum_packet_size, MAXIMUM_PACKET_SIZE_SAID),
             topic_alias_maximum=offer.topic_alias_maximum or None,
             maximum_qos=offer.maximum_qos if offer.maximum_qos < 2 else None,
             retain_available=None if offer.retain_available else 0,

@@ -81,6 +81,7 @@ class ServerSession(SessionExchange):
 
     __slots__ = (
         "_ends_at",
+        "_filter_bytes",
         "_keep_alive_s",
         "_last_received",
         "_offer",
@@ -106,6 +107,7 @@ class ServerSession(SessionExchange):
         self._will_at: float | None = None
         self._ends_at: float | None = None
         self.subscriptions: dict[str, SessionSubscription] = NONE
+        self._filter_bytes = 0  # of their filters; summed up anew for each SUBSCRIBE, thousands would cost seconds
 
     def _unfinished(self) -> tuple[Message, ...]:
         sent = [queued.message for queued, qos in self.outbound.unacknowledged.values() if qos == 1]
@@ -114,9 +116,12 @@ class ServerSession(SessionExchange):
     def _clear(self) -> None:
         if self.journal is not None:
             self.journal.cleared()
-        self.subscriptions = NONE
+        self.restore_subscriptions(NONE)
         self.inbound = InboundFlows()
         self._clear_delivery()
+
+    def _reached(self, bound: str) -> None:
+        self.limits.reached(bound, self.client_id)
 
     # What only a journal wants to know.
 
@@ -144,6 +149,11 @@ class ServerSession(SessionExchange):
         self.session_expiry_s = kept.session_expiry_s
         self._will_at, self._ends_at = kept.will_at, kept.ends_at
         self.inbound.restore(awaiting_pubrel)
+
+    def restore_subscriptions(self, subscriptions: dict[str, SessionSubscription]) -> None:
+        """Replaces all subscriptions by those that were stored; `subscriptions` is kept and changed."""
+        self.subscriptions = subscriptions
+        self._filter_bytes = sum(len(topic_filter.encode()) for topic_filter in subscriptions)
 
     def begin_absence(self, now: float) -> None:
         """The connection has ended: will delay and session expiry run from `now`."""
@@ -322,14 +332,14 @@ class ServerSession(SessionExchange):
         answered: list[int] = []
         granted: list[SessionSubscription] = []
         retained: list[SessionSubscription] = []
-        held_bytes = sum(len(topic_filter.encode()) for topic_filter in self.subscriptions)
         for asked, code in zip(packet.subscriptions, codes, strict=True):
             existed = asked.filter in self.subscriptions
             if code < 0x80 and not existed:
-                if self._is_full(held_bytes + len(asked.filter.encode())):
+                filter_bytes = len(asked.filter.encode())
+                if self._is_full(self._filter_bytes + filter_bytes):
                     answered.append(ReasonCode.QUOTA_EXCEEDED)
                     continue
-                held_bytes += len(asked.filter.encode())
+                self._filter_bytes += filter_bytes
             answered.append(code)
             if code >= 0x80:
                 continue
@@ -347,18 +357,19 @@ class ServerSession(SessionExchange):
         return Granted(suback, tuple(granted), tuple(retained))
 
     def _is_full(self, held_bytes: int) -> bool:
-        """Whether one more subscription, with which all filters take `held_bytes`, is one too many; counts it."""
+        """Whether one more subscription, with which all filters take `held_bytes`, is one too many; says so."""
         if len(self.subscriptions) >= self.limits.subscriptions:
-            self.figures.refused_subscriptions += 1
+            self._reached("subscriptions")
             return True
         if held_bytes > self.limits.subscription_bytes:
-            self.figures.refused_subscription_bytes += 1
+            self._reached("subscription_bytes")
             return True
         return False
 
     def unsubscribed(self, packet: Unsubscribe) -> tuple[bytes, tuple[SessionSubscription, ...]]:
         """UNSUBACK, and the subscriptions that are gone."""
         gone = [self.subscriptions.pop(topic_filter, None) for topic_filter in packet.filters]
+        self._filter_bytes -= sum(len(one.options.filter.encode()) for one in gone if one is not None)
         codes = tuple(ReasonCode.NO_SUBSCRIPTION_EXISTED if one is None else ReasonCode.SUCCESS for one in gone)
         unsuback = encode(UnsubAck(packet.packet_id, codes), self.version)
         return unsuback, tuple(one for one in gone if one is not None)

@@ -25,6 +25,9 @@ from __future__ import annotations
 from enum import IntEnum
 
 MAXIMUM_REMAINING_LENGTH = 268_435_455
+MAXIMUM_PACKET_SIZE_SAID = MAXIMUM_REMAINING_LENGTH
+"""The largest Maximum Packet Size that is announced. The largest packet has 5 bytes more (§2.1.4), but paho-mqtt
+refuses a CONNACK that says so."""
 MAXIMUM_STRING_BYTES = 65_535
 MAXIMUM_PACKET_ID = 65_535
 NEVER_EXPIRES_S = 0xFFFF_FFFF  # session expiry interval that means "does not expire" (§3.1.2.11.2)

@@ -234,6 +234,51 @@ def test_mosquitto_sub_on_a_shared_subscription_and_will(port: int) -> None:
     assert watch.communicate(timeout=25)[0] == "gone\n"
 
 
+EXTREMES: list[dict[str, Any]] = [
+    {"packet_bytes": 268_435_460, "receive_maximum": 65_535, "topic_aliases": 65_535, "keep_alive_max_s": 65_535,
+     "session_expiry_s": 0xFFFF_FFFF},
+    {"packet_bytes": 256, "receive_maximum": 1, "topic_aliases": 0, "keep_alive_max_s": 1, "session_expiry_s": 0},
+    {"receive_maximum": 65_534, "session_expiry_s": 0xFFFF_FFFE},
+]  # fmt: skip
+"""Of every limit that CONNACK announces, the largest and the smallest that a configuration may have."""
+
+
+@pytest.mark.parametrize("limits", EXTREMES)
+def test_whatever_is_configured_paho_takes_what_connack_announces(
+    threaded_broker: Callable[..., Any], limits: dict[str, Any]
+) -> None:
+    properties = Properties(PacketTypes.CONNECT)
+    properties.SessionExpiryInterval, properties.RequestResponseInformation = 100, 1
+    port = threaded_broker({"limits": limits}).port()
+    client = PahoClient(port, "", paho.MQTTv5, properties=properties)
+    client.subscribe("t", 1)
+    client.publish("t", b"x", 1)
+    client.wait(1)
+    client.close()
+
+
+@pytest.mark.tools
+@pytest.mark.parametrize("limits", EXTREMES)
+def test_whatever_is_configured_mosquitto_and_mqtt_js_take_what_connack_announces(
+    threaded_broker: Callable[..., Any], limits: dict[str, Any]
+) -> None:
+    pub, node = tool("mosquitto_pub"), tool("node")
+    assert pub is not None
+    assert node is not None
+    port = threaded_broker({"limits": limits}).port()
+    lasting = ["-c", "-i", "m"]
+    run(pub, "-h", "127.0.0.1", "-p", str(port), "-V", "mqttv5", *lasting, "-t", "t", "-m", "x", "-q", "1", "-r")
+    script = """
+        const mqtt = require("module").createRequire(process.cwd() + "/")("mqtt");
+        const client = mqtt.connect(`mqtt://127.0.0.1:${process.argv[1]}`, {
+          protocolVersion: 5, clientId: "", reconnectPeriod: 0,
+          properties: { sessionExpiryInterval: 100, requestResponseInformation: true } });
+        client.on("message", (topic) => { console.log(topic); client.end(true); });
+        client.subscribe("t", { qos: 1 });
+    """
+    assert run(node, "-e", script, str(port), cwd=ROOT / ".tools").stdout == "t\n"
+
+
 SMALL, LARGE = b"small", b"x" * 2_000
 MOST_BYTES = 1_000
 

@@ -25,7 +25,7 @@ LISTENERS = {
 
 @pytest.fixture
 def terms() -> Terms:
-    return Terms(LIMITS, 99, LISTENERS)
+    return Terms(LIMITS, 99, LISTENERS, lambda bound, client_id: None)
 
 
 def client(listener: str | None, peer: str | None = None) -> Any:

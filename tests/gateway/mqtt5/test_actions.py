@@ -1,10 +1,10 @@
-"""What a session counts: every drop once, and the bytes' share of a full queue not twice."""
+"""What a session counts: every drop once."""
 
 from __future__ import annotations
 
 import pytest
 
-from gateway.mqtt5.actions import SessionFigures
+from gateway.mqtt5.actions import SessionFigures, SessionLimits
 
 
 @pytest.mark.parametrize("name", ["dropped_qos0", "dropped_queue_full", "dropped_expired", "dropped_too_large"])
@@ -14,5 +14,5 @@ def test_every_reason_counts(name: str) -> None:
     assert figures.dropped == 3
 
 
-def test_what_found_no_room_for_its_bytes_is_counted_as_a_full_queue() -> None:
-    assert SessionFigures(dropped_queue_full=5, dropped_queue_bytes=2).dropped == 5
+def test_limits_that_are_equal_stay_equal_whoever_is_told_that_one_is_reached() -> None:
+    assert SessionLimits(reached=lambda bound, client_id: None) == SessionLimits()

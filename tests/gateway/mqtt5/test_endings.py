@@ -78,6 +78,11 @@ def test_what_differs_from_what_was_asked_or_usual_is_said() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(("most", "said"), [(268_435_460, 268_435_455), (268_435_455, 268_435_455), (300, 300)])
+def test_no_packet_size_is_said_that_paho_refuses(most: int, said: int) -> None:
+    assert accepted(connect(), ServerOffer(maximum_packet_size=most)).maximum_packet_size == said
+
+
 def test_an_old_client_is_told_nothing_but_that_it_is_accepted() -> None:
     assert acceptance(connect(V311), OFFER, True, Properties(reason="x")) == b"\x20\2\1\0"
 
