@@ -45,7 +45,7 @@ style: venv docs
 	$(BIN)/lint-imports --no-cache
 
 check: style     ## ruff, mypy strict, import contract, purity, documentation
-	$(BIN)/python -m pytest tests/test_repository.py tests/test_documentation.py
+	$(BIN)/python -m pytest tests/test_repository.py tests/test_documentation.py tests/test_prose.py
 
 docs: venv       ## the documentation as a site in site/; a dead link or an undocumented key fails
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet

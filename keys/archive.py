@@ -1,10 +1,11 @@
-"""What a key server keeps of an ended epoch: its outputs, sealed to whoever might read in it (docs/protocol.md §6.5).
+"""The archive of an ended epoch: a key server's outputs, sealed to each reader of that epoch (docs/protocol.md §6.5).
 
     archive   opening(3: version, kind 17, flags 0)  epoch(4)  count(4), each: party(16)  length(4) and box, ascending
 
-Each box holds `outputs` (see `requests`). Once the subkeys of the epoch are erased the server cannot open or remake
-them: who is authorised later, or takes the server over, finds nothing that it can use. A reader opens its box with the
-key pair that it had then; after a rotation it needs that one.
+Each box holds `outputs` (see `requests`). Once the server has erased the subkeys of the epoch, it can neither open a
+box nor make one again: a later member, or an intruder at the server, finds nothing to use. A reader opens its box
+with
+the key pair of that epoch; after a rotation it needs the former key pair.
 
 Not here: when epochs end and how long archives are kept (`issuing`).
 """
@@ -26,7 +27,11 @@ def make_archive(
     readers: Iterable[tuple[Certificate, Sequence[Outputs]]],
     random: Callable[[int], bytes],
 ) -> bytes:
-    """`readers`: each with all that it may read in that epoch. `random(n)`: n random secret bytes."""
+    """Returns the encoded archive of one epoch.
+
+    `readers`: each reader's certificate and all outputs that it may read in that epoch. `random(n)`: n random secret
+    bytes.
+    """
     boxes = {
         certificate.party_id: seal_box(
             certificate.agreement_key,
@@ -43,7 +48,9 @@ def make_archive(
 
 
 def find_box(archive: bytes, party: bytes) -> bytes | None:
-    """The box of one reader. Raises `BadFrame` for what is no archive up to there."""
+    """Returns the box of one reader, None if it has none. Raises `BadFrame` if the bytes up to there are no
+    archive.
+    """
     reader = frames.Reader(archive)
     reader.opening(frames.Kind.KEY_ARCHIVE)
     reader.take(4)
@@ -60,5 +67,5 @@ def find_box(archive: bytes, party: bytes) -> bytes | None:
 
 
 def archive_info(server: str, party: bytes, epoch: int) -> bytes:
-    """What an archived box is bound to."""
+    """Returns the context that an archived box is bound to: server, reader and epoch."""
     return b"veilmq/1 key archive" + frames.text(server) + party + frames.number(epoch, 4)

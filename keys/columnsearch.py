@@ -1,15 +1,17 @@
-"""The secret behind shares that come one after the other, some of them false: each choice is tried once (A6).
+"""The search for a secret among shares, some of them false, in the order of their arrival (A6).
 
-A *column* is one place of one region after the first; a *choice* is k columns of each such region. Under a choice every
-row, one place of the first region, has a value that the publisher committed to, if all its shares are here. So:
+A *column* is a place of a region after the first; a *choice* is k columns of each such region. Under a choice every
+row (a place of the first region) has a value, which the publisher committed to, as soon as all its shares are here.
+Hence:
 
-* a (row, choice) is worked out once, when it is complete, and what fits its commitment is the row's value for good;
-* choices are tried in order of how often their columns contradicted before, so that a liar costs a search once;
-* inner values are kept: a choice that differs in one region repeats nothing of those below it.
+* a pair (row, choice) is worked out once, when it is complete; a value that fits its commitment stays the row's
+value;
+* choices are tried in the order of past contradictions of their columns, so that a liar costs a single search;
+* inner values are kept: a choice that differs in a single region repeats no work of the regions below.
 
-k rows that fit give the secret. `steps` counts choices worked out: the only measure of work that is the same on every
-machine, bounded by the caller. Not here: budgets and pauses (`bridge.reader.search_debts`), commitments (`envelope`),
-who lied (`bridge.reader.blame`).
+k rows that fit give the secret. `steps` counts the choices worked out: a measure of work that is equal on every
+machine, and is bounded by the caller. Not here: budgets and pauses (`bridge.reader.search_debts`), commitments
+(`envelope`), who lied (`bridge.reader.blame`).
 """
 
 from __future__ import annotations
@@ -32,13 +34,13 @@ Column = tuple[int, int]
 
 _PLACE = attrgetter("place")
 CHOICES_LIMIT = 42_875
-"""Of a path that an overlay may have: C(7,4)^3, three regions of seven behind the first."""
+"""The most choices on a path that an overlay may have: C(7,4)^3, for three regions of seven behind the first."""
 FEW = 16
-"""So many new shares are looked at one by one; with more, all choices are gone through once."""
+"""Up to so many new shares are looked at one by one; with more, all choices are gone through once."""
 
 
 class _Plan:
-    """Of one kind of path: the k-subsets of each region after the first, and how shares of a row are numbered."""
+    """A plan for one kind of path: the k-subsets of each region after the first, and the numbers of a row's shares."""
 
     __slots__ = ("_masks", "_through", "bits", "choices", "needed", "row_shares", "subsets")
 
@@ -55,14 +57,14 @@ class _Plan:
         self._through: dict[tuple[int, ...], list[tuple[int, Combination]]] = {}
 
     def mask(self, choice: Combination) -> int:
-        """Of one row: which of its shares a choice needs."""
+        """Returns the shares of one row that a choice needs, as a bit mask."""
         known = self._masks.get(choice)
         if known is None:
             known = self._masks[choice] = sum(map(self.bits.__getitem__, product(*choice)))
         return known
 
     def through(self, inner: tuple[int, ...]) -> list[tuple[int, Combination]]:
-        """The choices that need the share with these places after the first, with their masks."""
+        """Returns the choices that need the share with these places after the first, with their masks."""
         known = self._through.get(inner)
         if known is None:
             with_it = [[s for s in subsets if place in s] for subsets, place in zip(self.subsets, inner, strict=True)]
@@ -72,7 +74,9 @@ class _Plan:
 
 @dataclass(frozen=True, slots=True)
 class FoundColumns:
-    """`rows`: level-1 places whose value fits its commitment. `combination`: the choice that gave the last of them."""
+    """A found secret. `rows`: level-1 places whose value fits its commitment; `combination`: the choice of the last of
+    them.
+    """
 
     secret: bytes = field(repr=False)
     rows: dict[int, bytes] = field(repr=False)
@@ -80,10 +84,12 @@ class FoundColumns:
 
 
 class ColumnSearch:
-    """The shares of one data key along one path, and the search for its secret.
+    """A search for the secret of one data key among its shares along one path.
 
-    `accept_row(place, value)` checks a level-1 share, `accept(secret)` the key's own commitment. Raises `OurFault` for
-    a path of more than 4 regions or on which there would be more than 1,024 shares."""
+    `accept_row(place, value)` checks a level-1 share, `accept(secret)` the key's own commitment. Raises `OurFault`
+    for a
+    path of more than 4 regions or of more than 1,024 shares.
+    """
 
     __slots__ = (
         "_accept", "_accept_row", "_all_again", "_fresh", "_hops", "_plan", "_present", "_tried", "_values",
@@ -109,7 +115,7 @@ class ColumnSearch:
         self._all_again = False  # whether choices may be complete that need none of those
 
     def add(self, shares: Iterable[Share]) -> int:
-        """Shares whose labels fit the path; the first value of a label stays. Returns how many are new."""
+        """Adds shares whose labels fit the path; returns the number of new ones. The first value of a label stays."""
         known, present, bits = self.shares, self._present, self._plan.bits
         before = len(known)
         for share in shares:
@@ -122,11 +128,13 @@ class ColumnSearch:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every share that the whole tree can have is here: waiting for more is pointless."""
+        """True if every share of the whole tree is here, so that waiting for more is pointless."""
         return len(self.shares) == self._plan.row_shares * self._hops[0].count
 
     def search(self, limit: int, contradicted: Mapping[Column, int]) -> FoundColumns | None:
-        """Work out at most `limit` further choices. None: nothing fits yet, or `is_pending` says that work is left."""
+        """Works out at most `limit` further choices. Returns None if nothing fits yet; `is_pending` tells if work is
+        left.
+        """
         if self.is_refuted:
             return None
         fits = len(self.rows)
@@ -144,11 +152,11 @@ class ColumnSearch:
         return None
 
     def is_pending(self) -> bool:
-        """Whether a choice is complete that was not worked out."""
+        """Returns True if a complete choice was not worked out yet."""
         return not self.is_refuted and next(self._complete({}), None) is not None
 
     def _complete(self, contradicted: Mapping[Column, int]) -> Iterator[tuple[Combination, int]]:
-        """What can be worked out and was not, the most trusted choice first."""
+        """Yields the complete choices that were not worked out, the most trusted first."""
         needed = self._plan.needed
         rows = [pair for pair in self._present.items() if pair[1].bit_count() >= needed]
         if len(rows) < self._hops[0].threshold:
@@ -171,7 +179,9 @@ class ColumnSearch:
         yield from self._ready(sorted(choices, key=partial(_distrust, contradicted)), rows)
 
     def _through(self, fresh: tuple[int, ...]) -> list[Combination]:
-        """Choices that need a new share: no others can have become complete, and these only if its row has the rest."""
+        """Returns the choices that a new share completed: those that need the share and whose row has all other
+        shares.
+        """
         row, *inner = fresh
         if self._present[row].bit_count() < self._plan.needed:
             return []
@@ -181,7 +191,7 @@ class ColumnSearch:
     def _ready(
         self, choices: Iterable[Combination], rows: Sequence[tuple[int, int]]
     ) -> Iterator[tuple[Combination, int]]:
-        """Of these: each with the rows that it can work out, if with those that fit already they are k."""
+        """Yields each choice with its complete rows, if they and the rows that fit already are at least k."""
         threshold, mask_of = self._hops[0].threshold, self._plan.mask
         for choice in choices:
             mask = mask_of(choice)
@@ -200,7 +210,7 @@ class ColumnSearch:
             self.rows[row] = worked[0]
 
     def _value(self, above: tuple[int, ...], subsets: Combination) -> tuple[bytes, tuple[bytes, ...]] | None:
-        """The value of a share through the places `above`, and its tags; None where tags contradict."""
+        """Returns the value of the share through the places `above`, and its tags; None if tags contradict."""
         if not subsets:
             share = self.shares[above]
             return share.value, share.tags
@@ -229,8 +239,9 @@ class ColumnSearch:
         return None
 
     def contradictions(self, found: FoundColumns) -> Counter[Column]:
-        """Columns of choices that were worked out in vain and are not in the one that held: to be trusted less. It
-        names nobody."""
+        """Counts columns of choices that did not fit and are not in the choice that did: they deserve less trust. Names
+        nobody.
+        """
         good = _columns(found.combination)
         columns: Counter[Column] = Counter()
         for _, subsets in self._tried:
@@ -239,7 +250,7 @@ class ColumnSearch:
 
 
 def worst_steps(hops: Sequence[Hop]) -> int:
-    """The most choices, of all rows, that a search along these regions can have to work out."""
+    """Returns the most choices, over all rows, that a search along these regions may have to work out."""
     return _plan(tuple((hop.threshold, hop.count) for hop in hops)).choices * hops[0].count
 
 
@@ -253,7 +264,7 @@ def _columns(subsets: Combination) -> set[Column]:
 
 @lru_cache(maxsize=64)
 def _plan(path: tuple[tuple[int, int], ...]) -> _Plan:
-    """`path`: (k, n) of each region."""
+    """Returns the plan of a path, given as (k, n) of each region. Raises `OurFault` for a path beyond the limits."""
     plan = _Plan(path[1:])
     if not 1 <= len(path) <= DEPTH_LIMIT or plan.row_shares * path[0][1] > SHARES_LIMIT:
         raise OurFault(f"a path of {len(path)} regions, or of more than {SHARES_LIMIT} shares")

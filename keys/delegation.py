@@ -1,12 +1,12 @@
-"""Who owns a trace topic, who may write traces for it, and the traces themselves, each signed (B1, B7, B8).
+"""Trace topics: their owners, the tokens of their writers, and the signed traces themselves (B1, B7, B8).
 
 An *advertisement* is a discovery node's word that a trace topic (a random UUID) belongs to an entity: credentials,
-descriptor, who may discover it, lifetime. The entity owns the topic. By a *token* it lets the holder of a random key
-pair publish its traces for a while: no broker is named, so nobody learns where the entity is connected. A *trace*
+descriptor, discoverers, lifetime. The entity owns the topic. By a *token* the owner lets the holder of a random key
+pair publish traces for a while: a token names no broker, so nobody learns where the entity is connected. A *trace*
 carries its token and is signed by the token's key; its body is clear or sealed under the entity's trace key.
 
-An entity that has several *witnesses* says so in their tokens: which one, of how many, and since when that counts. So
-nobody but the entity says who is a witness, and one of them with two tokens is still one.
+An entity with several *witnesses* numbers them in their tokens: the witness's number, their count, and the time of
+the choice. So only the entity decides who is a witness, and a witness with two tokens still counts once.
 
     advertisement   opening(3) topic(16) descriptor(2 + n) certificate(2 + n) discoverers: count(2), texts
                     created_ms(8) not_after_ms(8) node(2 + n) signature(64) of the node
@@ -16,7 +16,7 @@ nobody but the entity says who is a witness, and one of them with two tokens is 
     trace           opening(3: flag bit 0 sealed) token(2 + n) kind(1) number(8) time_ms(8) body(4 + n) signature(64)
 
 Verification raises. Tokens are not revoked, they are short. Not here: topics' names (`bridge.document.constrained`),
-what traces mean (`bridge.traces.kinds`), storage of advertisements (`bridge.discovery_nodes`).
+the meaning of traces (`bridge.traces.kinds`), storage of advertisements (`bridge.discovery_nodes`).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _SEATED = 4
 
 
 class Delegated(IntFlag):
-    """What a token allows."""
+    """The rights that a token gives."""
 
     PUBLISH = 1
     SUBSCRIBE = 2
@@ -104,7 +104,9 @@ class Advertisement:
         return cls(topic, descriptor, certificate, found, created_ms, not_after_ms, node, signature)
 
     def verify(self, node_key: bytes, authority: bytes, now_ms: int) -> None:
-        """Raise unless the node signed it, the authority certified its owner, and it counts now."""
+        """Raises unless the node signed the advertisement, the authority certified its owner, and its lifetime holds
+        now.
+        """
         verify(node_key, DOMAIN_ADVERTISEMENT, self.body(), self.signature)
         if self.certificate.role is not Role.ENTITY:
             raise NotAuthorised(f"{self.certificate.name} is certified as {self.certificate.role}, not as an entity")
@@ -112,29 +114,31 @@ class Advertisement:
         self.check_time(now_ms)
 
     def check_time(self, now_ms: int) -> None:
-        """Raise unless it counts now. Enough for one that was verified before, byte by byte."""
+        """Raises `Expired` outside the lifetime. Suffices for an advertisement whose bytes were verified before."""
         self.certificate.check_time(now_ms)
         if not self.created_ms - SKEW_MS <= now_ms <= self.not_after_ms:
             raise Expired(f"the trace topic of {self.certificate.name} does not count now")
 
     def may_discover(self, who: Certificate) -> bool:
-        """Whether the restrictions let this certificate's holder learn the topic. Owners always may."""
+        """Returns True if the restrictions let this certificate's holder learn the topic. The owner always may."""
         return who.party_id == self.certificate.party_id or admits(self.discoverers, who.name, who.domain)
 
 
 @lru_cache(maxsize=SHARED_KEPT)
 def _shared(discoverers: tuple[str, ...], node: str) -> tuple[tuple[str, ...], str]:
-    """The same, kept once: a node signs for tens of thousands of entities, most of them for the same trackers."""
+    """Returns equal values as one object: a node signs for tens of thousands of entities, most of them for equal
+    trackers.
+    """
     return discoverers, node
 
 
 def topic_of(advertisement: bytes) -> bytes:
-    """The trace topic that an encoded advertisement is of; of anything else some bytes, or too few."""
+    """Returns the trace topic of an encoded advertisement; for other bytes the result has no meaning."""
     return advertisement[3 : 3 + TOPIC_BYTES]
 
 
 def admits(discoverers: Sequence[str], name: str, domain: str) -> bool:
-    """Whether restrictions let somebody of this name and trust domain discover."""
+    """Returns True if one of the patterns admits a party of this name and trust domain."""
     return any(
         domain == pattern[1:] if pattern.startswith("@") else fnmatchcase(name, pattern) for pattern in discoverers
     )
@@ -142,7 +146,9 @@ def admits(discoverers: Sequence[str], name: str, domain: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """Which witness of how many, an odd number. `since_ms`: when the entity named these; later ones replace them."""
+    """The number of one witness among `witnesses`, an odd number. `since_ms`: when the entity named them; later seats
+    replace it.
+    """
 
     witness: int
     witnesses: int
@@ -150,7 +156,7 @@ class Seat:
 
     @property
     def holds(self) -> bool:
-        """Whether there is such a seat."""
+        """True if such a seat can exist: 3 to 15 witnesses, an odd number, and a number below it."""
         return 3 <= self.witnesses <= WITNESSES_MAX and self.witnesses % 2 == 1 and 0 <= self.witness < self.witnesses
 
     def encode(self) -> bytes:
@@ -167,9 +173,9 @@ class Seat:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """What the owner of a trace topic lets the holder of `public_key` do until `not_after_ms`.
+    """A right on one trace topic, from its owner to the holder of `public_key`, until `not_after_ms`.
 
-    `seat`: None where the holder is the entity's only witness.
+    `seat`: None if the holder is the entity's only witness.
     """
 
     topic: bytes = field(repr=False)
@@ -182,7 +188,7 @@ class Token:
 
     @property
     def since_ms(self) -> int:
-        """When the entity named the witnesses that this token's holder is one of."""
+        """The time at which the entity named this holder and its fellow witnesses."""
         return self.not_before_ms if self.seat is None else self.seat.since_ms
 
     def body(self) -> bytes:
@@ -216,7 +222,7 @@ class Token:
         return token
 
     def verify(self, advertisement: Advertisement, right: Delegated, now_ms: int) -> None:
-        """Raise unless the topic's owner gave this right and it counts now, give or take `SKEW_MS`."""
+        """Raises unless the topic's owner gave this right and the token counts now, give or take `SKEW_MS`."""
         if self.topic != advertisement.topic:
             raise NotAuthorised("a token of another trace topic")
         verify(advertisement.certificate.public_key, DOMAIN_DELEGATION, self.body(), self.signature)
@@ -232,7 +238,7 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """One trace. `kind`: `bridge.traces.kinds.TraceKind`. `number` rises for each token. `body`: JSON, or sealed."""
+    """A trace. `kind`: `bridge.traces.kinds.TraceKind`. `number` rises for each token. `body`: JSON, or sealed."""
 
     token: Token
     kind: int
@@ -251,12 +257,14 @@ class Trace:
         return b"".join((*parts, number(self.number, 8), number(self.time_ms, 8)))
 
     def sealed_under(self, key: bytes, nonce: bytes) -> Trace:
-        """The same with its body sealed under the entity's 32-byte trace key; `nonce`: 12 bytes, never used again."""
+        """Returns the trace with its body sealed under the entity's 32-byte trace key. `nonce`: 12 bytes, never used
+        again.
+        """
         bare = replace(self, sealed=True)
         return replace(bare, body=nonce + AESGCM(key).encrypt(nonce, self.body, bare._head()))
 
     def opened(self, key: bytes) -> bytes:
-        """The body in clear. Raises BadContent."""
+        """Returns the body in clear. Raises `BadContent`."""
         if not self.sealed:
             return self.body
         try:
@@ -265,7 +273,7 @@ class Trace:
             raise BadContent("the trace does not open under this trace key") from None
 
     def signed(self, holder: Identity) -> Trace:
-        """By the key pair that the token names."""
+        """Returns the trace signed by `holder`, whose key pair the token names."""
         if len(self.body) > BODY_MAX_BYTES:
             raise OurFault(f"a trace has a body of at most {BODY_MAX_BYTES} bytes")
         return replace(self, signature=holder.sign(DOMAIN_TRACE, self.signed_bytes()))
@@ -286,7 +294,9 @@ class Trace:
         return trace
 
     def verify(self, advertisement: Advertisement, now_ms: int) -> None:
-        """Raise unless the owner's token allows it now, and the token's holder signed it while it counted."""
+        """Raises unless the owner's token allows the trace now, and the token's holder signed it within the token's
+        time.
+        """
         self.token.verify(advertisement, Delegated.PUBLISH, now_ms)
         if not self.token.not_before_ms - SKEW_MS <= self.time_ms <= self.token.not_after_ms + SKEW_MS:
             raise Expired("the trace is not of its token's time")

@@ -1,14 +1,15 @@
-"""What an epoch key makes of the secret of a data key, also where each message has a key of its own
-(docs/protocol.md §2.4).
+"""The derivation of content keys from the secret of a data key and the epoch key of its scope (docs/protocol.md §2.4).
 
     PRK        = HKDF-Extract(salt = K[scope, epoch] or zeros, ikm = S)
     enc        = HKDF-Expand(PRK, "veilmq/1 enc" ‖ H, 32)             the AES-256-GCM key
     commitment = HKDF-Expand(PRK, "veilmq/1 commit" ‖ H, 32)          in the key header
     kcv        = HKDF-Expand(K, "veilmq/1 kcv", 16)                   zeros for a shares-only scope
 
-HKDF (RFC 5869) with SHA-256, and HMAC (RFC 2104) inside it, written out over `hashlib`: each output is one block, the
-epoch key is hashed once for many secrets, and the two outputs share a key. Through objects of a library it takes three
-times as long. A test compares it with such a library.
+HKDF (RFC 5869) with SHA-256, and HMAC (RFC 2104) inside it, are written out over `hashlib`: each output is one block,
+the
+epoch key is hashed once for many secrets, and the two outputs share a key. A library's objects take three times as
+long.
+A test compares the results with such a library.
 
 Not here: who checks the results, and against what (`envelope`, `keyopening`).
 """
@@ -28,7 +29,9 @@ _LAST = b"\x01"  # number of the only block of an output
 
 
 class Derivation:
-    """Of one epoch key of 32 bytes, or of none (a shares-only scope). Raises `OurFault` for any other."""
+    """A derivation under one 32-byte epoch key, or under none (a shares-only scope). Raises `OurFault` for any other
+    key.
+    """
 
     __slots__ = ("_inner", "_outer", "check_value")
 
@@ -41,7 +44,7 @@ class Derivation:
         """What a key header made with this epoch key carries as `kcv`."""
 
     def derive(self, secret: bytes, binding: bytes) -> tuple[bytes, bytes]:
-        """The AES-256-GCM key and the commitment, 32 bytes each. `binding`: the hash H of the key header."""
+        """Returns the AES-256-GCM key and the commitment, 32 bytes each. `binding`: the hash H of the key header."""
         inner, outer = self._inner.copy(), self._outer.copy()
         inner.update(secret)
         outer.update(inner.digest())
@@ -50,11 +53,11 @@ class Derivation:
 
 
 def _pads(key: bytes) -> tuple[bytes, bytes]:
-    """The blocks that HMAC hashes first, inside and outside."""
+    """Returns the inner and the outer block that HMAC hashes first."""
     block = key.ljust(_BLOCK_BYTES, b"\0")
     return block.translate(_INNER), block.translate(_OUTER)
 
 
 def _expand(inner: bytes, outer: bytes, info: bytes) -> bytes:
-    """The first block of an output; the key as its pads."""
+    """Returns the first block of an HKDF output; the key is given as its pads."""
     return sha256(outer + sha256(inner + info + _LAST).digest()).digest()

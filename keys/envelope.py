@@ -69,7 +69,7 @@ NONCE_BYTES = 12
 
 
 class DataKey:
-    """One AES-256-GCM key, from `make_key` (seals and opens) or `open_key` (opens only); shows no key bytes.
+    """An AES-256-GCM key, from `make_key` (seals and opens) or `open_key` (opens only). Shows no key bytes.
 
     The AES context is built once, since building it costs more than sealing a small payload.
     """
@@ -77,7 +77,9 @@ class DataKey:
     __slots__ = ("_aead", "_message_limit", "_sealed", "key_id")
 
     def __init__(self, key_id: bytes, enc: bytes, message_limit: int = 0) -> None:
-        """`message_limit`: 0 for a key that seals nothing."""
+        """Takes the 32-byte AES key. `message_limit`: the most publications that it seals; 0 for a key that only
+        opens.
+        """
         self.key_id = key_id
         self._aead = AESGCM(enc)
         self._message_limit = message_limit
@@ -85,13 +87,13 @@ class DataKey:
         self._sealed: set[int] | None = set() if message_limit else None
 
     def has_sealed(self, sequence: int) -> bool:
-        """Whether it sealed this one, and so never seals it again."""
+        """Returns True if this key sealed `sequence` before, and so never seals it again."""
         return self._sealed is not None and sequence in self._sealed
 
     def seal(self, prefix: bytes, sequence: int, wire_topic: str, inner: bytes) -> bytes:
-        """`inner` sealed under nonce `sequence`: 16 bytes longer.
+        """Returns `inner` sealed under nonce `sequence`: 16 bytes longer.
 
-        `prefix`: `MessageHeader.prefix()` of the same sequence. Raises `OurFault` if this key was opened
+        `prefix`: `MessageHeader.prefix()` of this sequence. Raises `OurFault` if this key was opened
         and not made here, for a sequence that it sealed before (keep the sealed bytes to send them again),
         beyond the message limit, and if prefix and sequence or key differ.
         """
@@ -106,7 +108,7 @@ class DataKey:
         return self._aead.encrypt(_nonce(sequence), inner, associated)
 
     def open(self, prefix: bytes, sequence: int, wire_topic: str, sealed: bytes) -> bytes:
-        """What was sealed with the same prefix, sequence and wire topic. Raises `BadContent`."""
+        """Returns the content that was sealed with this prefix, sequence and wire topic. Raises `BadContent`."""
         try:
             return self._aead.decrypt(_nonce(sequence), sealed, _associated_data(prefix, sequence, wire_topic))
         except InvalidTag:
@@ -116,10 +118,10 @@ class DataKey:
     def open_each(
         keys: Iterable[DataKey], nonces: Iterable[bytes], sealed: Iterable[bytes], associated: Iterable[bytes]
     ) -> list[bytes | None]:
-        """What `open` gives for each publication, None for one that does not open.
+        """Returns the content of each publication, None for one that does not open.
 
-        Nonces and associated data, as the module's docstring has them, are the caller's, who lays out many at once.
-        All four are equally many.
+        The caller lays out nonces and associated data as the module's docstring says. All four arguments have one
+        length.
         """
         opened: list[bytes | None] = []
         # No bytecode runs for a publication that opens: that would cost as much as opening it.
@@ -160,11 +162,12 @@ def make_key(
     order: Order = NO_ORDER,
     tree: int = 0,
 ) -> tuple[KeyHeader, DataKey, list[Share]]:
-    """A new data key: its signed header, the key itself, and the level-1 shares of its secret for hops[0].
+    """Returns a new data key: its signed header, the key itself, and the level-1 shares of its secret for hops[0].
 
     `scope_key`: the 32-byte epoch key of that `name`, None for a shares-only scope. `random(n)` gives n uniformly
-    random secret bytes. `order`: in which life of ours it is made, and as which one. `tree`: the number
-    of that which its shares go along. Raises `OurFault` for arguments that no header can carry.
+    random secret bytes. `order`: the publisher's life and the number of the key in it. `tree`: the number of the tree
+    of
+    regions along which its shares travel. Raises `OurFault` for arguments that no header can carry.
     """
     derivation = Derivation(scope_key)
     secret = random(SECRET_BYTES)
@@ -196,9 +199,9 @@ def make_key(
 
 
 def open_key(header: KeyHeader, secret: bytes, scope_key: bytes | None) -> DataKey:
-    """The data key behind a verified header and its recombined 32-byte secret.
+    """Returns the data key behind a verified header and its recombined 32-byte secret.
 
-    `scope_key`: what the policy says for this scope (None: shares-only), never what the header suggests.
+    `scope_key`: the policy's key for this scope (None: shares-only), never one that the header suggests.
     Raises `WrongEpochKey` if the header was made with another epoch key, `BadContent` if the commitment
     does not fit.
     """
@@ -207,7 +210,9 @@ def open_key(header: KeyHeader, secret: bytes, scope_key: bytes | None) -> DataK
 
 
 def open_derived(key_id: bytes, binding: bytes, commitment: bytes, secret: bytes, derivation: Derivation) -> DataKey:
-    """The data key of a header with these fields, whose epoch key was checked. Raises `BadContent` as `open_key`."""
+    """Returns the data key of a header with these fields, whose epoch key was checked. Raises `BadContent` as
+    `open_key`.
+    """
     enc, derived = derivation.derive(secret, binding)
     if not hmac.compare_digest(derived, commitment):
         raise BadContent("the secret does not fit the commitment of the key header")
@@ -215,19 +220,21 @@ def open_derived(key_id: bytes, binding: bytes, commitment: bytes, secret: bytes
 
 
 def check_epoch_key(header: KeyHeader, scope_key: bytes | None) -> None:
-    """Raise `WrongEpochKey` unless the header was made with this epoch key (None: with none). Do it before
-    a search: no combination of shares fits a wrong epoch key, and nobody is to blame for that."""
+    """Raises `WrongEpochKey` unless the header was made with this epoch key (None: with none).
+
+    To be called before a search: no combination of shares fits a wrong epoch key, and nobody is to blame for that.
+    """
     if not hmac.compare_digest(Derivation(scope_key).check_value, header.kcv):
         raise wrong_epoch_key(header.epoch_key)
 
 
 def wrong_epoch_key(name: KeyName) -> WrongEpochKey:
-    """The error for a header whose check value is not that of our key of this name."""
+    """Returns the error for a header whose check value is not that of our key of this name."""
     return WrongEpochKey(f"another epoch key than ours for scope {name.scope!r}, epoch {name.epoch}, bump {name.bump}")
 
 
 def check_share(header: KeyHeader, place: int, value: bytes) -> bool:
-    """Whether `value` is the level-1 share that the publisher committed to for `place` (1..n)."""
+    """Returns True if `value` is the level-1 share that the publisher committed to for `place` (1..n)."""
     if not 1 <= place <= len(header.share_commitments):
         return False
     found = _share_commitment(header.binding, place, value)

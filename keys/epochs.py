@@ -1,9 +1,8 @@
-"""Epochs and the keys of scopes: when a key counts, how it is derived, what one party holds
-(E2, docs/protocol.md §6.1).
+"""Epochs and epoch keys: their calendar, their derivation, and the keys of one party (E2, docs/protocol.md §6.1).
 
-An *epoch* is a number that everybody computes from the owner's calendar and its own clock. A scope's key is named by
-(scope, epoch, bump): the bump rises when the owner revokes somebody at once, and outdates what was issued before.
-Not here: who issues keys and to whom (`issuing`), how they are fetched (`fetching`).
+An *epoch* is a number computed from the owner's calendar and the party's own clock. A scope's key is named by
+(scope, epoch, bump): the bump rises when the owner revokes a right at once, and outdates the keys issued before.
+Not here: who issues keys and to whom (`issuing`), fetching keys (`fetching`).
 """
 
 from __future__ import annotations
@@ -39,12 +38,15 @@ class KeyName(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Calendar:
-    """When epochs begin and end. `length_s` 0: one endless epoch, number 0.
+    """The owner's calendar of epochs. `length_s` 0: one endless epoch, number 0.
 
-    Epoch e is [zero_ms / 1000 + e * length_s, that + length_s). Members may fetch its keys `ahead_s` before it;
-    `grace_s` after it its keys still seal where the key service is out of reach; clocks may differ by `skew_s`. Key
-    servers keep what issues the last `history_epochs` ended ones, for those whose grant reaches back. Raises `OurFault`
-    or, decoded, `BadFrame` for times that do not fit each other.
+    Epoch e begins at zero_ms / 1000 + e * length_s and ends when the next one begins. Members may fetch its keys
+    `ahead_s`
+    before it begins; for `grace_s` after its end its keys still seal where the key service is out of reach; clocks
+    may
+    differ by `skew_s`. Key servers keep the material of the last `history_epochs` ended epochs, for members whose
+    grant
+    reaches back. Raises `OurFault` or, decoded, `BadFrame` for times that do not fit each other.
     """
 
     zero_ms: int = 0
@@ -58,7 +60,7 @@ class Calendar:
         self._check(OurFault)
 
     def at(self, now: float) -> int:
-        """The epoch of this moment by our clock; 0 before the first."""
+        """Returns the epoch of this moment by our clock; 0 before the first."""
         if not self.length_s:
             return 0
         epoch = int((now - self.zero_ms / 1000) // self.length_s)
@@ -67,40 +69,46 @@ class Calendar:
         return min(EPOCH_MAX, max(0, epoch))
 
     def start_s(self, epoch: int) -> float:
-        """UNIX time at which the epoch begins."""
+        """Returns the UNIX time at which the epoch begins."""
         return self.zero_ms / 1000 + epoch * self.length_s
 
     def end_s(self, epoch: int) -> float:
-        """UNIX time at which the next one begins; infinite without epochs."""
+        """Returns the UNIX time at which the next epoch begins; infinity without epochs."""
         return self.start_s(epoch + 1) if self.length_s else float("inf")
 
     def may_seal(self, epoch: int, now: float) -> bool:
-        """Whether a publisher may still seal under a key of this epoch (the present one is preferred)."""
+        """Returns True if a publisher may still seal under a key of this epoch; the present epoch's key is
+        preferred.
+        """
         return epoch <= self.at(now) and now < self.end_s(epoch) + self.grace_s
 
     def sealing_ms(self, epoch: int) -> tuple[int, int]:
-        """The same for times in whole milliseconds, by their middles: from the first on, and before the second."""
+        """Returns the span of times, in whole milliseconds, in which `may_seal` holds: the first one, and the first one
+        after it.
+        """
         if not self.length_s:
             return 0, 0 if epoch else TIME_MS_END
         begins_ms = self.zero_ms + 1000 * epoch * self.length_s
         return begins_ms if epoch else 0, min(TIME_MS_END, begins_ms + 1000 * (self.length_s + self.grace_s))
 
     def live(self, epoch: int, now: float) -> bool:
-        """Whether what claims to be sealed in this epoch can be fresh, whatever the two clocks say."""
+        """Returns True if content that claims to be sealed in this epoch can be fresh, for any two clocks within the
+        skew.
+        """
         if not self.length_s:
             return epoch == 0
         return self.start_s(epoch) - self.skew_s <= now < self.end_s(epoch) + self.grace_s + self.skew_s
 
     def fetch_from_s(self, epoch: int) -> float:
-        """UNIX time from which members may ask for keys of this epoch."""
+        """Returns the UNIX time from which members may ask for keys of this epoch."""
         return self.start_s(epoch) - self.ahead_s
 
     def last(self, now: float) -> int:
-        """The last epoch that any key may be of: the next one, or the endless one."""
+        """Returns the last epoch that any key may belong to: the next one, or the endless one."""
         return min(EPOCH_MAX, self.at(now) + 1) if self.length_s else 0
 
     def encode(self) -> bytes:
-        """28 bytes, without an opening: part of the policy's frame."""
+        """Returns 28 bytes, without an opening: a part of the policy's frame."""
         fields = (self.length_s, self.ahead_s, self.grace_s, self.skew_s, self.history_epochs)
         return frames.number(self.zero_ms, 8) + b"".join(frames.number(field, 4) for field in fields)
 
@@ -120,13 +128,13 @@ class Calendar:
 
 
 class ScopeKeys:
-    """The epoch keys that one party holds. Shows no key in its repr; at most `SCOPE_KEYS_MAX`."""
+    """The epoch keys that one party holds, at most `SCOPE_KEYS_MAX`. Shows no key in its repr."""
 
     def __init__(self) -> None:
         self._keys: dict[KeyName, bytes] = {}
 
     def put(self, name: KeyName, key: bytes) -> bool:
-        """Remember a key; False if it was known. Raises `OurFault` for another value under a known name."""
+        """Remembers a key; returns False if it was known. Raises `OurFault` for another value under a known name."""
         if len(key) != KEY_BYTES or not any(key):
             raise OurFault(f"a scope key is {KEY_BYTES} bytes, not all of them zero")
         if name in self._keys:
@@ -139,7 +147,7 @@ class ScopeKeys:
         return True
 
     def replace(self, name: KeyName, key: bytes) -> None:
-        """Put another key in the place of one that turned out to be wrong (`fetching`)."""
+        """Puts another key in the place of one that turned out to be wrong (`fetching`)."""
         self._keys.pop(name, None)
         self.put(name, key)
 
@@ -147,9 +155,11 @@ class ScopeKeys:
         return self._keys.get(name)
 
     def to_seal(self, scope: str, bump: int, calendar: Calendar, now: float) -> tuple[KeyName, bytes] | None:
-        """The key that a publisher seals under now: the present epoch's or, within its grace, the one before.
+        """Returns the key that a publisher seals under now: the present epoch's or, within its grace, the one before.
 
-        None: there is none yet, and nothing may be sealed. Never one of an earlier bump: somebody was shut out.
+        Returns None if there is none yet: then nothing may be sealed. A key of an earlier bump never seals, since a
+        member was
+        shut out by the bump.
         """
         present = calendar.at(now)
         for epoch in (present, present - 1):
@@ -170,7 +180,7 @@ class ScopeKeys:
 
 
 def scope_key(root: bytes, scope: str, epoch: int, bump: int = 0) -> bytes:
-    """K[scope, epoch, bump]: 32 secret bytes, independent for every name.
+    """Returns K[scope, epoch, bump]: 32 secret bytes, independent for every name.
 
     `root`: 32 uniformly random secret bytes. `scope`: the wire filter. Raises `OurFault` for other sizes or numbers.
     """
@@ -179,7 +189,7 @@ def scope_key(root: bytes, scope: str, epoch: int, bump: int = 0) -> bytes:
 
 
 def token_key(root: bytes, generation: int = 0) -> bytes:
-    """K_tok of one generation: the 32-byte key for `topictokens`. It outlives epochs (E2)."""
+    """Returns K_tok of one generation: the 32-byte key for `topictokens`. It outlives epochs (E2)."""
     return _derive(root, b"veilmq/1 tokens" + frames.number(generation, 4))
 
 

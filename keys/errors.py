@@ -1,4 +1,4 @@
-"""Every error that `keys` raises, so that a caller can tell whose fault it was without reading a message.
+"""The errors of `keys`, a class for each fault, so that a caller knows whose fault it was without reading a message.
 
     KeysError
     ├── OurFault (also ValueError)   an argument or a configuration of our own side is wrong
@@ -7,21 +7,21 @@
     ├── BadShare                     a share cannot belong where it claims to belong
     ├── NotEnoughShares              too few pieces or shares; more may come
     ├── UnknownView                  a view of a region that did not reach us yet
-    ├── BadContent                   the data key or the sealed content is not what the headers promise
+    ├── BadContent                   the data key or the sealed content does not fit the headers
     ├── WrongEpochKey                the scope's epoch key is another one; the shares are not to blame
     ├── NotAuthorised                the policy grants no such right
     ├── Expired                      a certificate or a key is past its end
     ├── Replayed                     a statement, a sequence or an answer was seen before
-    ├── NotFresh                     something is too old, or its clock and ours differ too much
-    ├── Superseded                   a later life of its author had begun when it was made
-    ├── TooOften                     somebody asks more often than it needs to
+    ├── NotFresh                     a time is too old, or its clock and ours differ too much
+    ├── Superseded                   a later life of the author had begun before
+    ├── TooOften                     a member asks more often than it needs to
     ├── TooEarly                     the keys of an epoch are not issued yet
-    ├── KeyGone                      what issues the keys of an epoch was erased, and nothing was kept for the asker
+    ├── KeyGone                      the material of an epoch was erased, and nothing was kept for the asker
     ├── UnknownKey                   no key of that name exists under the policy at hand
-    └── NotReady                     a key server lacks what it needs to answer
+    └── NotReady                     a key server lacks material that it needs to answer
 
 Messages name sizes, names and places, never key material: they go to logs. This module knows no MQTT reason
-codes; whoever speaks MQTT maps these classes to codes.
+codes; the code that speaks MQTT maps these classes to reason codes.
 """
 
 # ruff: noqa: N818  the names say whose fault it was; "Error" would add nothing
@@ -30,8 +30,11 @@ from __future__ import annotations
 
 
 class KeysError(Exception):
-    """Base of all errors of this package. `author`: the party id of whose verified word is refused; empty if nobody's
-    word was verified. `may_be_late`: who brought it may have taken it when it held."""
+    """The base of all errors of this package.
+
+    `author`: the party id whose verified statement is refused; empty if no statement was verified. `may_be_late`: the
+    sender may have accepted the statement while it was still valid.
+    """
 
     author: bytes = b""
     may_be_late: bool = False
@@ -78,19 +81,19 @@ class Expired(KeysError):
 
 
 class Replayed(KeysError):
-    """The same statement, sequence or answer was accepted before, or was never asked for."""
+    """A statement, sequence or answer was accepted before, or was never asked for."""
 
 
 class NotFresh(KeysError):
-    """The time that something states is too far from ours."""
+    """A stated time is too far from ours."""
 
 
 class Superseded(KeysError):
-    """An earlier life of a party made it when a later one had begun: its identity runs twice."""
+    """An earlier life of a party made a statement after a later life had begun: its identity runs twice."""
 
 
 class TooOften(KeysError):
-    """The asker used up its requests; they come back with time."""
+    """An asker used up its requests; they come back with time."""
 
 
 class TooEarly(KeysError):

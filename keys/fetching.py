@@ -1,12 +1,12 @@
 """Fetching scope keys from key servers, some of which may lie, be behind or be away (E2, docs/protocol.md §6.4).
 
-One `KeyFetcher` a gateway or job. It asks for the present epoch's keys of all scopes that it has a right to, for the
-next epoch's ahead of time, and for those that `want` names; it believes an output of a set of servers once f + 1 of
-them signed the same, and puts a key into `ScopeKeys` once every set has one. Until then every server is
-asked again after a growing pause, until then: an outage ends by itself. In a chain one server is asked at a time, the
-next if it refuses or does not answer.
+A gateway or job has one `KeyFetcher`. The fetcher asks for the present epoch's keys of all scopes of its member, for
+the next epoch's keys ahead of time, and for the names given to `want`. An output of a set of servers is believed once
+f + 1 of them signed equal bytes; a key goes into `ScopeKeys` once every set has an output. Until then every server is
+asked again after a growing pause, so that an outage ends by itself. In a chain the fetcher asks one server at a time,
+and the next after a refusal or without an answer.
 
-Outputs of different deals (`material`) are never mixed; of two that are complete the later deal counts. Not here: who
+Outputs of different deals (`material`) are never mixed; of two complete deals the later one counts. Not here: who
 has which right (`issuing.Directory`), how requests travel, keeping keys on disk.
 """
 
@@ -35,7 +35,7 @@ DOUBT_S = 60.0  # how long a doubted key is asked for again, and how soon it may
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Send this request to that key server."""
+    """An effect: send this request to that key server."""
 
     server: str
     data: bytes
@@ -43,14 +43,14 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """This key is in `ScopeKeys` now, or replaced one there that was wrong."""
+    """An effect: this key is in `ScopeKeys` now, or replaced a wrong one there."""
 
     name: KeyName
 
 
 @dataclass(frozen=True, slots=True)
 class Lied:
-    """This server signed an output that f + 1 others contradict: at least one of them is honest."""
+    """An effect: this server signed an output that f + 1 others contradict, of which at least one is honest."""
 
     server: str
     why: str
@@ -58,7 +58,7 @@ class Lied:
 
 @dataclass(frozen=True, slots=True)
 class RefusedByServer:
-    """This server gave no output, or none that can be used. Nobody is blamed: policies may differ for a while."""
+    """An effect: this server gave no usable output. Nobody is blamed: policies may differ for a while."""
 
     server: str
     why: str
@@ -69,7 +69,7 @@ Effect = Ask | Learned | Lied | RefusedByServer
 
 @dataclass(slots=True)
 class _Try:
-    """Asking one server for one key: how often, when again, and whether it refused since."""
+    """The requests to one server for one key: how many, when the next is due, and whether it refused since."""
 
     count: int = 0
     at: float = 0.0
@@ -78,8 +78,12 @@ class _Try:
 
 @dataclass(slots=True)
 class _Wish:
-    """One key that we want, or got and still compare. `until`: when to stop asking; infinite for our scopes' present
-    and next keys. `doubt`: servers that we ask once more, because a publisher uses another key."""
+    """A key that we want, or got and still compare.
+
+    `until`: when to stop asking; infinity for our scopes' present and next keys. `doubt`: servers that are asked once
+    more,
+    because a publisher uses another key.
+    """
 
     verdict: Verdict
     until: float
@@ -91,16 +95,19 @@ class _Wish:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A request on its way. `identity`: ours when we asked; the answer is sealed to it."""
+    """A request on its way. `identity`: our key pair at that time; the answer is sealed to it."""
 
     names: tuple[KeyName, ...]
     identity: Identity
 
 
 class KeyFetcher:
-    """See the module. `name`: our overlay name. `random(n)`: n random bytes. Every method returns what to do now.
+    """The state machine that gets one member's scope keys from key servers. Every method returns the effects to carry
+    out.
 
-    Raises `OurFault` if the directory's servers cannot be a key service.
+    `name`: our overlay name. `random(n)`: n random bytes. Raises `OurFault` if the directory's servers cannot be a
+    key
+    service.
     """
 
     def __init__(
@@ -129,11 +136,11 @@ class KeyFetcher:
 
     @property
     def next_deadline(self) -> float:
-        """When to `tick`; infinite if only a link or an answer can help."""
+        """The time of the next `tick`; infinity if only a link or an answer can help."""
         return self._next
 
     def link_up(self, server: str, now: float) -> list[Effect]:
-        """A key server can be reached: it is asked at once."""
+        """Notes that a key server can be reached, and asks it at once."""
         if server in self._directory.servers:
             self._up[server] = OrderedDict()
             for wish in self._wishes.values():
@@ -141,12 +148,12 @@ class KeyFetcher:
         return self._work(now)
 
     def link_down(self, server: str, now: float) -> list[Effect]:
-        """A key server cannot be reached; what it was asked is asked elsewhere or later."""
+        """Notes that a key server cannot be reached; its open requests go elsewhere or later."""
         self._up.pop(server, None)
         return self._work(now)
 
     def want(self, name: KeyName, now: float) -> list[Effect]:
-        """Somebody met a key header of this name. What we have, may not read or what cannot be is ignored."""
+        """Asks for the key of a header that was met. A name that is held, forbidden or impossible is ignored."""
         if self._keys.get(name) is not None or not self._possible(name, now):
             return []
         if name not in self._wishes:
@@ -157,9 +164,10 @@ class KeyFetcher:
         return self._work(now)
 
     def doubted(self, name: KeyName, now: float) -> list[Effect]:
-        """A publisher uses another key of that name than ours. Servers are asked again: in a chain those that were not.
+        """Asks servers again for a key of which a publisher uses another value; in a chain those that were not asked
+        yet.
 
-        A bad publisher can make us do that, once in `DOUBT_S` a name, but cannot make us believe another key.
+        A bad publisher can cause that once in `DOUBT_S` for a name, but cannot make us believe another key.
         """
         if self._keys.get(name) is None or not self._possible(name, now):
             return self.want(name, now)
@@ -173,7 +181,7 @@ class KeyFetcher:
         return self._work(now)
 
     def adopt(self, directory: Directory, now: float) -> list[Effect]:
-        """Another version of the overlay counts: other rights, bumps, servers. Raises `OurFault` as the class does."""
+        """Adopts another version of the overlay: other rights, bumps, servers. Raises `OurFault` as the class does."""
         self._directory = directory
         self._verdict()
         self._up = {server: asked for server, asked in self._up.items() if server in directory.servers}
@@ -183,17 +191,17 @@ class KeyFetcher:
         return self._work(now)
 
     def rotate(self, identity: Identity) -> None:
-        """Our key pair was replaced. Answers that are on their way still open with the one before."""
+        """Adopts a new key pair. Answers that are on their way still open with the former one."""
         self._identity = identity
 
     def tick(self, now: float) -> list[Effect]:
-        """Time passed."""
+        """Carries out the work that is due at `now`."""
         return self._work(now) if now >= self._next else []
 
     def answered(self, server: str, data: bytes, now: float) -> list[Effect]:
-        """An answer came over that server's link.
+        """Takes an answer that came over that server's link.
 
-        Raises `BadFrame`, `BadSignature`, `Expired`, or `Replayed` for an answer to what we did not ask it (any more).
+        Raises `BadFrame`, `BadSignature`, `Expired`, or `Replayed` for an answer to no open request.
         """
         answer = KeyAnswer.decode(data)
         certificate = self._directory.certificate(answer.server)
@@ -248,7 +256,7 @@ class KeyFetcher:
         return effects
 
     def _turn_from(self, server: str, names: tuple[KeyName, ...]) -> None:
-        """It gave nothing for these: in a chain it is the next server's turn."""
+        """Notes that a server gave nothing for these names: in a chain the next server is asked."""
         for name in names:
             wish = self._wishes.get(name)
             if wish is not None and server in wish.tries:
@@ -257,7 +265,7 @@ class KeyFetcher:
     # -------------------------------------------------------------------------------------------- asking
 
     def _work(self, now: float) -> list[Effect]:
-        """Plan, give up what is over, ask whoever is due, and find the next deadline."""
+        """Plans, gives up finished wishes, asks each server that is due, and sets the next deadline."""
         self._plan(now)
         due: dict[str, list[KeyName]] = {}
         deadlines = [self._directory.calendar.end_s(self._directory.calendar.at(now)), self._ahead[1]]
@@ -283,7 +291,7 @@ class KeyFetcher:
         return [ask for server, names in due.items() for ask in self._ask(server, names, now)]
 
     def _plan(self, now: float) -> None:
-        """Wish for our scopes' present keys and, once its moment has come, the next epoch's."""
+        """Wishes for our scopes' present keys and, from a random moment ahead of it on, for the next epoch's."""
         calendar, directory = self._directory.calendar, self._directory
         present = calendar.at(now)
         if self._ahead[0] != present + 1:
@@ -352,7 +360,7 @@ class KeyFetcher:
         return Verdict(tuple(directory.servers), directory.faults, chain=directory.chain)
 
     def _rank(self, server: str) -> int:
-        """In a chain different members begin with different servers."""
+        """Returns a server's turn in a chain, in which different members begin with different servers."""
         servers = list(self._directory.servers)
         return (servers.index(server) + sum(self._identity.party_id)) % len(servers)
 
@@ -364,7 +372,7 @@ class KeyFetcher:
 
 
 def _opened(server: str, answer: KeyAnswer, asked: _Asked) -> list[Outputs]:
-    """What it says about names that we asked for; all else in its boxes is ignored."""
+    """Returns a server's outputs for the names that we asked for; all else in its boxes is ignored."""
     said = decode_outputs(asked.identity.open_box(answer.box, answer_info(server, answer.request)))
     for epoch, box in answer.archived:
         info = archive_info(server, asked.identity.party_id, epoch)

@@ -1,13 +1,12 @@
-"""Canonical binary frames: the primitives that every frame of VeilMQ is written and read with.
+"""Canonical binary frames: the primitives for writing and reading every frame of VeilMQ.
 
-Everything that is hashed, signed or sealed is one of these frames: version byte, kind byte, flags byte,
+All hashed, signed or sealed bytes are such frames: version byte, kind byte, flags byte,
 then fields in fixed order, integers big-endian, strings and byte strings behind 16-bit lengths. A reader is
 strict: unknown version, kind or flag, a missing or a trailing byte, or invalid UTF-8 is `BadFrame`. Hence
-one value has one encoding and one encoding one value, and two parties that hash the same thing hash the
-same bytes.
+a value has exactly one encoding, and two parties that hash equal values hash equal bytes.
 
-Not here: the fields of each frame (`sharetree`, `envelope` and what it names, `identity`, `grants`, `handover`,
-`requests`, `material`, `archive`, `ownword`; `bridge` for kinds 7 to 10, 15, 21, 34 to 36 and 39 to 41).
+Not here: the fields of each frame (`sharetree`, `envelope` and the modules that it imports, `identity`, `grants`,
+`handover`, `requests`, `material`, `archive`, `ownword`; `bridge` for kinds 7 to 10, 15, 21, 34 to 36 and 39 to 41).
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ TEXT_BYTES_LIMIT = 65_535
 
 
 class Kind(IntEnum):
-    """Second byte of a frame: bytes of one kind can never be taken for another kind."""
+    """The second byte of a frame: bytes of one kind can never be taken for another kind."""
 
     SHARES = 1
     KEY_HEADER = 2
@@ -69,12 +68,12 @@ class Kind(IntEnum):
 
 
 def opening(kind: Kind, flags: int = 0) -> bytes:
-    """The three bytes that every frame starts with."""
+    """Returns the three bytes that every frame starts with."""
     return bytes((PROTOCOL_VERSION, kind, flags))
 
 
 def number(value: int, size: int) -> bytes:
-    """`value` as `size` big-endian bytes; `OurFault` if it does not fit."""
+    """Returns `value` as `size` big-endian bytes. Raises `OurFault` if it does not fit."""
     try:
         return value.to_bytes(size)
     except OverflowError:
@@ -82,14 +81,14 @@ def number(value: int, size: int) -> bytes:
 
 
 def sized(data: bytes) -> bytes:
-    """`data` behind its 16-bit length; `OurFault` above 65,535 bytes."""
+    """Returns `data` behind its 16-bit length. Raises `OurFault` above 65,535 bytes."""
     if len(data) > TEXT_BYTES_LIMIT:
         raise OurFault(f"{len(data)} bytes do not fit a field of {TEXT_BYTES_LIMIT}")
     return len(data).to_bytes(2) + data
 
 
 def text(value: str) -> bytes:
-    """`value` as UTF-8 behind its 16-bit length; `OurFault` if it cannot be encoded."""
+    """Returns `value` as UTF-8 behind its 16-bit length. Raises `OurFault` if it cannot be encoded."""
     try:
         return sized(value.encode())
     except UnicodeEncodeError:
@@ -97,7 +96,7 @@ def text(value: str) -> bytes:
 
 
 class Reader:
-    """Reads one frame from front to back; every method raises `BadFrame` when the bytes do not allow it."""
+    """A reader of one frame from front to back; every method raises `BadFrame` when the bytes do not allow it."""
 
     __slots__ = ("_at", "_data")
 
@@ -106,7 +105,7 @@ class Reader:
         self._at = 0
 
     def opening(self, kind: Kind, known_flags: int = 0) -> int:
-        """Version, kind and flags; returns the flags, all of which lie inside `known_flags`."""
+        """Reads version, kind and flags; returns the flags, all of which lie inside `known_flags`."""
         version, found, flags = self.take(3)
         if version != PROTOCOL_VERSION:
             raise BadFrame(f"protocol version {version} is not supported")
@@ -118,7 +117,7 @@ class Reader:
         return flags
 
     def take(self, size: int) -> bytes:
-        """The next `size` bytes."""
+        """Returns the next `size` bytes."""
         end = self._at + size
         part = self._data[self._at : end]
         if len(part) != size:
@@ -127,15 +126,15 @@ class Reader:
         return part
 
     def number(self, size: int) -> int:
-        """The next `size` bytes as an unsigned integer."""
+        """Returns the next `size` bytes as an unsigned integer."""
         return int.from_bytes(self.take(size))
 
     def sized(self) -> bytes:
-        """A byte string behind its 16-bit length."""
+        """Returns a byte string behind its 16-bit length."""
         return self.take(self.number(2))
 
     def text(self) -> str:
-        """A UTF-8 string behind its 16-bit length."""
+        """Returns a UTF-8 string behind its 16-bit length."""
         try:
             return self.sized().decode()
         except UnicodeDecodeError:
@@ -143,23 +142,25 @@ class Reader:
 
     @property
     def position(self) -> int:
-        """Bytes read so far."""
+        """The number of bytes read so far."""
         return self._at
 
     def rest(self) -> bytes:
-        """All bytes that are left."""
+        """Returns all bytes that are left."""
         part = self._data[self._at :]
         self._at = len(self._data)
         return part
 
     def end(self) -> None:
-        """Nothing may be left."""
+        """Raises `BadFrame` if bytes are left."""
         if self._at != len(self._data):
             raise BadFrame(f"{len(self._data) - self._at} trailing bytes")
 
 
 def to_property(data: bytes) -> str:
-    """A frame as the value of an MQTT user property: unpadded base64url (RFC 4648 §5)."""
+    """Returns a frame as the value of an MQTT user property: unpadded base64url (RFC 4648 §5). Raises `OurFault` if too
+    long.
+    """
     value = base64.urlsafe_b64encode(data).rstrip(b"=").decode("ascii")
     if len(value) > PROPERTY_LENGTH_LIMIT:
         raise OurFault(f"a frame of {len(data)} bytes does not fit a user property")
@@ -167,7 +168,7 @@ def to_property(data: bytes) -> str:
 
 
 def from_property(value: str) -> bytes:
-    """The frame behind a user property; strict, so that one frame has one spelling. Raises `BadFrame`."""
+    """Returns the frame behind a user property; strict, so that one frame has one spelling. Raises `BadFrame`."""
     if len(value) > PROPERTY_LENGTH_LIMIT:
         raise BadFrame("a user property longer than MQTT allows")
     try:
@@ -182,6 +183,6 @@ def from_property(value: str) -> bytes:
 
 
 _TO_STANDARD = bytes.maketrans(b"-_+/=", b"+/!!!")
-"""base64url as `binascii` reads it; what only the standard alphabet has becomes what nobody has."""
+"""base64url as `binascii` reads it; characters of the standard alphabet alone become an invalid one."""
 _LAST = {1: "", 2: "AQgw", 3: "AEIMQUYcgkosw048"}
-"""By length modulo 4: what may stand last."""
+"""The characters that may stand last, by length modulo 4."""

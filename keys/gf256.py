@@ -19,7 +19,7 @@ REDUCTION = 0x11B
 
 
 def _multiplication_tables() -> tuple[bytes, ...]:
-    """Row c maps x to c·x. Each row follows from earlier ones: 2c = 2·c, and 2c+1 = 2c + 1."""
+    """Returns 256 rows; row c maps x to c·x. Each row follows from earlier ones: 2c = 2·c, and 2c+1 = 2c + 1."""
     double = bytes((2 * x) ^ (REDUCTION if x & 0x80 else 0) for x in range(256))
     one = bytes(range(256))
     rows = [bytes(256), one]
@@ -30,7 +30,7 @@ def _multiplication_tables() -> tuple[bytes, ...]:
 
 
 def xor(a: bytes, b: bytes) -> bytes:
-    """a + b, element by element. Both have the same length, else `OurFault`."""
+    """Returns a + b, element by element. Raises `OurFault` if their lengths differ."""
     if len(a) != len(b):
         raise OurFault(f"cannot add vectors of {len(a)} and {len(b)} bytes: give equal lengths")
     return (int.from_bytes(a) ^ int.from_bytes(b)).to_bytes(len(a))
@@ -41,27 +41,28 @@ _INVERSE = bytes([0, *(MUL_TABLE[c].index(1) for c in range(1, 256))])
 
 
 def mul(a: int, b: int) -> int:
-    """a·b for two elements (0..255)."""
+    """Returns a·b for two elements (0..255)."""
     return MUL_TABLE[a][b]
 
 
 def inv(a: int) -> int:
-    """1/a for an element 1..255; `OurFault` for 0, which has no inverse."""
+    """Returns 1/a for an element 1..255. Raises `OurFault` for 0, which has no inverse."""
     if a == 0:
         raise OurFault("zero has no inverse in GF(2^8)")
     return _INVERSE[a]
 
 
 def scale(value: bytes, c: int) -> bytes:
-    """c·value, element by element."""
+    """Returns c·value, element by element."""
     return value.translate(MUL_TABLE[c])
 
 
 def weighted_sum(values: Sequence[bytes], tables: Iterable[bytes]) -> bytes:
-    """The sum of c·value, for each value with its c as the row `MUL_TABLE[c]`.
+    """Returns the sum of c·value, for each value with its c as the row `MUL_TABLE[c]`.
 
-    As many tables as values, and values of one length, are the caller's care: of a 32-byte share, checking them
-    would cost a third of the sum.
+    The caller gives as many tables as values, and values of one length: checking a 32-byte share would cost a third
+    of
+    the sum.
     """
     total = 0
     for product in map(int.from_bytes, map(bytes.translate, values, tables)):  # multiplied and converted in C

@@ -1,10 +1,10 @@
-"""Who may publish and read, on which topics and in which epochs: grants of the owner's policy
-(E2, docs/protocol.md §6.2).
+"""Grants of the owner's policy: who may publish and read, on which topics, in which epochs (E2, docs/protocol.md §6.2).
 
     Grant: opening(3: version, kind 11, flags: bit 0 publish, bit 1 read)  member: text  wire filter: text
            first epoch(4)  last epoch(4; all ones: no end)
 
-A grant names a member by its overlay name, so that it outlives the member's keys. It is data inside the signed policy:
+A grant names a member by its overlay name, so that it outlives the member's keys. It is data inside the signed
+policy:
 nothing here verifies a signature. Revoking sets `last_epoch`; history is a `first_epoch` before the present one.
 """
 
@@ -21,7 +21,7 @@ ENDLESS = 0xFFFFFFFF
 
 
 class Right(IntFlag):
-    """What a grant allows."""
+    """The rights of a grant."""
 
     PUBLISH = 1
     READ = 2
@@ -29,9 +29,9 @@ class Right(IntFlag):
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """`member` has `rights` on the wire topics of `filter` from `first_epoch` to `last_epoch`, both included.
+    """A grant: `member` has `rights` on the wire topics of `filter` from `first_epoch` to `last_epoch`, both included.
 
-    `encode` raises `OurFault`, `decode` `BadFrame` for what no grant can say.
+    `encode` raises `OurFault`, `decode` `BadFrame` for fields that no grant can have.
     """
 
     member: str
@@ -41,18 +41,18 @@ class Grant:
     last_epoch: int = ENDLESS
 
     def live(self, epoch: int) -> bool:
-        """Whether the grant counts in this epoch."""
+        """Returns True if the grant counts in this epoch."""
         return self.first_epoch <= epoch <= self.last_epoch
 
     def may_publish(self, wire_topic: str, epoch: int) -> bool:
         return Right.PUBLISH in self.rights and self.live(epoch) and matches(self.filter, wire_topic)
 
     def may_publish_all(self, wire_filter: str, epoch: int) -> bool:
-        """Whether everything that `wire_filter` matches may be published."""
+        """Returns True if the member may publish on every topic that `wire_filter` matches."""
         return Right.PUBLISH in self.rights and self.live(epoch) and covers(self.filter, wire_filter)
 
     def may_read_all(self, wire_filter: str, epoch: int) -> bool:
-        """Whether everything that `wire_filter` matches may be read."""
+        """Returns True if the member may read every topic that `wire_filter` matches."""
         return Right.READ in self.rights and self.live(epoch) and covers(self.filter, wire_filter)
 
     def encode(self) -> bytes:

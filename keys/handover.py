@@ -1,9 +1,10 @@
-"""What the owner hands one member inside the overlay file, sealed to that member: names and token keys of its scopes.
+"""The hand-over: names and token keys of a member's scopes, from the owner, sealed to that member in the overlay file.
 
     inside the box: opening(3: version, kind 12, flags 0)  count(2), each: wire filter: text  clear filter: text
                     token key: bytes (0 or 32)  keys: count(2), each epoch(4) bump(2) key(32)
 
-Everybody may see the file; only the member opens its box, which is bound to the overlay's name and the member's. Where
+Everybody may see the file; only the member opens its box, which is bound to the overlay's name and the member's.
+Where
 a key service issues keys, `keys` is empty; without one the owner issues them here, anew with each bump.
 """
 
@@ -24,7 +25,7 @@ KEYS_MAX = 1024  # of one scope
 
 @dataclass(frozen=True, slots=True)
 class ScopeGrant:
-    """One scope as its member knows it. `keys`: by (epoch, bump), as far as the owner issues them itself."""
+    """A scope as its member knows it. `keys`: those that the owner issues itself, by (epoch, bump)."""
 
     wire_filter: str
     clear_filter: str
@@ -35,7 +36,9 @@ class ScopeGrant:
 def seal_grants(
     overlay: str, member: str, agreement_key: bytes, grants: Sequence[ScopeGrant], ephemeral: bytes
 ) -> bytes:
-    """The box for one member. `ephemeral`: 32 random secret bytes. Raises `OurFault` for what cannot be written."""
+    """Returns the box for one member. `ephemeral`: 32 random secret bytes. Raises `OurFault` for values that do
+    not fit.
+    """
     if len(grants) > SCOPES_MAX or any(len(grant.keys) > KEYS_MAX for grant in grants):
         raise OurFault(f"a member gets at most {SCOPES_MAX} scopes with {KEYS_MAX} keys each")
     parts = [frames.opening(frames.Kind.SEALED_GRANT), frames.number(len(grants), 2)]
@@ -48,7 +51,7 @@ def seal_grants(
 
 
 def open_grants(overlay: str, member: str, identity: Identity, box: bytes) -> list[ScopeGrant]:
-    """What the owner handed to us; an empty box is nothing. Raises `BadContent`, `BadFrame`."""
+    """Returns the scopes in our box; an empty box holds none. Raises `BadContent`, `BadFrame`."""
     if not box:
         return []
     reader = frames.Reader(identity.open_box(box, _info(overlay, member)))

@@ -1,12 +1,12 @@
-"""Who is who: Ed25519 identities, overlay certificates, and X.509 for TLS (docs/protocol.md §2.1).
+"""Identities: Ed25519 key pairs, overlay certificates, and X.509 for TLS (docs/protocol.md §2.1).
 
 An overlay certificate is a frame signed by the overlay's owner:
 
     opening(3: version, kind 6, flags 0)  role(1)  name  public_key(32)  agreement_key(32)  trust domain
     region(4)  not_after_ms(8)  signature(64), domain "veilmq/1 certificate"
 
-It says who a party is; what it may do stands in the owner's policy (`grants`). The X25519 key that things are sealed to
-is derived from the Ed25519 key, so that an identity stays one secret of 32 bytes.
+A certificate says who a party is; the owner's policy says which rights it has (`grants`). The X25519 key, to which
+boxes are sealed, is derived from the Ed25519 key, so that an identity stays one secret of 32 bytes.
 
 Every signature of the overlay is over `domain ‖ 0x00 ‖ data`, so that none can be passed off as one of
 another kind. The same key pair serves TLS. In TLS 1.2 a peer chooses the first 32 bytes of what a server
@@ -61,11 +61,13 @@ class Identity:
 
     @property
     def agreement_bytes(self) -> bytes:
-        """The 32-byte X25519 public key that things are sealed to for this party."""
+        """The 32-byte X25519 public key to which boxes for this party are sealed."""
         return self._agreement()[1]
 
     def _agreement(self) -> tuple[X25519PrivateKey, bytes]:
-        """Derived when it is wanted first: most keys only sign, and this takes as long as two signatures."""
+        """Returns the X25519 key pair, derived at the first use: most keys only sign, and this takes as long as two
+        signatures.
+        """
         if self._agreed is None:
             derived = HKDFExpand(hashes.SHA256(), 32, b"veilmq/1 agreement").derive(self.private_bytes())
             private = X25519PrivateKey.from_private_bytes(derived)
@@ -74,32 +76,36 @@ class Identity:
 
     @classmethod
     def generate(cls, random: bytes) -> Identity:
-        """A new identity from 32 uniformly random secret bytes."""
+        """Returns a new identity from 32 uniformly random secret bytes."""
         return cls.from_private_bytes(random)
 
     @classmethod
     def from_private_bytes(cls, private: bytes) -> Identity:
-        """The identity of a 32-byte Ed25519 private key (RFC 8032 §5.1.5); `OurFault` for other sizes."""
+        """Returns the identity of a 32-byte Ed25519 private key (RFC 8032 §5.1.5). Raises `OurFault` for other
+        sizes.
+        """
         if len(private) != 32:
             raise OurFault(f"an Ed25519 private key has 32 bytes, not {len(private)}")
         return cls(Ed25519PrivateKey.from_private_bytes(private))
 
     def private_bytes(self) -> bytes:
-        """The 32 secret bytes, to be stored."""
+        """Returns the 32 secret bytes, to be stored."""
         return self._private.private_bytes_raw()
 
     def private_pem(self) -> bytes:
-        """The private key as unencrypted PKCS #8 PEM, as TLS libraries load it."""
+        """Returns the private key as unencrypted PKCS #8 PEM, as TLS libraries load it."""
         return self._private.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
 
     def sign(self, domain: str, data: bytes) -> bytes:
-        """64 bytes of signature over `domain ‖ 0x00 ‖ data`."""
+        """Returns the 64-byte signature over `domain ‖ 0x00 ‖ data`."""
         return self._private.sign(_with_domain(domain, data))
 
     def open_box(self, box: bytes, info: bytes) -> bytes:
-        """What somebody sealed to `agreement_bytes` (`sealedbox.seal_box`). Raises `BadFrame`, `BadContent`."""
+        """Returns the content of a box sealed to `agreement_bytes` (`sealedbox.seal_box`). Raises `BadFrame`,
+        `BadContent`.
+        """
         return open_box(self._agreement()[0], box, info)
 
     def __repr__(self) -> str:
@@ -111,14 +117,14 @@ class Identity:
 
 @lru_cache(maxsize=PUBLIC_KEYS_KEPT)
 def party_id_of(public_key: bytes) -> bytes:
-    """The first 16 bytes of SHA-256 of a public key: how headers name a party."""
+    """Returns the first 16 bytes of SHA-256 of a public key, by which headers name a party."""
     return hashlib.sha256(public_key).digest()[:PARTY_ID_BYTES]
 
 
 def verify(public_key: bytes, domain: str, data: bytes, signature: bytes) -> None:
-    """Raise `BadSignature` unless the owner of `public_key` signed `data` in `domain`.
+    """Raises `BadSignature` unless the owner of `public_key` signed `data` in `domain`.
 
-    By libsodium, which takes half the time of OpenSSL. It accepts a part of what OpenSSL accepts: S below the group's
+    libsodium verifies, in half the time of OpenSSL. It accepts a part of what OpenSSL accepts: S below the group's
     order, the equation without the cofactor, and no key or point that is of small order or not canonical.
     """
     if len(public_key) != PUBLIC_KEY_BYTES or len(signature) != SIGNATURE_BYTES:
@@ -142,7 +148,7 @@ def _with_domain(domain: str, data: bytes) -> bytes:
 
 
 class Role(StrEnum):
-    """What a party may act as in the overlay."""
+    """The roles that a party may have in the overlay."""
 
     REPLICA = "replica"
     GATEWAY = "gateway"
@@ -150,14 +156,15 @@ class Role(StrEnum):
     OWNER = "owner"
     KEY_SERVER = "keyserver"
     ENTITY = "entity"
-    """Whoever is traced, or tracks: certified by a trust domain, no member of any overlay."""
+    """A party that is traced, or tracks: certified by a trust domain, no member of any overlay."""
     HOSTED = "hosted"
-    """Somebody's ordinary MQTT 5 broker in the place of a replica. It has no key: what its certificate names as one was
-    thrown away, and it proves who it is as any web server does."""
+    """Another operator's MQTT 5 broker in the place of a replica. It has no key: the private half of the key in its
+    certificate was thrown away, and it proves its identity as any web server does.
+    """
 
 
 CARRIERS = frozenset({Role.REPLICA, Role.HOSTED})
-"""Who has a place in a region. They carry; nothing is published in their name."""
+"""Roles that have a place in a region. They carry; nothing is published in their name."""
 _ROLE_CODES = {
     Role.REPLICA: 1, Role.GATEWAY: 2, Role.INGEST: 3, Role.OWNER: 4, Role.KEY_SERVER: 5, Role.ENTITY: 6, Role.HOSTED: 7,
 }  # fmt: skip
@@ -166,11 +173,13 @@ _ROLES = {code: role for role, code in _ROLE_CODES.items()}
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """The owner's word on one party.
+    """The owner's signed statement about one party.
 
     `name`, `domain` (its trust domain): 1 to 64 letters, digits, dots, dashes and underscores.
-    `public_key`, `agreement_key`: 32 bytes each, Ed25519 and X25519. `region`: the member's region, or the one that a
-    gateway or job is attached to; 0 for key servers, which are in none. `not_after_ms`: UNIX time. `encode` and `issue`
+    `public_key`, `agreement_key`: 32 bytes each, Ed25519 and X25519. `region`: the member's region, or the region of
+    its
+    replicas for a gateway or job; 0 for key servers, which are in none. `not_after_ms`: UNIX time. `encode` and
+    `issue`
     raise `OurFault`, `decode` `BadFrame`.
     """
 
@@ -196,17 +205,17 @@ class Certificate:
         region: int,
         not_after_ms: int,
     ) -> Certificate:
-        """A certificate signed by `owner`. Raises `OurFault` if a name or key is invalid."""
+        """Returns a certificate signed by `owner`. Raises `OurFault` if a name or key is invalid."""
         bare = cls(name, Role(role), public_key, agreement_key, domain, region, not_after_ms)
         return replace(bare, signature=owner.sign(CERTIFICATE_DOMAIN, bare.signed_bytes()))
 
     @property
     def party_id(self) -> bytes:
-        """16 bytes: how headers name this party."""
+        """The 16 bytes by which headers name this party."""
         return party_id_of(self.public_key)
 
     def signed_bytes(self) -> bytes:
-        """The frame without its signature."""
+        """Returns the frame without its signature."""
         self._check(OurFault)
         parts = [frames.opening(frames.Kind.CERTIFICATE), bytes([_ROLE_CODES[self.role]])]
         parts += [frames.text(self.name), self.public_key, self.agreement_key, frames.text(self.domain)]
@@ -214,14 +223,14 @@ class Certificate:
         return b"".join(parts)
 
     def encode(self) -> bytes:
-        """The frame."""
+        """Returns the frame. Raises `OurFault` if the certificate is not signed."""
         if len(self.signature) != SIGNATURE_BYTES:
             raise OurFault("a certificate is signed before it is sent")
         return self.signed_bytes() + self.signature
 
     @classmethod
     def decode(cls, data: bytes) -> Certificate:
-        """Read a frame; signature and end are not checked yet. Raises `BadFrame`."""
+        """Reads a frame; does not check its signature and its end. Raises `BadFrame`."""
         reader = frames.Reader(data)
         reader.opening(frames.Kind.CERTIFICATE)
         role = _ROLES.get(reader.number(1))
@@ -242,12 +251,14 @@ class Certificate:
         return certificate
 
     def verify(self, owner_public: bytes, now_ms: int) -> None:
-        """Raise `BadSignature` unless the owner signed this, `Expired` after its end."""
+        """Raises `BadSignature` unless the owner signed this certificate, `Expired` after its end."""
         verify(owner_public, CERTIFICATE_DOMAIN, self.signed_bytes(), self.signature)
         self.check_time(now_ms)
 
     def check_time(self, now_ms: int) -> None:
-        """Raise `Expired` after its end. Enough for one that was verified before, byte by byte."""
+        """Raises `Expired` after the certificate's end. Suffices for a certificate whose bytes were verified
+        before.
+        """
         if now_ms > self.not_after_ms:
             raise Expired(f"the certificate of {self.name} ended {(now_ms - self.not_after_ms) // 1000} s ago")
 
@@ -260,7 +271,7 @@ class Certificate:
 
 
 def is_name(name: str) -> bool:
-    """Whether a party may be called so."""
+    """Returns True if a party may have this name."""
     return _NAME.fullmatch(name) is not None
 
 
@@ -268,7 +279,7 @@ def is_name(name: str) -> bool:
 
 
 def make_ca(identity: Identity, domain: str, now: float) -> bytes:
-    """The self-signed X.509 certificate of a trust domain's authority, PEM. `now`: UNIX time in seconds."""
+    """Returns the self-signed X.509 certificate of a trust domain's authority, PEM. `now`: UNIX time in seconds."""
     if not _NAME.fullmatch(domain):
         raise OurFault("a trust domain is 1 to 64 of A-Z a-z 0-9 . _ -")
     name = _x509_name(f"VeilMQ {domain}"[:64], domain)
@@ -288,7 +299,7 @@ def make_leaf(
     now: float,
     days: int,
 ) -> bytes:
-    """An X.509 certificate for TLS server and client, PEM.
+    """Returns an X.509 certificate for TLS server and client, PEM.
 
     `ca_certificate`: PEM of `make_ca(ca, ...)`. `subject`: the party's identity or its 32-byte public key.
     `hosts`: DNS names and IP addresses. The overlay name goes in as the URI `veilmq:NAME`.
@@ -314,7 +325,7 @@ def make_leaf(
 
 
 def public_key_of(certificate_der: bytes) -> bytes:
-    """The 32-byte Ed25519 key of an X.509 certificate in DER, as TLS gives the peer's. Raises `BadFrame`."""
+    """Returns the 32-byte Ed25519 key of an X.509 certificate in DER, as TLS gives the peer's. Raises `BadFrame`."""
     try:
         return _raw_public(x509.load_der_x509_certificate(certificate_der))
     except ValueError:

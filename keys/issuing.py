@@ -1,15 +1,14 @@
-"""A key server: who may have which key of which epoch, and what it keeps of epochs that ended
-(E2, docs/protocol.md §6.5).
+"""A key server: who may have which key of which epoch, and its archive of ended epochs (E2, docs/protocol.md §6.5).
 
-`KeyServer.answer` turns one signed request into one signed answer; `walk` moves the material forward, seals what the
-ended epoch issued to those who might read in it, and erases the rest. The driver stores what the effects name, in
-their order: an epoch's archive is durable before the material that could make it again is gone.
+`KeyServer.answer` turns one signed request into one signed answer; `walk` moves the material forward, seals the ended
+epoch's outputs to the readers of that epoch, and erases the rest. The driver stores the effects in their order: an
+epoch's archive is durable before the erasure of the material.
 
-A replayed request is harmless: it is answered only while fresh and only by the server that it names, and the answer is
-sealed to the asker. It costs the asker one of its requests, but only the asker and that server have seen it.
+A replayed request is harmless: only the named server answers, only while the request is fresh, and the answer is
+sealed to the asker. The replay costs the asker one of its requests, but only asker and server have seen the request.
 
-Not here: how answers are believed (`fetching`), what material means (`material`), the overlay that says who may do
-what (`bridge.membership.key_service` implements `Directory`).
+Not here: how answers are believed (`fetching`), the key material (`material`), the overlay with its rights
+(`bridge.membership.key_service` implements `Directory`).
 """
 
 from __future__ import annotations
@@ -59,11 +58,14 @@ ARCHIVES_A_WALK = 16  # stops a server that was down from sealing for minutes be
 
 
 class Directory(Protocol):
-    """What servers and readers ask of the owner's signed overlay. Scopes are wire filters; only scopes with keys."""
+    """The questions that servers and readers ask of the owner's signed overlay. Scopes are wire filters, only those
+    with
+    keys.
+    """
 
     @property
     def version(self) -> int:
-        """Of the policy."""
+        """The version of the policy."""
 
     @property
     def calendar(self) -> Calendar: ...
@@ -74,48 +76,48 @@ class Directory(Protocol):
 
     @property
     def faults(self) -> int:
-        """f: how many of them may lie."""
+        """f: the number of key servers that may lie."""
 
     @property
     def chain(self) -> bool:
-        """One root that all servers have, instead of a threshold."""
+        """True if all servers have one root, instead of a threshold."""
 
     def certificate(self, party: bytes) -> Certificate | None:
-        """Of a member by its 16-byte party id, the present or the former one; the caller checks its end."""
+        """Returns a member's present or former certificate by its 16-byte party id; the caller checks its end."""
 
     def scopes(self) -> Iterable[str]:
-        """Every scope that has epoch keys."""
+        """Returns every scope that has epoch keys."""
 
     def bump(self, scope: str) -> int | None:
-        """The present bump; None for what is no scope with keys."""
+        """Returns the present bump; None for a scope without keys."""
 
     def may_read(self, name: str, scope: str, epoch: int) -> bool:
-        """Whether the member may read the whole scope in that epoch."""
+        """Returns True if the member may read the whole scope in that epoch."""
 
     def may_publish_in(self, name: str, scope: str, epoch: int) -> bool:
-        """Whether the member may publish on some topic of the scope in that epoch."""
+        """Returns True if the member may publish on some topic of the scope in that epoch."""
 
     def readers(self, epoch: int) -> Iterable[tuple[Certificate, Sequence[str]]]:
-        """Whoever may read in that epoch, with its scopes; a member in rotation with either certificate."""
+        """Returns each reader of that epoch with its scopes; a member in rotation comes with either certificate."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeepMaterial:
-    """Store this in place of the material before, which is overwritten."""
+    """An effect: store this in place of the former material, which is overwritten."""
 
     data: bytes = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class KeepArchive:
-    """Store what belongs to an ended epoch; None: remove it."""
+    """An effect: store the archive of an ended epoch; `data` None removes it."""
 
     epoch: int
     data: bytes | None = field(repr=False)
 
 
 class _Requests:
-    """A token bucket."""
+    """A token bucket for one member's requests."""
 
     __slots__ = ("_at", "_left")
 
@@ -131,9 +133,11 @@ class _Requests:
 
 
 class KeyServer:
-    """See the module. `random(n)`: n random secret bytes. `archive`: by epoch, as `KeepArchive` gave it away.
+    """A key server's state machine.
 
-    `issued`, `refused`: keys given out and names refused, for the figures.
+    `random(n)`: n random secret bytes. `archive`: by epoch, from earlier `KeepArchive` effects. `issued`, `refused`:
+    keys
+    given out and names refused, for the figures.
     """
 
     def __init__(
@@ -159,7 +163,7 @@ class KeyServer:
     # ------------------------------------------------------------------------------------------- answers
 
     def answer(self, data: bytes, now: float) -> bytes:
-        """The answer to a request; names that are refused are named inside it.
+        """Returns the answer to a request, with the names that it refuses inside.
 
         Raises `BadFrame`, `NotAuthorised` (a stranger), `BadSignature`, `Expired` (its certificate), `NotFresh`,
         `TooOften`: then nothing is sent back.
@@ -190,7 +194,7 @@ class KeyServer:
         return answer.signed_by(self._identity).encode()
 
     def check(self, name: str, key: KeyName, now: float) -> None:
-        """Whether that member may have that key now.
+        """Raises unless that member may have that key now.
 
         Raises `UnknownKey` (no such scope, or a bump that our policy does not know yet), `TooEarly`, `NotAuthorised`.
         """
@@ -254,14 +258,16 @@ class KeyServer:
 
     @property
     def next_deadline(self) -> float:
-        """When to `walk`; infinite without epochs."""
+        """The time of the next `walk`; infinity without epochs."""
         calendar = self._directory.calendar
         dropped = (calendar.end_s(epoch) + SESSION_MAX_S for epoch in self._archive)
         return min(self._dies_s(self._material.epoch), min(dropped, default=float("inf")))
 
     def walk(self, now: float) -> list[KeepArchive | KeepMaterial]:
-        """Archive and erase what is over; to be stored in this order. After a long absence it takes several calls:
-        `next_deadline` says so."""
+        """Archives and erases ended epochs; returns effects to be stored in this order.
+
+        After a long absence several calls are needed: `next_deadline` says so.
+        """
         before, oldest = self._material, self._oldest(now)
         since = max(self._directory.calendar.at(now - SESSION_MAX_S), oldest - ARCHIVE_EPOCHS_MAX)
         effects: list[KeepArchive | KeepMaterial] = []
@@ -282,22 +288,27 @@ class KeyServer:
         return effects + self._drop_archives(now)
 
     def adopt(self, directory: Directory) -> None:
-        """Another version of the policy counts from now on."""
+        """Adopts another version of the policy."""
         self._directory = directory
         self._requests = {p: left for p, left in self._requests.items() if directory.certificate(p) is not None}
 
     def rotate(self, identity: Identity) -> None:
-        """Our key pair was replaced; the overlay lists the new one."""
+        """Adopts a new key pair, which the overlay lists."""
         self._identity = identity
 
     def take_in(self, material: Material) -> list[KeepMaterial]:
-        """What the owner dealt anew counts from its first epoch on. Raises `OurFault` if it is older than ours."""
+        """Takes the owner's newly dealt material, which counts from its first epoch on. Raises `OurFault` if it is
+        older
+        than ours.
+        """
         self._material = self._material.followed_by(material)
         self._walked.clear()
         return [KeepMaterial(self._material.encode())]
 
     def _oldest(self, now: float) -> int:
-        """The oldest epoch whose keys are still derived: `history_epochs` before the live ones; maybe below 0."""
+        """Returns the oldest epoch whose keys are still derived, `history_epochs` before the live ones; it may be below
+        0.
+        """
         calendar = self._directory.calendar
         oldest = calendar.at(now - calendar.grace_s - calendar.skew_s) - calendar.history_epochs
         return oldest + (now >= self._dies_s(oldest)) - (now < self._dies_s(oldest - 1))  # rounding: `next_deadline`

@@ -1,4 +1,4 @@
-"""The key header (`vmq-key`): what is public about one data key, signed by its publisher (docs/protocol.md §2.8).
+"""The key header (`vmq-key`): the public part of one data key, signed by its publisher (docs/protocol.md §2.8).
 
     opening(3: version, kind 2, flags 0) publisher(16) scope(2 + n) epoch(4) bump(2) hops: count(1), each region(4)
     view(4) k(1) n(1) tree(4) generation(8) counter(4) first_sequence(8) message_limit(4)
@@ -39,7 +39,9 @@ KEY_DOMAIN = "veilmq/1 key"
 
 
 class Order(NamedTuple):
-    """Which of two keys of one member was made later: in which of its lives, and as which one of it."""
+    """The order of one member's keys. `generation`: the member's life; `counter`: the number of the key in that
+    life.
+    """
 
     generation: int
     counter: int
@@ -47,15 +49,15 @@ class Order(NamedTuple):
 
 @dataclass(frozen=True)
 class KeyHeader:
-    """One data key in public.
+    """A data key in public.
 
     `hops`: the publisher's region, then every other region that the scope may enter, ascending by id.
-    `tree`: the number of the tree of regions that its shares go along.
-    `order`: in which life of its publisher the key was made, and as which one of it.
+    `tree`: the number of the tree of regions along which its shares travel.
+    `order`: the publisher's life in which the key was made, and the key's number in that life.
     `first_sequence`: the publisher's next sequence when it made the key. `message_limit`: messages under
     this key. `kcv`: check value of the scope's epoch key, zeros if the scope has none. `share_commitments`:
     one for each place of hops[0], in order. `encode` raises `OurFault` and `decode` `BadFrame` for a header
-    that cannot be.
+    with impossible fields.
     """
 
     publisher: bytes
@@ -74,7 +76,7 @@ class KeyHeader:
 
     @cached_property
     def preamble(self) -> bytes:
-        """The frame up to the commitments: what is fixed before the key is derived."""
+        """The frame up to the commitments, fixed before the key is derived."""
         parts = [frames.opening(frames.Kind.KEY_HEADER), self.publisher, frames.text(self.scope)]
         parts += [frames.number(self.epoch, 4), frames.number(self.bump, 2), frames.number(len(self.hops), 1)]
         for hop in self.hops:
@@ -91,7 +93,7 @@ class KeyHeader:
 
     @cached_property
     def signed_bytes(self) -> bytes:
-        """The frame without its signature."""
+        """Returns the frame without its signature."""
         self._check(OurFault)
         return b"".join((self.preamble, self.kcv, self.commitment, *self.share_commitments))
 
@@ -101,7 +103,10 @@ class KeyHeader:
         return hashlib.sha256(self.signed_bytes).digest()
 
     def along(self, path: Sequence[int]) -> tuple[Hop, ...]:
-        """The views of these regions that the key was split for. Raises `BadShare` for one that it may not enter."""
+        """Returns the views of these regions for which the key was split. Raises `BadShare` for a region that it may
+        not
+        enter.
+        """
         hops = {hop.region: hop for hop in self.hops}
         if not hops.keys() >= set(path):
             raise BadShare("a key that was not split for every region on its way")
@@ -109,7 +114,7 @@ class KeyHeader:
 
     @property
     def epoch_key(self) -> KeyName:
-        """Which key of the scope it takes to open this one; without meaning in a shares-only scope."""
+        """The name of the epoch key that opens this data key; without meaning in a shares-only scope."""
         return KeyName(self.scope, self.epoch, self.bump)
 
     @property
@@ -118,14 +123,14 @@ class KeyHeader:
         return self.digest[:16]
 
     def encode(self) -> bytes:
-        """The frame of `vmq-key`."""
+        """Returns the frame of `vmq-key`."""
         if len(self.signature) != SIGNATURE_BYTES:
             raise OurFault("a key header is signed before it is sent")
         return self.signed_bytes + self.signature
 
     @classmethod
     def decode(cls, data: bytes) -> KeyHeader:
-        """Read a frame; the signature is not checked yet. Raises `BadFrame`."""
+        """Reads a frame; does not check its signature. Raises `BadFrame`."""
         reader = frames.Reader(data)
         reader.opening(frames.Kind.KEY_HEADER)
         publisher = reader.take(PARTY_ID_BYTES)
@@ -155,7 +160,7 @@ class KeyHeader:
         return header
 
     def verify(self, public_key: bytes) -> None:
-        """Raise `BadSignature` unless the owner of `public_key` is the publisher and signed this header."""
+        """Raises `BadSignature` unless the owner of `public_key` is the publisher and signed this header."""
         if party_id_of(public_key) != self.publisher:
             raise BadSignature("the key header names another publisher than this key's owner")
         verify(public_key, KEY_DOMAIN, self.signed_bytes, self.signature)
@@ -179,7 +184,7 @@ class KeyHeader:
 
 
 def frame_bytes(scope: str, hops: int, places: int) -> int:
-    """Size of the frame for a scope's filter, `hops` regions and `places` replicas of the first."""
+    """Returns the size of the frame for a scope's filter, `hops` regions and `places` replicas of the first."""
     return FIXED_BYTES + len(scope.encode()) + HOP_BYTES * hops + SHARE_COMMITMENT_BYTES * places
 
 

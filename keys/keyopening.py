@@ -1,10 +1,11 @@
-"""Many data keys at once, for readers that get a key with nearly every publication (`envelope.open_key` opens one).
+"""Opening many data keys at once, for readers that get a key with nearly every publication (`envelope.open_key` opens
+one).
 
-What headers of one publisher and scope have in common is read once: a frame that has the same bytes outside its
-fields of fixed size is as well-formed as the one that was decoded. Secrets behind shares of the same places are
-recombined together. What is checked of each key, and what is derived, is what `envelope.open_key` says.
+Headers of one publisher and scope differ in fields of fixed size only. The other bytes are decoded once: a frame with
+equal bytes there is equally well-formed. Secrets behind shares of equal places are recombined together. Each key is
+checked and derived as `envelope.open_key` says.
 
-Not here: signatures of headers and commitments of shares (the receiver's), which epoch key a scope has (`epochs`).
+Not here: signatures of headers and commitments of shares (the receiver's), the scope's epoch key (`epochs`).
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from keys.sharetree import SECRET_BYTES, decode_shares
 K = TypeVar("K")
 V = TypeVar("V")
 OUTLINES_KEPT = 1024
-"""Bounds memory: scopes, epochs and paths that are remembered."""
+"""Scopes, epochs and paths that are remembered; bounds memory."""
 _OPENING = frames.opening(frames.Kind.KEY_HEADER)
 _NO_LIMIT = bytes(LIMIT_BYTES)
 _LEVEL_1_HEAD = 14  # opening, depth, one region and view, count
@@ -43,8 +44,11 @@ _LEVEL_1_SHARE = 1 + SECRET_BYTES  # place, value
 
 
 class Outline(NamedTuple):
-    """What headers of one publisher's keys share. `preamble_bytes`: up to the commitments; `path`: the bytes from the
-    scope to the counters, of a header of `size` bytes."""
+    """The fields that headers of one publisher's keys share.
+
+    `preamble_bytes`: the size up to the commitments; `path`: the bytes from the scope to the counters; `size`: of a
+    header.
+    """
 
     name: KeyName
     threshold: int
@@ -55,8 +59,11 @@ class Outline(NamedTuple):
 
 @dataclass(slots=True)
 class SealedKey:
-    """One key to open: its id (`key_id_of` the header), the frames of its header and of exactly k level-1 shares, and
-    its epoch key (None: the scope has none)."""
+    """A key to open.
+
+    `key_id`: `key_id_of` the header. `header`, `shares`: the frames of its header and of exactly k level-1 shares.
+    `scope_key`: its epoch key, None if the scope has none.
+    """
 
     key_id: bytes
     outline: Outline
@@ -66,7 +73,9 @@ class SealedKey:
 
 
 class KeyOpener:
-    """Opens keys; remembers outlines and what epoch keys derive with, no data key and no secret of one."""
+    """An opener of many keys. It remembers outlines and derivations of epoch keys, no data key and no secret of
+    one.
+    """
 
     def __init__(self) -> None:
         self._outlines: dict[tuple[int, bytes], Outline] = {}
@@ -75,7 +84,7 @@ class KeyOpener:
         self._derivations: dict[bytes | None, Derivation] = {}
 
     def outline(self, header: bytes) -> Outline:
-        """Of an encoded key header, whose signature is not checked. Raises `BadFrame`."""
+        """Returns the outline of an encoded key header, whose signature is not checked. Raises `BadFrame`."""
         known = self._last
         if known is None or (
             header[SCOPE_AT : SCOPE_AT + len(known.path)] != known.path
@@ -94,14 +103,16 @@ class KeyOpener:
         return known
 
     def open(self, sealed: Sequence[SealedKey]) -> list[DataKey | KeysError]:
-        """Each key, or why it does not open: `WrongEpochKey`, `BadShare`, `BadFrame`, `BadContent`."""
+        """Returns each key, or the error that kept it closed: `WrongEpochKey`, `BadShare`, `BadFrame`,
+        `BadContent`.
+        """
         return [
             self._derive(each, secret) if isinstance(secret, bytes) else secret
             for each, secret in zip(sealed, self._secrets(sealed), strict=True)
         ]
 
     def _secrets(self, sealed: Sequence[SealedKey]) -> list[bytes | KeysError]:
-        """Recombined: one interpolation for all keys whose shares are of the same places."""
+        """Returns the recombined secrets: one interpolation serves all keys whose shares have equal places."""
         secrets: list[bytes | KeysError] = []
         together: dict[tuple[int, ...], list[int]] = {}
         for number, each in enumerate(sealed):
@@ -121,7 +132,7 @@ class KeyOpener:
         return secrets
 
     def _places_of(self, sealed: SealedKey) -> tuple[int, ...]:
-        """Raises `BadFrame`, `BadShare`."""
+        """Returns the places of a key's shares. Raises `BadFrame`, `BadShare`."""
         shares = sealed.shares
         # All of the frame but the values: equal in frames that are equally well-formed.
         shape = (len(shares), shares[:_LEVEL_1_HEAD], shares[_LEVEL_1_HEAD::_LEVEL_1_SHARE])
@@ -154,17 +165,19 @@ class KeyOpener:
 
 
 def key_id_of(header: bytes) -> bytes:
-    """The key id of an encoded key header."""
+    """Returns the key id of an encoded key header."""
     return hashlib.sha256(header[:-SIGNATURE_BYTES]).digest()[:16]
 
 
 def publisher_of(header: bytes) -> bytes:
-    """The publisher in an encoded key header."""
+    """Returns the publisher of an encoded key header."""
     return header[PUBLISHER_AT:SCOPE_AT]
 
 
 def _counters_at(header: bytes) -> int:
-    """Where generation, counter, first sequence and message limit stand, if this is a key header at all."""
+    """Returns the offset of generation, counter, first sequence and message limit. Raises `BadFrame` if there is
+    none.
+    """
     hops_at = SCOPE_AT + 2 + int.from_bytes(header[SCOPE_AT : SCOPE_AT + 2]) + 6
     if hops_at >= len(header):
         raise BadFrame(f"a key header of {len(header)} bytes")

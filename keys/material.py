@@ -1,11 +1,11 @@
-"""What key servers derive scope keys from: roots and subkeys that walk forward epoch by epoch (docs/protocol.md §6.3).
+"""Key material, from which key servers derive scope keys: subkeys that walk forward by epochs (docs/protocol.md §6.3).
 
     subkey[T + 1] = HKDF-Expand(subkey[T], "veilmq/1 walk" ‖ T + 1 (4), 32), the one before is erased
     output        = scope_key(subkey[T], scope, T, bump)            of one set of servers
     K             = XOR of the outputs of all sets
 
-`deal` makes one subkey for every set of n - f servers, so that any f servers together miss the one of the set that
-they are not in; `chain` is the case of one set to which every server belongs. n = 3 has no f >= 1 with n >= 3f + 1:
+`deal` makes one subkey for every set of n - f servers, so that any f servers together lack the subkey of the set that
+excludes them; `chain` is the case of one set to which every server belongs. n = 3 has no f >= 1 with n >= 3f + 1:
 sets of two still keep every single server from deriving a key, and one may be down, but none may lie.
 
 Encoded for a file that only the server reads (0600):
@@ -13,7 +13,7 @@ Encoded for a file that only the server reads (0600):
     opening(3: version, kind 18, flags 0)  count(1: 1 or 2), each: deal: first epoch(4) random(8)
     servers(1; 0: chain) faults(1) number(1) epoch(4)  count(2), each: set(2) subkey(32)
 
-Not here: who gets an output (`issuing`), what a reader does with it (`fetching`).
+Not here: who gets an output (`issuing`), its use by a reader (`fetching`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _WALK = b"veilmq/1 walk"
 
 @lru_cache(maxsize=16)
 def sets_of(servers: int, faults: int) -> tuple[frozenset[int], ...]:
-    """The sets that hold a subkey each, in order: numbers 1 to n of their servers. `servers` 0: a chain.
+    """Returns the sets that hold a subkey each, in order, as numbers 1 to n of their servers. `servers` 0: a chain.
 
     Raises `OurFault` for a number of servers that cannot bear so many faults.
     """
@@ -55,15 +55,16 @@ def sets_of(servers: int, faults: int) -> tuple[frozenset[int], ...]:
 
 
 def sets_held(servers: int, faults: int, number: int) -> tuple[int, ...]:
-    """The indices of the sets that server `number` belongs to; the one set of a chain has every server."""
+    """Returns the indices of the sets that server `number` belongs to; the one set of a chain has every server."""
     return tuple(i for i, members in enumerate(sets_of(servers, faults)) if number in members or not servers)
 
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """What one deal gave one server, walked to `epoch`. Earlier epochs cannot be derived from it.
+    """The subkeys of one server from one deal, walked to `epoch`. No earlier epoch can be derived from them.
 
-    `deal`: 12 bytes that name it. `servers`, `faults`, `number`: for whom it was dealt; zeros in a chain.
+    `deal`: 12 bytes, its name. `servers`, `faults`, `number`: the service and the server's number in it; zeros in a
+    chain.
     """
 
     deal: bytes
@@ -75,11 +76,13 @@ class Generation:
 
     @property
     def first_epoch(self) -> int:
-        """From this epoch on it counts."""
+        """The first epoch in which this generation counts."""
         return int.from_bytes(self.deal[:4])
 
     def at(self, epoch: int) -> Generation:
-        """Walked forward. Raises `KeyGone` for an earlier epoch, `NotReady` for one too far to walk at once."""
+        """Returns the generation walked to `epoch`. Raises `KeyGone` for an earlier epoch, `NotReady` for one too far
+        ahead.
+        """
         if epoch < self.epoch:
             raise KeyGone(f"what issues keys of epoch {epoch} was erased")
         if epoch - self.epoch > WALK_STEPS_MAX:
@@ -91,7 +94,7 @@ class Generation:
         return replace(self, epoch=epoch, subkeys=subkeys)
 
     def outputs(self, name: KeyName) -> tuple[tuple[int, bytes], ...]:
-        """(set, output) for every set that this server is in. `self.epoch` has to be the name's."""
+        """Returns (set, output) for every set of this server. `self.epoch` has to be the name's."""
         if name.epoch != self.epoch:
             raise OurFault(f"outputs of epoch {name.epoch} out of subkeys of epoch {self.epoch}; walk there first")
         return tuple((number, scope_key(subkey, *name)) for number, subkey in self.subkeys)
@@ -111,7 +114,7 @@ class Generation:
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """What one key server holds: a generation and, after `rekey`, the one that follows it."""
+    """One key server's material: a generation and, after `rekey`, the one that follows it."""
 
     generations: tuple[Generation, ...]
 
@@ -120,17 +123,19 @@ class Material:
 
     @property
     def epoch(self) -> int:
-        """The oldest epoch whose keys it can derive."""
+        """The oldest epoch whose keys this material can derive."""
         return self.generations[0].epoch
 
     def generation_of(self, epoch: int) -> Generation:
-        """The generation in force in that epoch, not walked there. Raises `KeyGone` before the first."""
+        """Returns the generation in force in that epoch, not walked there. Raises `KeyGone` before the first."""
         if epoch < self.epoch:
             raise KeyGone(f"what issues keys of epoch {epoch} was erased")
         return [generation for generation in self.generations if generation.first_epoch <= epoch][-1]
 
     def walked(self, epoch: int) -> Material:
-        """Nothing earlier than `epoch` can be derived any more; at most `WALK_STEPS_MAX` steps at once."""
+        """Returns material from which nothing before `epoch` can be derived; walks at most `WALK_STEPS_MAX` steps at
+        once.
+        """
         target = min(epoch, self.epoch + WALK_STEPS_MAX)
         if len(self.generations) > 1 and self.generations[1].first_epoch <= target:
             return Material(self.generations[1:]).walked(target)
@@ -139,10 +144,11 @@ class Material:
         return Material((self.generations[0].at(target), *self.generations[1:]))
 
     def followed_by(self, later: Material) -> Material:
-        """This material and, from its first epoch on, what `veilmq trust rekey` dealt anew.
+        """Returns this material and, from its first epoch on, the newer deal of `veilmq trust rekey`.
 
-        A file that comes after its first epoch replaces what is held, a rekey that has not begun is replaced, and the
-        same file again changes nothing. Raises `OurFault` for an older deal than the one in force.
+        A file taken after its first epoch replaces the held material, a rekey before its first epoch is replaced, and
+        a file
+        taken a second time changes nothing. Raises `OurFault` for an older deal than the one in force.
         """
         following = later.generations[0]
         if any(following.deal == held.deal for held in self.generations):
@@ -156,7 +162,7 @@ class Material:
         return later if following.first_epoch <= first.epoch else Material((first, following))
 
     def encode(self) -> bytes:
-        """The content of the file."""
+        """Returns the content of the file."""
         parts = [frames.opening(frames.Kind.KEY_MATERIAL), frames.number(len(self.generations), 1)]
         for g in self.generations:
             parts += [g.deal, bytes((g.servers, g.faults, g.number)), frames.number(g.epoch, 4)]
@@ -166,7 +172,7 @@ class Material:
 
     @classmethod
     def decode(cls, data: bytes) -> Material:
-        """Raises `BadFrame` for what is no key material."""
+        """Reads the content of a file. Raises `BadFrame` for other bytes."""
         reader = frames.Reader(data)
         reader.opening(frames.Kind.KEY_MATERIAL)
         generations = tuple(_read_generation(reader) for _ in range(reader.number(1)))
@@ -191,7 +197,7 @@ class Material:
 
 
 def deal(servers: int, faults: int, first_epoch: int, random: Callable[[int], bytes]) -> list[Material]:
-    """New material for servers 1 to n of a threshold service, in this order, to count from `first_epoch` on.
+    """Returns new material for servers 1 to n of a threshold service, in this order, to count from `first_epoch` on.
 
     `random(n)`: n uniformly random secret bytes. Raises `OurFault` if so many servers do not bear so many faults.
     """
@@ -206,13 +212,13 @@ def deal(servers: int, faults: int, first_epoch: int, random: Callable[[int], by
 
 
 def chain(first_epoch: int, random: Callable[[int], bytes]) -> Material:
-    """New material that every server of a chain gets, to count from `first_epoch` on."""
+    """Returns new material that every server of a chain gets, to count from `first_epoch` on."""
     name = frames.number(first_epoch, 4) + random(DEAL_BYTES - 4)
     return _material(name, 0, 0, 0, [(0, random(KEY_BYTES))])
 
 
 def combine(outputs: Sequence[bytes]) -> bytes:
-    """The scope key out of the outputs of all sets."""
+    """Returns the scope key out of the outputs of all sets."""
     key = 0
     for output in outputs:
         key ^= int.from_bytes(output)

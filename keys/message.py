@@ -10,7 +10,8 @@ Message header, 81 bytes of prefix and the digests:
 The prefix is authenticated with the sealed content, the digests are not: they are hashes of that very
 content.
 
-Not here: what is sealed (`records`), signatures (`signedheader`), sealing (`envelope`), any meaning of sequence and
+Not here: the sealed content (`records`), signatures (`signedheader`), sealing (`envelope`), any meaning of sequence
+and
 previous (`bridge`).
 """
 
@@ -38,28 +39,34 @@ ATTRIBUTES, SNAPSHOT = 16, 32
 
 
 class Mode(IntEnum):
-    """How content travels (docs/protocol.md §4): to all, by one replica, in coded blocks, or signed, not sealed."""
+    """The way content travels (docs/protocol.md §4): to all, by one replica, in coded blocks, or signed, not
+    sealed.
+    """
 
     COPIES = 1
     ONE = 2
     BLOCKS = 3
     PLAIN = 4
     AUTO = 5
-    """Of a scope only: copies or blocks, as the publisher finds right for each publication."""
+    """A scope's mode only: the publisher chooses copies or blocks for each publication."""
 
 
 @value
 class MessageHeader:
-    """What the publisher signs about one publication.
+    """The statement that a publisher signs about one publication.
 
     `publisher`, `key_id`: 16 bytes, key_id zeros for `Mode.PLAIN` and only there. `sequence`: rises over
     all of the publisher's publications and is never used twice. `previous`: its preceding QoS >= 1
     publication in this scope, 0 for none. `time_ms`, `deadline_ms`: UNIX time, deadline 0 for none.
-    `digests`: SHA-256 of the sealed content, one for each block in `Mode.BLOCKS`, exactly one otherwise. `attributes`:
-    SHA-256 of the list of what it shows of its content; empty: it shows nothing. `generation`, `counter`: in which life
-    of its publisher it was sealed, and under which key of that, 0 for none. `snapshot`: of what is retained, sealed
-    once more under the number that it had; it follows nothing. `tree`: which tree of regions it goes along, its
-    number modulo 256.
+    `digests`: SHA-256 of the sealed content, one for each block in `Mode.BLOCKS`, exactly one otherwise.
+    `attributes`:
+    SHA-256 of the list of attributes shown of the content; empty: none is shown. `generation`, `counter`: the
+    publisher's
+    life in which the publication was sealed, and the number of its key in that life, 0 for none. `snapshot`: a
+    retained
+    value, sealed once more under its original number; it follows no other publication. `tree`: the number, modulo
+    256, of
+    the tree of regions along which the publication travels.
     `encode` raises `OurFault`, `decode` `BadFrame`.
     """
 
@@ -82,12 +89,14 @@ class MessageHeader:
 
     @property
     def order(self) -> tuple[int, int, int, int]:
-        """Of two sealings of one number, or on one retained topic, the greater one is the newer, whichever came first.
-        The time alone does not say: a clock may be set back between two lives."""
+        """A sort key: of two sealings of one number, or on one retained topic, the newer one has the greater key.
+
+        The time alone does not decide: a clock may be set back between two lives.
+        """
         return self.sequence, self.generation, self.counter, self.time_ms
 
     def prefix(self) -> bytes:
-        """The 81 bytes up to the digests; they are associated data of the sealed content."""
+        """Returns the 81 bytes up to the digests; they are associated data of the sealed content."""
         flags = self.qos | RETAIN * self.retain | TOMBSTONE * self.tombstone | ATTRIBUTES * bool(self.attributes)
         flags |= SNAPSHOT * self.snapshot
         if not 0 <= self.qos <= 2 or len(self.publisher) != 16 or len(self.key_id) != 16:
@@ -113,13 +122,13 @@ class MessageHeader:
             ) from None
 
     def encode(self) -> bytes:
-        """The frame."""
+        """Returns the frame."""
         self._check(OurFault)
         return b"".join((self.prefix(), bytes([len(self.digests)]), *self.digests, self.attributes))
 
     @classmethod
     def decode(cls, data: bytes) -> MessageHeader:
-        """Read a frame. Raises `BadFrame`."""
+        """Reads a frame. Raises `BadFrame`."""
         reader = frames.Reader(data)
         header = cls.read(reader)
         reader.end()
@@ -127,7 +136,7 @@ class MessageHeader:
 
     @classmethod
     def read(cls, reader: frames.Reader) -> MessageHeader:
-        """Read a header at the front of a longer frame. Raises `BadFrame`."""
+        """Reads a header at the front of a longer frame. Raises `BadFrame`."""
         flags = reader.opening(frames.Kind.MESSAGE_HEADER, HEADER_FLAGS | ATTRIBUTES | SNAPSHOT)
         fields = _PREFIX.unpack(bytes(3) + reader.take(PREFIX_BYTES - 3))
         _, mode, publisher, key_id, sequence, previous, time_ms, deadline_ms, generation, counter, tree = fields
@@ -174,15 +183,15 @@ ONE_DIGEST = {int(mode): mode for mode in (Mode.COPIES, Mode.ONE, Mode.PLAIN)}
 
 
 def content_digest(content: bytes) -> bytes:
-    """SHA-256 of sealed content, of one block, or of plain content, as message headers carry it."""
+    """Returns SHA-256 of sealed content, of one block, or of plain content, as message headers carry it."""
     return hashlib.sha256(content).digest()
 
 
 class SealedProperty(NamedTuple):
-    """What of a message is sealed beside topic, time, payload and user properties.
+    """An MQTT property that is sealed beside topic, time, payload and user properties.
 
-    `name`: the same in MQTT's properties and in a publication. `kind`: `str` and `bytes` stand behind their length in
-    2 bytes, `int` is one byte. `flag`: says in the extras of a record that it is there.
+    `name`: its name in MQTT's properties and in a publication. `kind`: `str` and `bytes` stand behind their length in
+    2 bytes, `int` is one byte. `flag`: the bit of a record's extras that says if it is present.
     """
 
     name: str
@@ -197,5 +206,5 @@ SEALED = (
     SealedProperty("payload_format", int, 16),
 )
 SEALED_PROPERTIES = tuple(each.name for each in SEALED)
-"""Whoever turns a message of one kind into one of another goes by this list."""
+"""Names of the sealed properties, for code that turns a message of one kind into one of another."""
 Sealed: TypeAlias = str | bytes | int | None

@@ -1,10 +1,10 @@
-"""What a traced entity says of itself, signed by itself, so that no witness need be believed about it.
+"""A traced entity's own word: a statement signed by the entity, so that no witness need be believed about it.
 
     own word   opening(3) since_ms(8) number(8) time_ms(8) kind(1) body(2 + n) signature(64) of the entity
 
-Its witnesses pass it on as it is; one that does is enough, and a majority that does not can only withhold it.
-`number` rises, so what came later stays later, whoever brings it. Not here: what the kinds mean
-(`bridge.traces.kinds`), an entity with one witness, which is believed as it always was.
+The witnesses pass the word on unchanged. A single honest witness suffices; a lying majority can only withhold words.
+`number` rises, so that the order of words is clear, whichever witness brings them. Not here: the meaning of kinds
+(`bridge.traces.kinds`), an entity with a single witness, which is believed without own words.
 """
 
 from __future__ import annotations
@@ -21,8 +21,11 @@ DOMAIN = "veilmq/1 own word"
 
 @dataclass(frozen=True, slots=True)
 class OwnWord:
-    """One word. `since_ms`: when the entity named the witnesses that pass it on (`delegation.Seat`); `number` rises for
-    these. `kind`: a `bridge.traces.kinds.TraceKind`. `body`: JSON."""
+    """A statement of an entity about itself.
+
+    `since_ms`: when the entity named the witnesses that pass it on (`delegation.Seat`); `number` rises for these
+    witnesses. `kind`: a `bridge.traces.kinds.TraceKind`. `body`: JSON.
+    """
 
     since_ms: int
     number: int
@@ -36,7 +39,7 @@ class OwnWord:
         return b"".join((*parts, number(self.kind, 1), sized(self.body)))
 
     def signed(self, entity: Identity) -> OwnWord:
-        """Raises OurFault for a body that is too long."""
+        """Returns the word signed by `entity`. Raises OurFault for a body that is too long."""
         if len(self.body) > BODY_MAX_BYTES:
             raise OurFault(f"what an entity says of itself has at most {BODY_MAX_BYTES} bytes, not {len(self.body)}")
         return replace(self, signature=entity.sign(DOMAIN, self.signed_bytes()))
@@ -46,7 +49,7 @@ class OwnWord:
 
     @classmethod
     def decode(cls, data: bytes) -> OwnWord:
-        """Raises BadFrame."""
+        """Reads a frame; does not check its signature. Raises BadFrame."""
         reader = Reader(data)
         reader.opening(Kind.OWN_WORD)
         since_ms, counter, time_ms, kind = reader.number(8), reader.number(8), reader.number(8), reader.number(1)
@@ -55,5 +58,5 @@ class OwnWord:
         return word
 
     def verify(self, entity_key: bytes) -> None:
-        """Raise BadSignature unless the entity signed it."""
+        """Raises BadSignature unless the entity signed the word."""
         verify(entity_key, DOMAIN, self.signed_bytes(), self.signature)

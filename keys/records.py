@@ -7,14 +7,15 @@
     length of each distinct topic(2 each)    the topics    the extras    the payloads
 
 All integers are little-endian, and every one of these sections begins at a multiple of 8 bytes and is filled with
-zeros up to the next: numpy and Arrow read them where they lie (`layout` says where). The sizes add up to the last
-byte. Extras of one record: flags(1: 1 expiry, 2 content type, 4 response topic, 8 correlation data, 16 payload format,
+zeros up to the next: numpy and Arrow read them in place (`layout` gives the offsets). The sizes add up to the last
+byte. Extras of one record: flags(1: 1 expiry, 2 content type, 4 response topic, 8 correlation data, 16 payload
+format,
 32 original number, 64 user properties), then those fields in this order: expiry in seconds(4), text, text, bytes,
 format(1), number(8), count(2) and pairs of texts; texts and bytes behind their 16-bit length.
 
-What is wrong with the structure fails the whole content. What is wrong with one record (a topic that is no UTF-8,
-extras that cannot be read) fails that one alone: `topic`, `extras` raise when they are asked for.
-Not here: sealing and signatures (`envelope`), what topics are allowed (`bridge`).
+A fault of the structure fails the whole content. A fault of one record (a topic that is no UTF-8, unreadable
+extras) fails that record alone: `topic` and `extras` raise when they are asked for.
+Not here: sealing and signatures (`envelope`), which topics are allowed (`bridge`).
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _TEXT_MAX = 65_535
 
 
 class Layout(NamedTuple):
-    """Where each section of a content begins, and where it ends."""
+    """The offset of each section of a content, and of its end."""
 
     flags: int
     times: int
@@ -57,7 +58,7 @@ class Layout(NamedTuple):
 
 
 def layout(records: int, topics: int, topics_bytes: int, extras_bytes: int, payloads_bytes: int) -> Layout:
-    """Of a content with so many records and distinct topics, and so many bytes of each kind."""
+    """Returns the layout of a content with so many records and distinct topics, and so many bytes of each kind."""
     return Layout(
         *_fixed(records, topics), *_rest(_fixed_end(records, topics), topics_bytes, extras_bytes, payloads_bytes)
     )
@@ -89,7 +90,7 @@ def _rest(start: int, topics_bytes: int, extras_bytes: int, payloads_bytes: int)
 
 @lru_cache(maxsize=RECORDS_MAX + 1)
 def _columns(records: int) -> struct.Struct:
-    """Head and the columns of so many records, with their padding."""
+    """Returns the struct of the head and the columns of so many records, with their padding."""
     pads = (-records % 8, -2 * records % 8, -4 * records % 8)
     return struct.Struct(
         f"<BBHHHII{records}s{pads[0]}x{records}q{records}H{pads[1]}x{records}I{pads[2]}x{records}I{pads[2]}x"
@@ -107,8 +108,10 @@ _SEALED_FLAGS = sum(each.flag for each in SEALED)
 
 
 class Extras(NamedTuple):
-    """What a record has beside topic, payload and time. `sealed`: of each of `keys.message.SEALED`. `number`: its
-    original one, in snapshots."""
+    """The fields of a record beside topic, payload and time.
+
+    `sealed`: a value or None for each of `keys.message.SEALED`. `number`: the original number, in snapshots.
+    """
 
     expiry_s: int | None = None
     sealed: tuple[Sealed, ...] = NOTHING
@@ -116,7 +119,7 @@ class Extras(NamedTuple):
     properties: tuple[tuple[str, str], ...] = ()
 
     def encode(self) -> bytes:
-        """Empty if there are none. Raises `OurFault` for what does not fit."""
+        """Returns the encoded extras, empty if there are none. Raises `OurFault` for values that do not fit."""
         if self == NO_EXTRAS:
             return b""
         flags, parts = 0, list[bytes]()
@@ -148,7 +151,7 @@ class Extras(NamedTuple):
 
     @classmethod
     def decode(cls, data: bytes) -> Extras:
-        """Raises `BadFrame`; one value has one encoding."""
+        """Reads encoded extras; one value has one encoding. Raises `BadFrame`."""
         if not data:
             return NO_EXTRAS
         flags, at = data[0], 1
@@ -220,9 +223,9 @@ _READERS: Mapping[type, Callable[[bytes, int], tuple[Sealed, int]]] = {str: _tex
 
 
 class Records:
-    """The columns of one content. Records are named by their place, from 0.
+    """The columns of one content. Records are numbered from 0.
 
-    `flags`: a byte each. `times`: ms. `indexes`: into `topics`, which are distinct and bytes as they came.
+    `flags`: a byte each. `times`: ms. `indexes`: into `topics`, which are distinct and undecoded bytes.
     `data`: the content itself.
     """
 
@@ -261,7 +264,7 @@ class Records:
 
     @classmethod
     def decode(cls, data: bytes) -> Records:
-        """Raises `BadFrame` unless the structure holds; no loop over records runs in Python."""
+        """Reads a content; no loop over records runs in Python. Raises `BadFrame` unless the structure holds."""
         if len(data) < HEAD_BYTES:
             raise BadFrame(f"a content of {len(data)} bytes")
         version, zero, count, topic_count, zeros, extras_bytes, payloads_bytes = _HEAD.unpack_from(data)
@@ -302,7 +305,7 @@ class Records:
         return self.data[end - self._payload_lengths[at] : end]
 
     def payloads(self) -> list[bytes]:
-        """All of them, in order."""
+        """Returns all payloads, in order."""
         self._payload_end(0)
         ends, lengths, data = self._payload_ends, self._payload_lengths, self.data
         return [data[end - size : end] for end, size in zip(ends, lengths, strict=True)]
@@ -313,18 +316,18 @@ class Records:
         return self._payload_ends[at]
 
     def extras_bytes(self, at: int) -> bytes:
-        """The extras of a record as they stand."""
+        """Returns the encoded extras of a record."""
         if not self._extras_ends:
             self._extras_ends = [*accumulate(self._extras_lengths, initial=self._starts[0])][1:]
         end = self._extras_ends[at]
         return self.data[end - self._extras_lengths[at] : end]
 
     def extras(self, at: int) -> Extras:
-        """Raises `BadFrame` if this record's cannot be read."""
+        """Returns the extras of a record. Raises `BadFrame` if they cannot be read."""
         return Extras.decode(self.extras_bytes(at)) if self.flags[at] & HAS_EXTRAS else NO_EXTRAS
 
     def topic(self, at: int) -> str:
-        """Raises `BadFrame` if this record's is no text."""
+        """Returns the topic of a record. Raises `BadFrame` if it is no text."""
         try:
             return self.topics[self.indexes[at]].decode()
         except UnicodeDecodeError:
@@ -345,7 +348,7 @@ def _check_padding(data: bytes, count: int, topics: int, ends: Iterable[int]) ->
 def encode(
     flags: bytes, times: Sequence[int], topics: Sequence[bytes], extras: Sequence[bytes], payloads: Sequence[bytes]
 ) -> bytes:
-    """The content of records given column by column, a topic each; `HAS_EXTRAS` is set here. Raises `OurFault`."""
+    """Returns the content of records given column by column, a topic each; sets `HAS_EXTRAS`. Raises `OurFault`."""
     places: dict[bytes, int] = {}
     indexes = [places.setdefault(topic, len(places)) for topic in topics]
     if any(extras) or flags.translate(None, _PLAIN_FLAGS):

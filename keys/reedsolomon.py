@@ -22,14 +22,14 @@ MAX_BLOCKS = 255
 
 
 def block_bytes(length: int, needed: int) -> int:
-    """The size of each block of `length` >= 1 bytes of data. Raises `OurFault`."""
+    """Returns the size of each block of `length` >= 1 bytes of data. Raises `OurFault`."""
     if length < 1 or not 1 <= needed <= MAX_BLOCKS:
         raise OurFault(f"cannot cut {length} bytes into {needed} blocks: need 1 byte or more, 1 to {MAX_BLOCKS} blocks")
     return -(-length // needed)
 
 
 def encode(data: bytes, needed: int, total: int) -> tuple[bytes, ...]:
-    """`total` blocks of `block_bytes(len(data), needed)` bytes; keep `len(data)` for `decode`.
+    """Returns `total` blocks of `block_bytes(len(data), needed)` bytes; `decode` needs `len(data)`.
 
     Raises `OurFault` for no data, or unless 1 <= needed <= total <= 255.
     """
@@ -42,7 +42,8 @@ def encode(data: bytes, needed: int, total: int) -> tuple[bytes, ...]:
 
 
 def decode(blocks: Mapping[int, bytes], needed: int, total: int, length: int) -> bytes:
-    """The `length` bytes of data behind `blocks` {index: block}; of more than `needed`, the lowest indexes count.
+    """Returns the `length` bytes of data behind `blocks` {index: block}; of more than `needed`, the lowest indexes
+    count.
 
     Raises `NotEnoughShares` for fewer than `needed`, `BadShare` for an index outside 0 .. total - 1, a size that
     does not follow from `length`, or padding that is not zero, `OurFault` for numbers that `encode` refuses.
@@ -58,7 +59,7 @@ def decode(blocks: Mapping[int, bytes], needed: int, total: int, length: int) ->
 
 
 def rebuild(blocks: Mapping[int, bytes], index: int, needed: int, total: int) -> bytes:
-    """Block number `index`, made again from `needed` others (or returned, if it is among `blocks`).
+    """Returns block number `index`, made again from `needed` others, or taken from `blocks`.
 
     Raises as `decode` does, but knows of no length or padding; `OurFault` for an index outside 0 .. total - 1.
     """
@@ -73,7 +74,7 @@ def _check_counts(needed: int, total: int) -> None:
 
 
 def _checked(blocks: Mapping[int, bytes], needed: int, total: int) -> tuple[int, ...]:
-    """The `needed` lowest indexes, which have most of the data itself, after all blocks were checked."""
+    """Returns the `needed` lowest indexes, which have most of the data itself, after all blocks were checked."""
     _check_counts(needed, total)
     places = sorted(blocks)
     if len(places) < needed:
@@ -93,5 +94,7 @@ def _block(blocks: Mapping[int, bytes], places: tuple[int, ...], index: int) -> 
 
 
 def _weights(places: tuple[int, ...], at: int) -> tuple[bytes, ...]:
-    """Lagrange weights at x = `at`. The field has characteristic 2: moving all places by `at` moves that x to 0."""
+    """Returns Lagrange weights at x = `at`. The field has characteristic 2: moving all places by `at` moves that x
+    to 0.
+    """
     return shamir.weights_at_zero(tuple(place ^ at for place in places))

@@ -1,10 +1,12 @@
-"""The window of sequences that were seen, for duplicates and replays of one publisher.
+"""The window of seen sequences, against duplicates and replays of one publisher.
 
-A bitmap for each block of numbers of which something came. When there are too many, the lowest goes, and whatever is
-not above it counts as seen, so that nothing can be replayed by waiting. There are as many as there are because a
-gateway that was cut off sends its backlog beside what is new: to drop it as too old would lose what was acknowledged to
-devices. How far apart two blocks lie costs nothing: numbers leap at every start of a gateway. Blocks of which
-everything came cost nothing either. Not here: holes, order and repair (`bridge.reader.collector`).
+The window keeps a bitmap for each block of numbers of which some came. When there are too many blocks, the lowest one
+goes, and every number that is not above it counts as seen, so that nothing can be replayed by waiting. The window is
+this large because a gateway that was cut off sends its backlog beside new publications: dropping the backlog as too
+old
+would lose publications that were acknowledged to devices. The distance between two blocks costs nothing: numbers leap
+at every start of a gateway. Complete blocks cost nothing either. Not here: holes, order and repair
+(`bridge.reader.collector`).
 """
 
 from __future__ import annotations
@@ -24,8 +26,10 @@ _RUN = struct.Struct(">QI")  # first block, number of blocks that are full; 0: o
 
 
 class SequenceWindow:
-    """Remembers which sequences came, of the highest `blocks` blocks in which some did. Feed it verified sequences
-    only: forged high ones would make everything below them look old."""
+    """A window over the highest `blocks` blocks in which sequences came.
+
+    To be fed verified sequences only: a forged high one would make all lower ones look old.
+    """
 
     __slots__ = ("_blocks", "_floor", "_highest", "_most")
 
@@ -43,18 +47,18 @@ class SequenceWindow:
         return self._highest
 
     def reaches(self, sequence: int) -> bool:
-        """Whether it can still tell about `sequence`; older ones count as seen."""
+        """Returns True if the window can tell about `sequence`; older ones count as seen."""
         return sequence >> _BLOCK_BITS >= self._floor
 
     def __contains__(self, sequence: int) -> bool:
-        """Whether `sequence` came before or is older than the window."""
+        """Returns True if `sequence` came before or is older than the window."""
         if not self.reaches(sequence):
             return True
         bits = self._blocks.get(sequence >> _BLOCK_BITS)
         return bits is not None and bool(bits[_byte(sequence)] & _bit(sequence))
 
     def seen(self, sequence: int) -> bool:
-        """Mark `sequence`; True if it came before or is older than the window."""
+        """Marks `sequence`; returns True if it came before or is older than the window."""
         number, byte, bit = sequence >> _BLOCK_BITS, _byte(sequence), _bit(sequence)
         bits = self._blocks.get(number)
         if bits is None:
@@ -72,14 +76,14 @@ class SequenceWindow:
         return False
 
     def _bound(self) -> None:
-        """A block came. Where there are as many as may be, nothing below the lowest can be told."""
+        """Drops the lowest blocks beyond the bound, and counts everything below as seen."""
         while len(self._blocks) > self._most:
             del self._blocks[min(self._blocks)]
         if len(self._blocks) == self._most:
             self._floor = min(self._blocks)
 
     def to_bytes(self) -> bytes:
-        """For a file of the same party: `from_bytes` gives the window back."""
+        """Returns the window for a file of this party; `from_bytes` is its inverse."""
         parts = [_HEAD.pack(self._highest, self._floor)]
         full: list[int] = []
         for number, bits in sorted(self._blocks.items()):
@@ -96,7 +100,7 @@ class SequenceWindow:
 
     @classmethod
     def from_bytes(cls, content: bytes, blocks: int = BLOCKS_MAX) -> SequenceWindow:
-        """Inverse of `to_bytes`. Raises ValueError for anything else."""
+        """Returns the window that `to_bytes` wrote. Raises ValueError for other bytes."""
         window = cls(blocks)
         try:
             window._highest, window._floor = _HEAD.unpack_from(content)

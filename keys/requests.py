@@ -1,4 +1,4 @@
-"""Asking key servers for scope keys: the request, the answer, and what is sealed inside it (docs/protocol.md §9.13).
+"""Requests for scope keys: the request, the answer, and the outputs sealed inside it (docs/protocol.md §9.13).
 
     request   opening(3: version, kind 13, flags 0)  asker(16)  server: text  nonce(16)  time_ms(8)
               count(2: 1 to 64), each: scope: text  epoch(4)  bump(2)
@@ -10,7 +10,7 @@
     outputs   opening(3: kind 16)  count(2), each: scope: text  epoch(4)  bump(2)  deal(12)
               count(2), each: set(2) output(32), ascending
 
-Outputs are what boxes hold. The box of an answer is sealed to the agreement key of the asker's certificate and bound to
+Boxes hold outputs. The box of an answer is sealed to the agreement key of the asker's certificate and bound to
 the request's digest and the server's name; an archived box was sealed when its epoch ended and is bound to server,
 reader and epoch. A request names its server, so that no server can spend the asker's requests at another.
 
@@ -41,7 +41,7 @@ ANSWER_DOMAIN = "veilmq/1 key answer"
 
 
 class Refusal(IntEnum):
-    """Why a server gives no output for a name."""
+    """A reason for which a server gives no output for a name."""
 
     NOT_AUTHORISED = 1
     TOO_EARLY = 2
@@ -65,7 +65,9 @@ REFUSALS: dict[Refusal, type[KeysError]] = {
 
 @dataclass(frozen=True, slots=True)
 class KeyRequest:
-    """`asker`: 16-byte party id. `server`: overlay name of who is asked. `names`: 1 to 64, each once."""
+    """A request for keys. `asker`: 16-byte party id. `server`: overlay name of the key server. `names`: 1 to 64, each
+    once.
+    """
 
     asker: bytes
     server: str
@@ -78,7 +80,7 @@ class KeyRequest:
     def signed(
         cls, identity: Identity, server: str, nonce: bytes, time_ms: int, names: Sequence[KeyName]
     ) -> KeyRequest:
-        """`nonce`: 16 random bytes. Raises `OurFault` for a request that cannot be."""
+        """Returns a signed request. `nonce`: 16 random bytes. Raises `OurFault` for impossible fields."""
         bare = cls(identity.party_id, server, nonce, time_ms, tuple(names))
         return replace(bare, signature=identity.sign(REQUEST_DOMAIN, bare.signed_bytes()))
 
@@ -93,7 +95,7 @@ class KeyRequest:
 
     @classmethod
     def decode(cls, data: bytes) -> KeyRequest:
-        """Read a frame; the signature is not checked yet. Raises `BadFrame`."""
+        """Reads a frame; does not check its signature. Raises `BadFrame`."""
         reader = frames.Reader(data)
         reader.opening(frames.Kind.KEY_REQUEST)
         asker, server, nonce = reader.take(PARTY_ID_BYTES), reader.text(), reader.take(NONCE_BYTES)
@@ -107,7 +109,7 @@ class KeyRequest:
         return request
 
     def verify(self, certificate: Certificate) -> None:
-        """Raise `BadSignature` unless the certificate's holder signed this."""
+        """Raises `BadSignature` unless the certificate's holder signed the request."""
         verify(certificate.public_key, REQUEST_DOMAIN, self.signed_bytes(), self.signature)
 
     def _check(self, error: type[KeysError]) -> None:
@@ -119,7 +121,7 @@ class KeyRequest:
 
 @dataclass(frozen=True, slots=True)
 class Outputs:
-    """What one server says of one key. `deal`: the material's 12-byte name. `outputs`: (set, 32 bytes), ascending."""
+    """One server's outputs for one key. `deal`: the material's 12-byte name. `outputs`: (set, 32 bytes), ascending."""
 
     name: KeyName
     deal: bytes
@@ -128,8 +130,11 @@ class Outputs:
 
 @dataclass(frozen=True, slots=True)
 class KeyAnswer:
-    """`server`: 16-byte party id. `request`: SHA-256 of the whole request. `version`: of the policy it was judged by.
-    `refused`: (index of the name, reason). `box`, `archived`: (epoch, box): sealed outputs."""
+    """An answer to a request for keys.
+
+    `server`: 16-byte party id. `request`: SHA-256 of the whole request. `version`: of the policy that decided.
+    `refused`: (index of the name, reason). `box`, `archived`: (epoch, box): sealed outputs.
+    """
 
     server: bytes
     request: bytes
@@ -149,11 +154,11 @@ class KeyAnswer:
         return b"".join(parts)
 
     def signed_by(self, identity: Identity) -> KeyAnswer:
-        """This answer with the server's signature."""
+        """Returns this answer with the server's signature."""
         return replace(self, signature=identity.sign(ANSWER_DOMAIN, self.signed_bytes()))
 
     def encode(self) -> bytes:
-        """The frame. Raises `OurFault` above `ANSWER_BYTES_MAX`."""
+        """Returns the frame. Raises `OurFault` above `ANSWER_BYTES_MAX`."""
         data = self.signed_bytes() + self.signature
         if len(data) > ANSWER_BYTES_MAX:
             raise OurFault(f"an answer of {len(data)} bytes; ask for fewer keys at once")
@@ -161,7 +166,7 @@ class KeyAnswer:
 
     @classmethod
     def decode(cls, data: bytes) -> KeyAnswer:
-        """Read a frame; the signature is not checked yet. Raises `BadFrame`."""
+        """Reads a frame; does not check its signature. Raises `BadFrame`."""
         if len(data) > ANSWER_BYTES_MAX:
             raise BadFrame(f"an answer of {len(data)} bytes")
         reader = frames.Reader(data)
@@ -179,22 +184,22 @@ class KeyAnswer:
         return answer
 
     def verify(self, certificate: Certificate) -> None:
-        """Raise `BadSignature` unless the certificate's holder signed this."""
+        """Raises `BadSignature` unless the certificate's holder signed the answer."""
         verify(certificate.public_key, ANSWER_DOMAIN, self.signed_bytes(), self.signature)
 
 
 def digest_of(request: bytes) -> bytes:
-    """How an answer names the request that it answers: SHA-256 of the whole frame."""
+    """Returns SHA-256 of a whole request, by which an answer names it."""
     return hashlib.sha256(request).digest()
 
 
 def answer_info(server: str, request: bytes) -> bytes:
-    """What the box of an answer is bound to. `request`: digest."""
+    """Returns the context that the box of an answer is bound to. `request`: digest."""
     return b"veilmq/1 key answer" + frames.text(server) + request
 
 
 def encode_outputs(entries: Sequence[Outputs]) -> bytes:
-    """What boxes hold."""
+    """Returns the content of a box."""
     parts = [frames.opening(frames.Kind.KEY_OUTPUTS), frames.number(len(entries), 2)]
     for entry in entries:
         parts += [_name(entry.name), entry.deal, frames.number(len(entry.outputs), 2)]
@@ -203,7 +208,9 @@ def encode_outputs(entries: Sequence[Outputs]) -> bytes:
 
 
 def decode_outputs(data: bytes) -> list[Outputs]:
-    """Raises `BadFrame`. `data` bounds what is allocated: counts beyond it end at its end."""
+    """Reads the content of a box. Raises `BadFrame`. The size of `data` bounds the allocation, whatever its counts
+    claim.
+    """
     reader = frames.Reader(data)
     reader.opening(frames.Kind.KEY_OUTPUTS)
     entries = [_read_outputs(reader) for _ in range(reader.number(2))]

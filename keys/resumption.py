@@ -1,15 +1,18 @@
-"""A trace session goes on over a lost connection or a restart of its broker, for a few hashes (B3).
+"""Resumption of a trace session after a lost connection or a restart of its broker, for a few hashes (B3).
 
     knock      opening(3) session(16) nonce(16) time_ms(8) name(2 + n) mac(16)    by the entity
     resumed    opening(3) session(16) nonce(16) mac(16)                           by the broker
     unknown    opening(3: flag bit 0) session(16)                                 by the broker, or by anybody
 
-Both know the session's key; a broker keeps it over a restart. Both nonces make the key with which the session goes on,
-so counters begin anew and nothing that was said before can be said again. Codes are HMAC-SHA256 of a key of their own,
-cut to 16 bytes. A knock counts once, by its time, and the answer opens for nobody who has not just knocked. `unknown`
-proves nothing: an entity registers then, as it would a little later by itself. Who loses the session's key to an enemy
-loses what follows as well, until it registers anew. Not here: what a broker still knows of the entity
-(`bridge.traces.remembered`), when somebody knocks (`bridge.tracking.entity`).
+Both ends know the session's key; a broker keeps it over a restart. Both nonces make the key of the resumed session,
+so
+that counters begin anew and no earlier message can be replayed. Codes are HMAC-SHA256 of a key of their own,
+cut to 16 bytes. A knock counts once, by its time, and the answer opens only for the end that has just knocked.
+`unknown`
+proves nothing: the entity registers then, as it would a little later anyway. An enemy who steals the session's key
+can
+also read later messages, until the entity registers anew. Not here: the broker's memory of the entity
+(`bridge.traces.remembered`), when an entity knocks (`bridge.tracking.entity`).
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ _UNKNOWN = 1
 
 @dataclass(frozen=True, slots=True)
 class Knock:
-    """An entity's wish that its session go on. `nonce`: 16 random bytes; `time_ms`: its clock."""
+    """An entity's request to resume its session. `nonce`: 16 random bytes; `time_ms`: its clock."""
 
     session: bytes = field(repr=False)
     nonce: bytes = field(repr=False)
@@ -43,7 +46,7 @@ class Knock:
         return b"".join((KNOCK, self.session, self.nonce, number(self.time_ms, 8), text(self.name)))
 
     def coded(self, key: bytes) -> Knock:
-        """Under a session's key. Raises OurFault."""
+        """Returns the knock with its code under the session's key. Raises OurFault."""
         if (len(self.session), len(self.nonce), len(key)) != (SESSION_BYTES, NONCE_BYTES, KEY_BYTES):
             raise OurFault(f"a session and a nonce have {SESSION_BYTES} bytes, a key {KEY_BYTES}")
         return replace(self, code=_code(key, self.body()))
@@ -53,7 +56,7 @@ class Knock:
 
     @classmethod
     def decode(cls, data: bytes) -> Knock:
-        """Raises BadFrame."""
+        """Reads a frame; does not check its code. Raises BadFrame."""
         reader = Reader(data)
         reader.opening(Kind.KNOCK)
         session, nonce = reader.take(SESSION_BYTES), reader.take(NONCE_BYTES)
@@ -64,8 +67,10 @@ class Knock:
         return found
 
     def verify(self, key: bytes, after_ms: int, now_ms: int) -> None:
-        """Raise BadContent, Replayed or Expired unless who knows the key knocked just now, and for the first time.
-        `after_ms`: the time of the last knock that counted."""
+        """Raises BadContent, Replayed or Expired unless a holder of the key knocked just now, and for the first time.
+
+        `after_ms`: the time of the last knock that counted.
+        """
         if not hmac.compare_digest(self.code, _code(key, self.body())):
             raise BadContent("a knock under another key than the session's")
         if self.time_ms <= after_ms:
@@ -74,7 +79,7 @@ class Knock:
             raise Expired("the knock is not of now; set the entity's clock")
 
     def resumed(self, key: bytes, nonce: bytes) -> tuple[bytes, bytes]:
-        """The broker's answer, and the key with which the session goes on. `nonce`: 16 random bytes."""
+        """Returns the broker's answer, and the key of the resumed session. `nonce`: 16 random bytes."""
         if len(nonce) != NONCE_BYTES:
             raise OurFault(f"a nonce has {NONCE_BYTES} bytes")
         answer = opening(Kind.RESUMED) + self.session + nonce
@@ -82,8 +87,10 @@ class Knock:
 
 
 def open_resumed(data: bytes, key: bytes, knocked: Knock) -> bytes | None:
-    """At the entity that knocked: the key with which the session goes on, None if the broker says that it does not
-    know it. Raises BadFrame, BadContent."""
+    """Returns the key of the resumed session at the entity that knocked; None if the broker does not know the session.
+
+    Raises BadFrame, BadContent.
+    """
     reader = Reader(data)
     flags = reader.opening(Kind.RESUMED, _UNKNOWN)
     if reader.take(SESSION_BYTES) != knocked.session:
@@ -99,17 +106,19 @@ def open_resumed(data: bytes, key: bytes, knocked: Knock) -> bytes | None:
 
 
 def unknown(session: bytes) -> bytes:
-    """The broker's answer to a knock for a session that it does not know."""
+    """Returns the broker's answer to a knock for a session that it does not know."""
     return opening(Kind.RESUMED, _UNKNOWN) + session
 
 
 def is_resumed(data: bytes) -> bool:
-    """Whether it looks like an answer to a knock."""
+    """Returns True if the bytes look like an answer to a knock."""
     return data[:2] == opening(Kind.RESUMED)[:2]
 
 
 def _code(key: bytes, what: bytes) -> bytes:
-    """Frames of the two directions differ in their kind, and the key is none that anything is sealed under."""
+    """Returns the code of a frame under a key that seals nothing. The kinds of frames tell the two directions
+    apart.
+    """
     return hmac.digest(hmac.digest(key, DOMAIN_RESUMPTION + b"\1", "sha256"), what, "sha256")[:CODE_BYTES]
 
 

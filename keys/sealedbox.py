@@ -1,12 +1,14 @@
-"""Something sealed to one party's X25519 key: token keys in the overlay file, answers of key servers
-(docs/protocol.md §9.4).
+"""Boxes sealed to one party's X25519 key: token keys in the overlay file, answers of key servers (docs/protocol.md
+§9.4).
 
     box = ephemeral public(32)  AES-256-GCM(key, nonce of zeros, plaintext, no associated data)
     key = HKDF(X25519(ephemeral, receiver), no salt, "veilmq/1 box" ‖ ephemeral(32) ‖ receiver(32) ‖ info, 32)
 
-The shape is that of HPKE's base mode (RFC 9180 §5.1.1), whose implementation in `cryptography` draws its own
-randomness: here it is passed in, so that a run can be repeated from its seed. A box says nothing about who made it:
-whoever needs to know gets it inside something signed. `info` binds a box to its purpose: another does not open it.
+The shape is that of HPKE's base mode (RFC 9180 §5.1.1). The implementation in `cryptography` draws its own
+randomness; here the caller passes it in, so that a run can be repeated from its seed. A box does not prove its
+author:
+where that matters, the box stands inside a signed frame. `info` binds a box to its purpose: under another `info` it
+does not open.
 """
 
 from __future__ import annotations
@@ -25,9 +27,9 @@ _NONCE = bytes(12)  # every box has a key of its own
 
 
 def seal_box(receiver: bytes, plaintext: bytes, info: bytes, ephemeral: bytes) -> bytes:
-    """`plaintext` for the owner of the 32-byte X25519 public key `receiver`; 48 bytes longer.
+    """Returns `plaintext` sealed to the 32-byte X25519 public key `receiver`; 48 bytes longer.
 
-    `ephemeral`: 32 uniformly random secret bytes, never used again. Raises `OurFault` for keys that are none.
+    `ephemeral`: 32 uniformly random secret bytes, never used again. Raises `OurFault` for invalid keys.
     """
     if len(ephemeral) != AGREEMENT_KEY_BYTES:
         raise OurFault(f"an X25519 private key has {AGREEMENT_KEY_BYTES} bytes, not {len(ephemeral)}")
@@ -41,7 +43,9 @@ def seal_box(receiver: bytes, plaintext: bytes, info: bytes, ephemeral: bytes) -
 
 
 def open_box(receiver: X25519PrivateKey, box: bytes, info: bytes) -> bytes:
-    """What `seal_box` sealed. Raises `BadFrame` for what is too short, `BadContent` if it is not for us or altered."""
+    """Returns the plaintext of a box. Raises `BadFrame` if it is too short, `BadContent` if it is not for us or
+    altered.
+    """
     if len(box) < BOX_OVERHEAD_BYTES:
         raise BadFrame(f"a sealed box of {len(box)} bytes; at least {BOX_OVERHEAD_BYTES} are needed")
     public = box[:AGREEMENT_KEY_BYTES]

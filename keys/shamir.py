@@ -22,14 +22,14 @@ POWERS_KEPT = 64  # bounds memory: there are few kinds of regions, whatever view
 
 
 def threshold_of(count: int) -> int:
-    """k = floor(n/2) + 1, the sharing threshold of a region of n replicas (A1)."""
+    """Returns k = floor(n/2) + 1, the sharing threshold of a region of n replicas (A1)."""
     if not 1 <= count <= MAX_PLACE:
         raise OurFault(f"a region has 1 to {MAX_PLACE} replicas, not {count}")
     return count // 2 + 1
 
 
 def split(secret: bytes, threshold: int, count: int, coefficients: bytes) -> tuple[bytes, ...]:
-    """`count` shares of `secret`, any `threshold` of which give it back; share number i is for x = i + 1.
+    """Returns `count` shares of `secret`, any `threshold` of which give it back; share number i is for x = i + 1.
 
     `coefficients`: (threshold - 1) * len(secret) uniformly random bytes, never used for another secret.
     Raises `OurFault` unless 1 <= threshold <= count <= 255 and the sizes fit.
@@ -50,7 +50,7 @@ def split(secret: bytes, threshold: int, count: int, coefficients: bytes) -> tup
 
 @lru_cache(maxsize=POWERS_KEPT)
 def _power_tables(threshold: int, count: int) -> tuple[tuple[bytes, ...], ...]:
-    """For the coefficients of x, x², ... up to threshold - 1: the tables of that power at x = 1..count."""
+    """Returns, for the coefficients of x, x², ... up to threshold - 1, the tables of that power at x = 1..count."""
     powers, rows = [1] * count, []
     for _ in range(1, threshold):
         powers = [gf256.mul(power, x) for x, power in enumerate(powers, 1)]
@@ -60,7 +60,7 @@ def _power_tables(threshold: int, count: int) -> tuple[tuple[bytes, ...], ...]:
 
 @lru_cache(maxsize=WEIGHTS_KEPT)
 def weights_at_zero(places: tuple[int, ...]) -> tuple[bytes, ...]:
-    """Lagrange weights at x = 0 of the distinct nonzero `places`, each as its multiplication table."""
+    """Returns Lagrange weights at x = 0 of the distinct nonzero `places`, each as its multiplication table."""
     if not places or len(set(places)) != len(places) or not all(1 <= x <= MAX_PLACE for x in places):
         raise BadShare(f"coordinates must be distinct and in 1..{MAX_PLACE}")
     tables = []
@@ -74,15 +74,15 @@ def weights_at_zero(places: tuple[int, ...]) -> tuple[bytes, ...]:
 
 
 def interpolate(places: tuple[int, ...], values: Sequence[bytes]) -> bytes:
-    """The value at x = 0 of the polynomial through (places[i], values[i]); lengths are the caller's care.
+    """Returns the value at x = 0 of the polynomial through (places[i], values[i]). The caller checks the lengths.
 
-    Values may be many shares joined, as long as the same places gave them: one call interpolates them all.
+    Each value may be many shares joined, if their places are equal: one call interpolates them all.
     """
     return gf256.weighted_sum(values, weights_at_zero(places))
 
 
 def combine(shares: Mapping[int, bytes]) -> bytes:
-    """The secret behind `shares` {x: value}. All are used: pass exactly threshold of them.
+    """Returns the secret behind `shares` {x: value}. All are used: pass exactly threshold of them.
 
     Raises `BadShare` for coordinates outside 1..255, no share at all, or unequal or zero lengths.
     """

@@ -36,7 +36,7 @@ _U32 = 1 << 32
 
 
 class Place(NamedTuple):
-    """One coordinate of a label: replica number `place` (1..n) of `region` in its view number `view`."""
+    """A coordinate of a label: replica number `place` (1..n) of `region` in its view number `view`."""
 
     region: int
     view: int
@@ -65,10 +65,10 @@ class Hop:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """One share with its path.
+    """A share with its path.
 
-    `label`: 1 to 4 places of distinct regions. `tags`: one of 4 bytes for each re-split, so one fewer than
-    places. `value`: 32 secret bytes. Raises `BadShare` if it breaks one of these.
+    `label`: 1 to 4 places of distinct regions. `tags`: 4 bytes for each re-split, so one fewer than
+    places. `value`: 32 secret bytes. Raises `BadShare` if it breaks one of these rules.
     """
 
     label: Label
@@ -90,12 +90,12 @@ class Share:
 
     @property
     def places(self) -> tuple[int, ...]:
-        """The coordinates alone, outermost (level 1) first."""
+        """The places alone, outermost (level 1) first."""
         return tuple(place.place for place in self.label)
 
 
 def check_label(share: Share, hops: Sequence[Hop]) -> None:
-    """Raise `BadShare` unless regions, views and places of the label fit `hops`, taken from our own views."""
+    """Raises `BadShare` unless regions, views and places of the label fit `hops`, taken from our own views."""
     if len(share.label) != len(hops):
         raise BadShare(f"a share of depth {len(share.label)} on a path of {len(hops)} regions")
     for place, hop in zip(share.label, hops, strict=True):
@@ -111,7 +111,7 @@ def check_label(share: Share, hops: Sequence[Hop]) -> None:
 
 
 def first_split(secret: bytes, hop: Hop, random: bytes) -> list[Share]:
-    """The publisher's split of a 32-byte secret: one share for each place of `hop`, in order.
+    """Returns the publisher's split of a 32-byte secret: one share for each place of `hop`, in order.
 
     `random`: (k - 1) * 32 uniformly random bytes, used once. Raises `OurFault` for other sizes.
     """
@@ -122,9 +122,9 @@ def first_split(secret: bytes, hop: Hop, random: bytes) -> list[Share]:
 
 
 def resplit(share: Share, header_digest: bytes, next_hop: Hop, seed: bytes) -> list[Share]:
-    """A replica's split of one share for the next region: one sub-share for each of its places, in order.
+    """Returns a replica's split of one share for the next region: one sub-share for each of its places, in order.
 
-    Deterministic, so that a retransmission repeats the same sub-shares. The coefficients depend on
+    The split is deterministic, so that a retransmission repeats its sub-shares. The coefficients depend on
     everything that could otherwise yield two related polynomials: key header, label, next region with view
     and (k, n), and the value itself. `header_digest`: the 32 bytes of `KeyHeader.digest`. `seed`: 32 secret
     bytes of this replica and epoch. Raises `BadShare` for a path that gets too long or visits a region
@@ -158,7 +158,7 @@ def _hop_bytes(hop: Hop) -> bytes:
 
 
 def encode_shares(shares: Iterable[Share]) -> bytes:
-    """The frame of `vmq-shares`: shares of one key along one path, sorted by place.
+    """Returns the frame of `vmq-shares`: shares of one key along one path, sorted by place.
 
     Layout: opening, depth(1), depth x (region(4) view(4)), count(2), count x (depth places(1 each), depth - 1
     tags(4 each), value(32)). Raises `OurFault` for none, too many, a repeated label or different paths.
@@ -181,7 +181,7 @@ def encode_shares(shares: Iterable[Share]) -> bytes:
 
 
 def decode_shares(data: bytes) -> list[Share]:
-    """The shares of a frame, sorted by place. Raises `BadFrame`, or `BadShare` for a bad coordinate."""
+    """Returns the shares of a frame, sorted by place. Raises `BadFrame`, or `BadShare` for a bad coordinate."""
     reader = frames.Reader(data)
     reader.opening(frames.Kind.SHARES)
     depth = reader.number(1)
@@ -211,10 +211,10 @@ _CLASH, _MISSING = 1, 3  # faults of a cell; OR-ed over places, a missing share 
 
 
 class _Level(NamedTuple):
-    """All labels of one length, side by side: what their places further down recombined to.
+    """All labels of one length, side by side, with the values recombined from the places below them.
 
-    Cells are sorted by their deepest place first, so that what one place of the deepest region holds is one slice.
-    `values`: 32 bytes a cell. `tags`: for every re-split on the way to these labels, 4 bytes a cell. `faults`: one
+    Cells are sorted by their deepest place first: the cells of each place of the deepest region are one slice.
+    `values`: 32 bytes a cell. `tags`: for every re-split on the way to these labels, 4 bytes a cell. `faults`: a
     byte a cell, 0 if the value is good.
     """
 
@@ -226,7 +226,7 @@ class _Level(NamedTuple):
 class _Tree:
     """The shares of one key in a grid of their places, and every level that was recombined from them so far.
 
-    One place holds shares of many polynomials, and all are interpolated with the same weights: a level takes k
+    One place holds shares of many polynomials, and all are interpolated with equal weights: a level takes k
     translations of joined values instead of k for each label.
     """
 
@@ -258,9 +258,9 @@ class _Tree:
         return _Level(b"".join([share.value for share in ordered]), tags, faults)
 
     def rows(self, combination: Combination) -> dict[int, bytes | None]:
-        """The level-1 values by the places `combination` of the regions below, which are present there.
+        """Returns the level-1 values by the places `combination` of the regions below, which are present there.
 
-        A row with a missing share is left out; None where shares of different tags met.
+        A row with a missing share is left out; its value is None where shares of different tags met.
         """
         level = self._level(combination)
         values = [level.values[start : start + SECRET_BYTES] for start in range(0, len(level.values), SECRET_BYTES)]
@@ -297,18 +297,18 @@ class _Tree:
 
 @lru_cache(maxsize=CUTS_KEPT)
 def _cuts(present: tuple[int, ...], subset: tuple[int, ...], size: int) -> tuple[slice, ...]:
-    """Where the bytes of `subset` lie if every place of `present` has `size` of them, in order."""
+    """Returns the slices of `subset` if every place of `present` has `size` bytes, in order."""
     return tuple(slice(size * at, size * (at + 1)) for at in map(present.index, subset))
 
 
 def _differing(tags: bytes, others: bytes) -> bytes:
-    """`_CLASH` for every cell whose tags differ, else 0."""
+    """Returns a byte for each cell: `_CLASH` where the tags differ, else 0."""
     cells = range(0, len(tags), TAG_BYTES)
     return bytes(_CLASH if tags[at : at + TAG_BYTES] != others[at : at + TAG_BYTES] else 0 for at in cells)
 
 
 def _places_by_hop(shares: Sequence[Share], hops: Sequence[Hop]) -> list[list[int]] | None:
-    """For every hop the places of all shares, in order; None unless every label passes `check_label`.
+    """Returns for every hop the places of all shares, in order; None unless every label passes `check_label`.
 
     The labels are checked as columns, each place once, because one by one would cost more than all the arithmetic.
     """
@@ -325,7 +325,7 @@ def _places_by_hop(shares: Sequence[Share], hops: Sequence[Hop]) -> list[list[in
 
 
 def level1_values(shares: Iterable[Share], hops: Sequence[Hop], combination: Combination) -> dict[int, bytes | None]:
-    """The level-1 value of every row that is complete under `combination`; None where tags contradict.
+    """Returns the level-1 value of every row that is complete under `combination`; None where tags contradict.
 
     `combination`: k places of every region after the first. For audits of opened keys (`bridge.reader.blame`).
     """

@@ -1,9 +1,10 @@
-"""A message header and its publisher's signature: the frame of property `vmq` (docs/protocol.md §2.6).
+"""The signed header: a message header with its publisher's signature, the frame of property `vmq` (docs/protocol.md
+§2.6).
 
     header  signature(64) over header ‖ length(2) ‖ wire topic, in the domain "veilmq/1 header"
 
-The wire topic is signed with it: otherwise a replica could publish a valid header on another topic first, and the true
-one would then count as a duplicate. Not here: whether the publisher may publish at all (`identity.Certificate`),
+The signature covers the wire topic: otherwise a replica could publish a valid header on another topic first, and the
+true one would then count as a duplicate. Not here: whether the publisher may publish at all (`identity.Certificate`),
 duplicates and sequences.
 """
 
@@ -28,24 +29,24 @@ class SignedHeader:
     signature: bytes = field(repr=False)
 
     def encode(self) -> bytes:
-        """The frame. Raises `OurFault` for a header or signature that cannot be."""
+        """Returns the frame. Raises `OurFault` for an impossible header or signature."""
         if len(self.signature) != SIGNATURE_BYTES:
             raise OurFault("the signature has the wrong size: make it with sign_header")
         return self.header.encode() + self.signature
 
     @classmethod
     def decode(cls, data: bytes) -> SignedHeader:
-        """Read a frame; nothing is verified yet. Raises `BadFrame`."""
+        """Reads a frame; verifies nothing. Raises `BadFrame`."""
         return cls(header_of(data), data[-SIGNATURE_BYTES:])
 
 
 def sign_header(identity: Identity, header: MessageHeader, wire_topic: str) -> SignedHeader:
-    """A header for this wire topic, under its publisher's signature."""
+    """Returns a header for this wire topic, under its publisher's signature."""
     return SignedHeader(header, identity.sign(HEADER_DOMAIN, header.encode() + frames.text(wire_topic)))
 
 
 def header_of(frame: bytes) -> MessageHeader:
-    """The header of a frame of `SignedHeader`. Raises `BadFrame`."""
+    """Returns the header of a frame of `SignedHeader`. Raises `BadFrame`."""
     header = _usual_header(frame)
     if header is not None:
         return header
@@ -55,8 +56,10 @@ def header_of(frame: bytes) -> MessageHeader:
 
 
 def verify_header(header: MessageHeader, frame: bytes, wire_topic: str, public_key: bytes) -> None:
-    """Raise `BadSignature` unless the owner of `public_key` signed this frame, whose header `header_of` gave, for this
-    wire topic."""
+    """Raises `BadSignature` unless the owner of `public_key` signed this frame for this wire topic.
+
+    `header`: the header that `header_of` returned for the frame.
+    """
     if party_id_of(public_key) != header.publisher:
         raise BadSignature("the header names another publisher than this key's owner")
     signed = frame[:-SIGNATURE_BYTES] + frames.text(wire_topic)
@@ -64,7 +67,9 @@ def verify_header(header: MessageHeader, frame: bytes, wire_topic: str, public_k
 
 
 def _usual_header(data: bytes) -> MessageHeader | None:
-    """What `MessageHeader.decode` makes of a header with one digest, in a third of the time; None leaves it to that."""
+    """Returns a header with one digest as `MessageHeader.decode` would, in a third of the time; None for any other
+    header.
+    """
     if len(data) != _USUAL_BYTES + SIGNATURE_BYTES:
         return None
     (version, kind, flags, mode, publisher, key_id, sequence, previous, time_ms, deadline_ms, generation,

@@ -1,8 +1,8 @@
-"""Topic names as tokens, wildcards still working, and the matching rules of topic filters (E1, docs/protocol.md §6.7).
+"""Topic tokens, under which wildcards still work, and the matching rules of topic filters (E1, docs/protocol.md §6.7).
 
 Each level of a topic becomes base64url(HMAC-SHA256(key, depth byte ‖ level)[:16]): `+` and `#` keep their
-meaning, since equal levels at equal depth have equal tokens. This hides names from replicas and outsiders.
-It does not hide equality, depth or frequency, and one insider with the key can undo it by guessing names.
+meaning, since equal levels at equal depth have equal tokens. Tokens hide names from replicas and outsiders.
+They do not hide equality, depth or frequency, and one insider with the key can undo them by guessing names.
 
 Not here: the trie that finds subscriptions (`bridge.base.topics`), rotation of the key.
 """
@@ -22,7 +22,7 @@ TOPIC_BYTES_LIMIT = 65_535  # MQTT 5.0 §1.5.4
 
 
 def tokenise_topic(topic: str, key: bytes, control_root: str = "$veil") -> str:
-    """The wire topic of `topic`. Topics that start with `$` and those of the control root stay as they are.
+    """Returns the wire topic of `topic`. Topics that start with `$` and those of the control root stay unchanged.
 
     `key`: 32 bytes from `epochs.token_key`. Raises `OurFault` for an invalid topic name.
     """
@@ -33,7 +33,7 @@ def tokenise_topic(topic: str, key: bytes, control_root: str = "$veil") -> str:
 
 
 def tokenise_filter(topic_filter: str, key: bytes, control_root: str = "$veil") -> str:
-    """The wire filter of a topic filter; `+`, `#` and the prefix `$share/{group}/` stay as they are.
+    """Returns the wire filter of a topic filter; `+`, `#` and the prefix `$share/{group}/` stay unchanged.
 
     Raises `OurFault` for an invalid filter.
     """
@@ -45,8 +45,12 @@ def tokenise_filter(topic_filter: str, key: bytes, control_root: str = "$veil") 
 
 
 def retained_id(key: bytes | None, topic: str) -> bytes:
-    """The name of a clear topic to whoever retains its value, 16 bytes: of all levels together, so that a prefix shows
-    nothing. `key`: the scope's; where names are public 32 zero bytes."""
+    """Returns the 16-byte name of a clear topic under which replicas retain its value.
+
+    The name is of all levels together, so that a prefix shows nothing. `key`: the scope's; 32 zero bytes where names
+    are
+    public.
+    """
     return hmac.digest(key or bytes(32), topic.encode(), "sha256")[:RETAINED_ID_BYTES]
 
 
@@ -70,7 +74,7 @@ def _token(key: bytes, depth: int, level: str) -> str:
 
 
 def split_share(topic_filter: str) -> tuple[str, str]:
-    """(`$share/{group}/`, filter) of a shared subscription, ("", filter) of any other (MQTT 5.0 §4.8.2)."""
+    """Returns (`$share/{group}/`, filter) of a shared subscription, ("", filter) of any other (MQTT 5.0 §4.8.2)."""
     if not topic_filter.startswith("$share/"):
         return "", topic_filter
     end = topic_filter.find("/", len("$share/")) + 1
@@ -87,14 +91,14 @@ def _check_string(value: str, what: str) -> None:
 
 
 def check_topic(topic: str) -> None:
-    """Raise `OurFault` unless `topic` is a topic name: not empty, no wildcard, no NUL (MQTT 5.0 §4.7)."""
+    """Raises `OurFault` unless `topic` is a topic name: not empty, no wildcard, no NUL (MQTT 5.0 §4.7)."""
     _check_string(topic, "topic")
     if "+" in topic or "#" in topic:
         raise OurFault(f"topic {topic!r} has a wildcard: only filters may")
 
 
 def check_filter(topic_filter: str) -> None:
-    """Raise `OurFault` unless wildcards fill whole levels and `#` is the last one (MQTT 5.0 §4.7.1)."""
+    """Raises `OurFault` unless wildcards fill whole levels and `#` is the last one (MQTT 5.0 §4.7.1)."""
     _check_string(topic_filter, "topic filter")
     prefix, bare = split_share(topic_filter)
     if not bare or (topic_filter.startswith("$share/") and not _is_group(prefix)):
@@ -111,7 +115,7 @@ def _is_group(prefix: str) -> bool:
 
 
 def matches(topic_filter: str, topic: str) -> bool:
-    """Whether a filter without `$share` matches a topic name (MQTT 5.0 §4.7).
+    """Returns True if a filter without `$share` matches a topic name (MQTT 5.0 §4.7).
 
     `a/#` matches `a`; a filter that starts with a wildcard matches no topic that starts with `$`.
     """
@@ -121,7 +125,7 @@ def matches(topic_filter: str, topic: str) -> bool:
 
 
 def covers(granted: str, asked: str) -> bool:
-    """Whether filter `granted` matches every topic that filter `asked` matches (neither with `$share`)."""
+    """Returns True if filter `granted` matches every topic that filter `asked` matches (neither with `$share`)."""
     if asked.startswith("$") and granted[:1] in ("+", "#"):
         return False
     return _covers(granted.split("/"), asked.split("/"))

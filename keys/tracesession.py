@@ -1,4 +1,4 @@
-"""What a traced entity and the broker that traces it say to each other (B3, B8 and the symmetric optimisation).
+"""The trace session between a traced entity and the broker that traces it (B3, B8 and the symmetric optimisation).
 
     registration   opening(3) advertisement(2 + n) request(16) time_ms(8) signature(64) of the entity
     registered     opening(3) request(16) sealed box to the entity: session(16) key(32)
@@ -7,9 +7,10 @@
                    else AES-256-GCM under the session's key of word and body
     through another broker the same, sealed only, with counters of its own and nonces that no direct message has
 
-A registration proves that its sender holds the entity's key; the answer opens for nobody else. In a session the entity
-either signs each message or, cheaper, seals it under the key that both know; the broker always seals. Counters of each
-direction rise, so nothing counts twice. Not here: topics, what a word does (`bridge.traces.tracer`).
+A registration proves that its sender holds the entity's key; the answer opens for nobody else. In a session the
+entity
+either signs each message or, cheaper, seals it under the shared key; the broker always seals. Counters of each
+direction rise, so that no message counts twice. Not here: topics, the effect of a word (`bridge.traces.tracer`).
 """
 
 from __future__ import annotations
@@ -42,10 +43,10 @@ _NONCES = tuple(number(speaks, 4) for speaks in range(4))  # what nonces of each
 
 
 class Word(IntEnum):
-    """What a message in a session is about, and its body."""
+    """The subject of a message in a session, which decides its body."""
 
     PING = 1
-    """Broker: number(8), sent_ms(8), every_ms(4): say ALIVE so often, unless it is 0 or left out."""
+    """Broker: number(8), sent_ms(8), every_ms(4): the period in which to say ALIVE, 0 or absent for none."""
     ANSWER = 2
     """Entity: the ping's body."""
     STATE = 3
@@ -55,13 +56,13 @@ class Word(IntEnum):
     TOKEN = 5
     """Entity: a token(2 + n) and the 32 secret bytes of the key that it names."""
     TRACE_KEY = 6
-    """Entity: 32 secret bytes; traces are sealed under them from now on."""
+    """Entity: 32 secret bytes, under which traces are sealed from now on."""
     SILENT = 7
-    """Entity: no more traces, please."""
+    """Entity: asks for no more traces."""
     CLOCK = 8
     """Broker: its UNIX time in ms(8), to an entity whose token does not count by it."""
     ALIVE = 9
-    """Entity, unasked: lived_ms(8), the sent_ms of the last ping and how long that is ago."""
+    """Entity, unasked: lived_ms(8), the sent_ms of the last ping plus the time since that ping came."""
 
 
 _WORDS = {int(word): word for word in Word}
@@ -69,7 +70,7 @@ _WORDS = {int(word): word for word in Word}
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """An entity's wish to be traced. `request`: 16 random bytes that the answer repeats."""
+    """An entity's request to be traced. `request`: 16 random bytes that the answer repeats."""
 
     advertisement: bytes
     request: bytes
@@ -96,14 +97,18 @@ class Registration:
         return found
 
     def verify(self, advertisement: Advertisement, now_ms: int) -> None:
-        """Raise unless the advertised entity signed it just now. The advertisement is verified before."""
+        """Raises unless the advertised entity signed the registration just now. The caller has verified the
+        advertisement.
+        """
         verify(advertisement.certificate.public_key, DOMAIN_REGISTRATION, self.body(), self.signature)
         if abs(now_ms - self.time_ms) > REQUEST_FRESH_MS:
             raise Expired("the registration is not of now; set the entity's clock")
 
 
 def registered(request: bytes, session: bytes, key: bytes, advertisement: Advertisement, random: bytes) -> bytes:
-    """The answer to a registration, for its entity only. `random`: 32 fresh bytes. Raises OurFault, BadFrame."""
+    """Returns the answer to a registration, for its entity only. `random`: 32 fresh bytes. Raises OurFault,
+    BadFrame.
+    """
     if (len(session), len(key)) != (SESSION_BYTES, KEY_BYTES):
         raise OurFault(f"a session has {SESSION_BYTES} bytes, its key {KEY_BYTES}")
     head = opening(Kind.REGISTERED) + request
@@ -111,7 +116,7 @@ def registered(request: bytes, session: bytes, key: bytes, advertisement: Advert
 
 
 def open_registered(data: bytes, entity: Identity) -> tuple[bytes, bytes, bytes]:
-    """(request, session, key) of an answer. Raises BadFrame, BadContent."""
+    """Returns (request, session, key) of an answer. Raises BadFrame, BadContent."""
     reader = Reader(data)
     reader.opening(Kind.REGISTERED)
     request = reader.take(REQUEST_BYTES)
@@ -122,10 +127,12 @@ def open_registered(data: bytes, entity: Identity) -> tuple[bytes, bytes, bytes]
 
 
 class TraceSession:
-    """One end of a session. `speaks`: 0 for the entity's end, 1 for the broker's, and 2 more for what another broker
-    passes on: nonces of the four never meet.
+    """One end of a session.
 
-    `peer_key`: at the broker's end, the entity's Ed25519 key, whose signatures count too; b"" for none.
+    `speaks`: 0 for the entity's end, 1 for the broker's, and 2 more for messages through another broker: nonces of
+    the
+    four never meet. `peer_key`: at the broker's end, the entity's Ed25519 key, whose signatures count too; b"" for
+    none.
     """
 
     # A broker says and hears as many messages a second as it pings entities: what each of them needs is kept ready.
@@ -144,12 +151,14 @@ class TraceSession:
 
     @property
     def kept(self) -> tuple[bytes, bytes]:
-        """Session and key: what whoever resumes it must know."""
+        """Session and key, both needed to resume the session."""
         return self.session, self._key
 
     def aside(self) -> TraceSession:
-        """This end of the session for what another broker passes on, in no order with what comes directly: counters
-        and nonces of its own, and nothing signed. Raises OurFault for one that is such an end."""
+        """Returns this party's end for messages through another broker, in no order with direct messages.
+
+        That end has counters and nonces of its own, and signs nothing. Raises OurFault for an end of this kind.
+        """
         if self._speaks > 1:
             raise OurFault("a session has one end beside it")
         made = TraceSession.__new__(TraceSession)
@@ -160,7 +169,10 @@ class TraceSession:
         return made
 
     def say(self, word: Word, body: bytes = b"", signer: Identity | None = None) -> bytes:
-        """The next message: signed by `signer` and readable, or sealed. What is secret must be sealed (OurFault)."""
+        """Returns the next message: signed by `signer` and readable, or sealed. Raises OurFault for a secret that is
+        not
+        sealed.
+        """
         if len(body) > BODY_MAX_BYTES:
             raise OurFault(f"a message of a trace session has a body of at most {BODY_MAX_BYTES} bytes")
         if signer is not None and word in (Word.TOKEN, Word.TRACE_KEY):
@@ -174,7 +186,9 @@ class TraceSession:
         return head + AESGCM(self._key).encrypt(self._says + counter, clear, head)
 
     def hear(self, data: bytes) -> tuple[Word, bytes]:
-        """Word and body of the other end's next message. Raises BadFrame, BadSignature, BadContent, Replayed."""
+        """Returns word and body of the other end's next message. Raises BadFrame, BadSignature, BadContent,
+        Replayed.
+        """
         head = data[:_HEAD_BYTES]
         is_signed = not (head.startswith(self._opening) and len(head) == _HEAD_BYTES) and _is_signed(data, self.session)
         counter = int.from_bytes(head[_OPENING_BYTES:])
@@ -202,12 +216,16 @@ class TraceSession:
         return rest[:-SIGNATURE_BYTES]
 
     def _bound(self) -> bytes:
-        """What a signature covers beside the message: a session that goes on counts anew under its old name."""
+        """Returns bytes that bind a signature to this session's key: a resumed session counts anew under its old
+        name.
+        """
         return hmac.digest(self._key, DOMAIN_SESSION.encode(), "sha256")
 
 
 def _is_signed(data: bytes, session: bytes) -> bool:
-    """Whether a message of this session is signed instead of sealed. Raises BadFrame, BadContent for any other."""
+    """Returns True if a message of this session is signed instead of sealed. Raises BadFrame, BadContent for any
+    other.
+    """
     reader = Reader(data)
     flags = reader.opening(Kind.TRACE_SESSION, _SIGNED)
     if reader.take(SESSION_BYTES) != session:

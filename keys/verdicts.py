@@ -1,8 +1,10 @@
-"""Which outputs of key servers are believed for one key, and who contradicts them (docs/protocol.md §6.4).
+"""Verdicts on the outputs of key servers: which outputs are believed for a key, and who contradicts them
+(docs/protocol.md §6.4).
 
-Of every set of servers an output counts once f + 1 of its members signed the same: one of those is honest. The key is
-the XOR over all sets of one deal. Where f is 0 (a chain, or three servers) one word suffices, most words win, and
-nobody is called a liar: of two that differ nobody can say which. Not here: asking, verifying signatures (`fetching`).
+An output of a set of servers counts once f + 1 of its members signed it, at least one of them honest. The key is
+the XOR over all sets of one deal. Where f is 0 (a chain, or three servers) a single vote suffices, the majority wins,
+and nobody is called a liar: of two different votes neither is provably false. Not here: asking, verifying signatures
+(`fetching`).
 """
 
 from __future__ import annotations
@@ -16,7 +18,9 @@ DEALS_KEPT = 2  # of one server: what was in force and what a rekey put in its p
 
 
 class Verdict:
-    """The votes on one key. `servers`: names in the owner's order. Raises `OurFault` for what is no key service."""
+    """The votes on one key. `servers`: names in the owner's order. Raises `OurFault` for servers that cannot be a key
+    service.
+    """
 
     __slots__ = (
         "_avoid",
@@ -46,7 +50,9 @@ class Verdict:
         self._avoid: dict[int, bytes] = {}
 
     def hear(self, server: str, said: Outputs) -> bool:
-        """A verified word of one of the servers. False, and it counts for nothing: not the sets that are its own."""
+        """Counts a verified vote of one of the servers. Returns False if its sets are not that server's: it counts for
+        nothing.
+        """
         number = self._servers.index(server) + 1
         if tuple(index for index, _ in said.outputs) != sets_held(*self._place, number):
             return False
@@ -62,17 +68,17 @@ class Verdict:
         return True
 
     def heard(self) -> set[str]:
-        """Who gave a word that counts."""
+        """Returns the servers whose vote counts."""
         return set(self._votes)
 
     def doubt(self) -> None:
-        """The key does not fit what publishers use: where as many speak against an output as for it, drop it."""
+        """Notes that publishers use another key: an output with as many votes against it as for it is dropped."""
         self._avoid, self._open = dict(self._chosen), True
 
     def key(self) -> bytes | None:
-        """The scope key, as soon as every set of one deal has an output that is believed.
+        """Returns the scope key, as soon as every set of one deal has an output that is believed; None before.
 
-        Of several deals the latest; where f is 0 anybody can invent one, and the one with most words counts.
+        Of several deals the latest counts; where f is 0 anybody can invent one, and the deal with most votes counts.
         """
         if not self._open:
             return self._key
@@ -98,14 +104,16 @@ class Verdict:
         return self._key
 
     def liars(self) -> set[str]:
-        """Servers that signed another output than a believed one; empty where f is 0, and before there is a key."""
+        """Returns servers that signed another output than a believed one; empty where f is 0, and before there is
+        a key.
+        """
         return set(self._liars)
 
     def _contradicts(self, deals: dict[bytes, dict[int, bytes]]) -> bool:
         return any(output != self._chosen[index] for index, output in deals.get(self._deal, {}).items())
 
     def _output(self, deal: bytes, index: int) -> tuple[bytes, int]:
-        """What most servers of the set said, and how many; (b"", 0) if none did."""
+        """Returns the output that most servers of the set signed, and their number; (b"", 0) if none did."""
         words = [votes[deal][index] for votes in self._votes.values() if deal in votes and index in votes[deal]]
         counts = Counter(words)
         if not counts:
