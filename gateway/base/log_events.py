@@ -67,7 +67,7 @@ class LogEvent(Enum):
     LIMIT_REACHED = (WARNING, "limits.%s is reached",
         "A bound held. `who`: whom it hit last; `times`: since the last such line; `total`: since the start.")
     CONNECTION_FAILED = ERROR, "%s: internal error", "A defect of ours ended one connection. Report the traceback."
-    SUBSCRIPTION_REFUSED = WARNING, "%s refused a subscription: 0x%02x", "A broker that we are a client of."
+    SUBSCRIPTION_REFUSED = WARNING, "%s refused the subscription to %s: 0x%02x", "A broker that we are a client of."
     UNREACHABLE = WARNING, "%s", "A member or broker that we dial does not answer, or refuses us. Once for each cause."
     # ---------------------------------------------------------------------------------------------------- plugins
     AUTH_PLUGIN_FAILED = (ERROR, "an authentication plugin failed; %r is refused",

@@ -1,8 +1,9 @@
 """The two clients of a bridge: one at our broker, within this process, and one at the other broker.
 
 Ours connects over a pair of sockets and is known to the broker as a part of it, so that no login and no listener is
-needed. The other speaks MQTT 5 or 3.1.1; on 3.1.1 it sets the private bit of Mosquitto's bridges, on which that broker
-sends a bridge nothing of its own and keeps RETAIN as published. Not here: what crosses (`crossing`).
+needed. The other speaks MQTT 5 or 3.1.1. On 3.1.1 the client first connects with the private bit of Mosquitto's
+bridges, on which a broker sends a bridge nothing of its own and keeps RETAIN as published. A broker that refuses the
+bit is asked again at once without. Not here: what crosses (`crossing`).
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from gateway.base.log_events import LogEvent
 from gateway.bridging.crossing import Bridge, Way
 from gateway.bridging.exact import ExactWay
 from gateway.bridging.mapping import Marks, Topics
-from gateway.bridging.relaying import RelayClient, RelaySession
+from gateway.bridging.relaying import RelayClient
 from gateway.client import Here, LocalEnd
 from gateway.client.redial import split_host_port
 from gateway.mqtt5.actions import SessionLimits
-from gateway.mqtt5.client_session import ClientSession
 from gateway.mqtt5.packets import NO_PROPERTIES, Version
+from gateway.mqtt5.types import ReasonCode
 
 log = logging.getLogger("veilmq.bridge")
 
@@ -31,18 +32,12 @@ WINDOW = 256
 WINDOW_3 = 20
 """The same towards a broker of 3.1.1, which cannot say what it takes: Mosquitto drops QoS 2 beyond 20 unsaid."""
 NEVER = 0xFFFF_FFFF
-PRIVATE_BIT = 0x80
-LEVEL_311 = b"\x00\x04MQTT\x04"
-
-
 NO_LIMIT = 268_435_460
+USE_3 = 'does not speak MQTT 5; write version: "3.1.1" for this bridge'
 
 
-class _PrivateSession(RelaySession):
-    def open(self, now: float) -> bytes:
-        data = super().open(now)
-        at = data.find(LEVEL_311) + len(LEVEL_311) - 1
-        return data[:at] + bytes([data[at] | PRIVATE_BIT]) + data[at + 1 :]
+_MAY_BE_THE_BIT = (None, ReasonCode.UNSUPPORTED_PROTOCOL_VERSION)
+"""With what a broker that does not know the private bit ends a connection; None: without CONNACK."""
 
 
 class NearEnd(RelayClient, LocalEnd):
@@ -50,7 +45,12 @@ class NearEnd(RelayClient, LocalEnd):
 
 
 class RemoteEnd(RelayClient):
-    """A client of the other broker, at whichever of its addresses answers."""
+    """A client of the other broker, at whichever of its addresses answers.
+
+    `is_private`: whether CONNECT has the private bit of bridges, in MQTT 3.1.1.
+    """
+
+    cure_without_v5 = USE_3
 
     def __init__(self, settings: BridgeSettings, client_id: str, password: bytes | None, limits: SessionLimits) -> None:
         addresses = [split_host_port(address) for address in settings.addresses]
@@ -64,12 +64,24 @@ class RemoteEnd(RelayClient):
             receive_maximum=WINDOW, packet_bytes=NO_LIMIT, manual_ack=True, limits=limits,
             elsewhere=lambda: addresses[1:],
         )  # fmt: skip
-        self._private = settings.version != "5"
-        if self._private:
+        self.is_private = self._tries_private = settings.version != "5" and settings.try_private
+        if settings.version != "5":
             self._limits = replace(limits, in_flight_messages=WINDOW_3)
             self._connect = replace(self._connect, version=Version.V311, properties=NO_PROPERTIES)
             self._session = self._new_session()
             self._decoder = self._new_decoder()
+
+    async def _connection(self) -> float | None:
+        """With the private bit; if the broker ends that without a word or for the level, once more without."""
+        self.is_private = self._tries_private
+        up_s = await super()._connection()
+        if up_s is None and self.is_private and self._is_reached and self.refusal in _MAY_BE_THE_BIT:
+            is_said = self.refusal is not None
+            self.is_private = False
+            up_s = await super()._connection()
+            if up_s is not None and is_said:
+                self._tries_private = False
+        return up_s
 
     async def _open(self, host: str, port: int) -> None:
         """Certificates that were replaced count from the next connection on; those of before go on if they cannot."""
@@ -80,11 +92,10 @@ class RemoteEnd(RelayClient):
                 LogEvent.CERTIFICATE_NOT_RENEWED.say(log, self._where, error)
             else:
                 LogEvent.CERTIFICATE_RENEWED.say(log, self._where, self._tls.certfile or self._tls.cafile)
+        self._connect = self._session.connect = replace(self._connect, is_bridge=self.is_private)
+        self._is_reached = False
         await super()._open(host, port)
-
-    def _new_session(self) -> ClientSession:
-        kind = _PrivateSession if getattr(self, "_private", False) else RelaySession
-        return kind(self._connect, self._limits, adopt=not self._connect.clean_start)
+        self._is_reached = True
 
 
 def tls_context(tls: BridgeTls) -> ssl.SSLContext:

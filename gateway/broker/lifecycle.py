@@ -25,6 +25,7 @@ from gateway.broker.subscribing import Subscribing
 from gateway.broker.terms import Terms
 from gateway.broker.wills import decided, publish_will
 from gateway.clients import INTERNAL, Client, ClientConnection, Deadlines, EntityConnected, EntityGone, Pace
+from gateway.mqtt5.bridge_clients import bridge_name
 from gateway.mqtt5.endings import tellings
 from gateway.mqtt5.message import Message
 from gateway.mqtt5.packets import NO_PROPERTIES, Auth, Connect, Properties, Subscribe, Unsubscribe, Version
@@ -243,7 +244,7 @@ class Lifecycle:
                 client = None
         client = self._adopt(client, key, connect, view, connection)
         client.peer, client.connection, client.goodbye = peer, connection, (False, "connection lost")
-        client.pace = pace
+        client.pace, client.bridge = pace, bridge_name(connect)
         self.terms.grant(client)
         self._count_in(client, connection)
         answer = client.session.connected(connect, offer, now, properties)

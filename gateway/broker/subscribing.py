@@ -34,9 +34,10 @@ from gateway.clients import (
     wants,
     with_predicates,
 )
+from gateway.mqtt5.bridge_clients import as_bridge
 from gateway.mqtt5.flows import NONE
 from gateway.mqtt5.message import Message
-from gateway.mqtt5.packets import Subscribe, Subscription, Unsubscribe
+from gateway.mqtt5.packets import Subscribe, Subscription, Unsubscribe, Version
 from gateway.mqtt5.session import Granted, SessionSubscription
 from gateway.mqtt5.types import ReasonCode
 from gateway.plugins import Action
@@ -62,6 +63,8 @@ class Subscribing:
         """Grant, answer, and send retained messages. `quiet`: a plugin subscribes for the client."""
         if self._exchange.predicates and client.peer is None:
             packet = with_predicates(packet)
+        if client.bridge is not None and client.session.version != Version.V5:
+            packet = as_bridge(packet)
         packet = self._canonical(client, packet)
         verdicts: list[bool | None] = []
         for asked in packet.subscriptions:

@@ -62,6 +62,8 @@ class MqttClient(asyncio.Protocol):
     `copies`: shared by clients to which the same publications come.
     """
 
+    cure_without_v5 = NOT_MQTT5  # said of a broker that refuses MQTT 5
+
     def __init__(
         self,
         host: str,
@@ -94,6 +96,7 @@ class MqttClient(asyncio.Protocol):
         self.on_up: Callable[[], object] = lambda: None
         self.on_down: Callable[[], object] = lambda: None
         self.last_error = ""
+        self.refusal: ReasonCode | None = None  # in CONNACK, of the last attempt
         self.session_present = False
         self.packet_limit = PACKET_BYTES_MAX
         """The largest packet, in bytes, that the server takes, as it said last."""
@@ -193,7 +196,7 @@ class MqttClient(asyncio.Protocol):
     async def _connection(self) -> float | None:
         """One connection from its beginning to its end; how long it was up, in seconds, or None."""
         loop = asyncio.get_running_loop()
-        self._up_at, self._why, self._wait_longest = None, "", False
+        self._up_at, self._why, self._wait_longest, self.refusal = None, "", False, None
         lost = self._lost = loop.create_future()
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
@@ -260,15 +263,9 @@ class MqttClient(asyncio.Protocol):
         return True
 
     def subscribe(
-        self,
-        topic_filter: str,
-        qos: int = 1,
-        *,
-        no_local: bool = False,
-        retain_as_published: bool = True,
-        retain_handling: int = 0,
-        on_answer: Callable[[int], None] | None = None,
-    ) -> None:
+        self, topic_filter: str, qos: int = 1, *, no_local: bool = False, retain_as_published: bool = True,
+        retain_handling: int = 0, on_answer: Callable[[int], None] | None = None,
+    ) -> None:  # fmt: skip
         """Want a filter, now and after every reconnect. `on_answer` gets the reason code of each SUBACK.
 
         The same wish twice on one connection is asked once. Raises TooManySubscriptionsError.
@@ -316,12 +313,12 @@ class MqttClient(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if not self._up and data.startswith(CONNACK_OF_V3) and self._connect.version == Version.V5:
-            self._useless(NOT_MQTT5, ReasonCode.UNSUPPORTED_PROTOCOL_VERSION)
+            self._useless(self.cure_without_v5, ReasonCode.UNSUPPORTED_PROTOCOL_VERSION)
             return
         self.figures.received_bytes += len(data)
         self._perform(self._session.received_all(self._decoder.feed(data), self._now()))
         if self._decoder.error is not None and self._out.transport is not None:
-            self._why = f"{self._where} sent what is not MQTT 5: {self._decoder.error}; check what listens there"
+            self._why = f"{self._where} sent what is not MQTT: {self._decoder.error}; check what listens there"
             if self._up:
                 self._write(self._session.disconnect(self._decoder.error.reason))
             self._end()
@@ -404,8 +401,9 @@ class MqttClient(asyncio.Protocol):
         self.on_up()
 
     def _closed_by_session(self, action: Close) -> None:
-        if not self._up and action.reason is ReasonCode.UNSUPPORTED_PROTOCOL_VERSION:
-            self._useless(NOT_MQTT5, ReasonCode.UNSUPPORTED_PROTOCOL_VERSION)
+        self.refusal = None if self._up else action.reason
+        if self.refusal is ReasonCode.UNSUPPORTED_PROTOCOL_VERSION and self._connect.version == Version.V5:
+            self._useless(self.cure_without_v5, ReasonCode.UNSUPPORTED_PROTOCOL_VERSION)
             return
         verb = "ended the connection" if self._up else "refused the connection"
         self._why = f"{self._where} {verb}: {action.text} (0x{action.reason:02x}); see the log of that broker"

@@ -107,7 +107,7 @@ class WantedSubscriptions:
         for options, code in zip(action.token, action.packet.codes, strict=True):
             wish = self._wanted.get(options.filter)
             if code >= ReasonCode.UNSPECIFIED_ERROR:
-                LogEvent.SUBSCRIPTION_REFUSED.say(log, self._address, code)
+                LogEvent.SUBSCRIPTION_REFUSED.say(log, self._address, options.filter, code)
             if wish is not None and wish.options == options:
                 wish.code = code
                 if wish.on_answer is not None:

@@ -101,6 +101,7 @@ class Client:
     __slots__ = (
         "acks",
         "alive",
+        "bridge",
         "connection",
         "filters",
         "goodbye",
@@ -121,6 +122,8 @@ class Client:
         self.session, self.view = session, view
         self.connection: ClientConnection | None = None
         self.peer: str | None = None
+        # If it is the bridge of another broker: the name of that broker, or "" if it did not say one.
+        self.bridge: str | None = None
         # How fast it may publish; None: as fast as it likes.
         self.pace: Pace | None = None
         # 0 (3.1.1) or 1 (MQTT 5) where a QoS 0 message needs nothing of the session: no alias, no size limit.

@@ -12,6 +12,7 @@ from typing import Any
 
 from gateway.mqtt5.packets import (
     NO_PROPERTIES,
+    PRIVATE_BIT,
     Auth,
     ConnAck,
     Connect,
@@ -215,7 +216,10 @@ def _connect(packet: Connect, version: Version) -> bytes:
             raise UnsendablePacket("MQTT 3.x has no password without user name")
         flags |= 0x40
         payload += write_binary(packet.password)
-    head = _NAMES[version] + bytes((flags,)) + packet.keep_alive_s.to_bytes(2, "big")
+    name = _NAMES[version]
+    if packet.is_bridge and not v5:
+        name = name[:-1] + bytes((name[-1] | PRIVATE_BIT,))
+    head = name + bytes((flags,)) + packet.keep_alive_s.to_bytes(2, "big")
     if v5:
         head += _with_method(packet.properties, Carrier.CONNECT)
     return _frame(0x10, head + payload)

@@ -87,9 +87,14 @@ class Will:
     properties: Properties = NO_PROPERTIES
 
 
+PRIVATE_BIT = 0x80
+"""Of the protocol level: on it a client of MQTT 3.x says that it is a broker's bridge. No part of MQTT; Mosquitto and
+others give such a client No Local and Retain As Published, which 3.x has no other words for."""
+
+
 @dataclass(slots=True)
 class Connect:
-    """CONNECT (MQTT 5.0 §3.1)."""
+    """CONNECT (MQTT 5.0 §3.1). `is_bridge`: with the private bit of bridges, MQTT 3.x only."""
 
     client_id: str
     version: Version = Version.V5
@@ -99,6 +104,7 @@ class Connect:
     password: bytes | None = field(default=None, repr=False)
     will: Will | None = None
     properties: Properties = NO_PROPERTIES
+    is_bridge: bool = False
 
 
 @dataclass(slots=True)

@@ -13,6 +13,7 @@ from typing import TypeAlias
 from gateway.mqtt5.encoding import codes_of
 from gateway.mqtt5.packets import (
     NO_PROPERTIES,
+    PRIVATE_BIT,
     Auth,
     ConnAck,
     Connect,
@@ -84,6 +85,9 @@ def parse_connect(data: bytes, at: int, end: int) -> Connect:
     if at + 4 > end:
         raise MalformedPacket("CONNECT ends inside its header")
     level, flags, keep_alive_s = data[at], data[at + 1], data[at + 2] << 8 | data[at + 3]
+    is_bridge = level in (Version.V31 | PRIVATE_BIT, Version.V311 | PRIVATE_BIT)
+    if is_bridge:
+        level ^= PRIVATE_BIT
     if level not in ((3,) if name == b"MQIsdp" else (4, 5)):
         raise UnsupportedVersion(f"protocol level {level} is not spoken here")
     version = Version(level)
@@ -104,7 +108,7 @@ def parse_connect(data: bytes, at: int, end: int) -> Connect:
     clean = flags & 0x02 != 0
     if not client_id and (version == Version.V31 or (version == Version.V311 and not clean)):
         raise ClientIdentifierNotValid("client identifier is empty")
-    return Connect(client_id, version, clean, keep_alive_s, username, password, will, properties)
+    return Connect(client_id, version, clean, keep_alive_s, username, password, will, properties, is_bridge)
 
 
 def _check_connect_flags(flags: int, version: Version) -> None:

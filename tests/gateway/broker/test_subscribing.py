@@ -96,3 +96,20 @@ async def test_retained_messages_that_wait_for_the_disk_do_not_stop_the_loop(tmp
         await sub.subscribe("ward/#", 0)
         for _ in range(number):
             await sub.expect(Publish)
+
+
+@on_loop
+async def test_the_bridge_of_another_broker_on_3_1_1_gets_no_echo_and_retain_as_published() -> None:
+    async with serving() as broker:
+        bridge = await Wire.connect(broker, "edge", V3, is_bridge=True, clean_start=False)
+        await bridge.subscribe("#", 1)
+        bridge.publish("t", b"own", 1)
+        other = await Wire.connect(broker, "other")
+        other.publish("t", b"state", retain=True)
+        await other.barrier()
+        got = [packet for packet in await bridge.barrier() if isinstance(packet, Publish)]
+        assert [(one.payload, one.retain) for one in got] == [(b"state", True)]
+        bridge.cut()
+        bridge = await Wire.connect(broker, "edge", V3, is_bridge=True, clean_start=False)
+        bridge.publish("t", b"after it came back", 1)
+        assert await bridge.published() == []

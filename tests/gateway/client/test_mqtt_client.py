@@ -91,7 +91,7 @@ async def test_nobody_there_is_one_line_that_names_the_address() -> None:
 
 @on_loop
 async def test_what_does_not_speak_mqtt_5_is_named() -> None:
-    for said, words in ((b"\x20\x02\x00\x01", "MQTT 5"), (b"\x20" + b"\xff" * 5, "not MQTT 5")):
+    for said, words in ((b"\x20\x02\x00\x01", "MQTT 5"), (b"\x20" + b"\xff" * 5, "not MQTT:")):
 
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, said: bytes = said) -> None:
             await reader.read(1)

@@ -146,7 +146,7 @@ def test_a_refusal_is_told_and_logged_and_other_packets_say_nothing(caplog: pyte
     assert heard == []
     answer(wishes, 0x87, options=(A,))
     assert heard == [0x87]
-    assert [one.getMessage() for one in caplog.records] == ["broker refused a subscription: 0x87"]
+    assert [one.getMessage() for one in caplog.records] == [f"broker refused the subscription to {A.filter}: 0x87"]
 
 
 def test_wishes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

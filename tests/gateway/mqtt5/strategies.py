@@ -122,6 +122,7 @@ def connects(draw: st.DrawFn, version: Version) -> Connect:
         password,
         will,
         draw(_maybe(Carrier.CONNECT, version)),
+        version != Version.V5 and draw(st.booleans()),
     )
 
 

@@ -41,6 +41,8 @@ S, C = "server", "client"
 EXAMPLES: list[tuple[Version, str, str, Packet]] = [
     (V31, S, "100f 00064d51497364700302003c 000161", Connect("a", V31, True, 60)),
     (V311, S, "100d 00044d5154540402000a 000161", Connect("a", V311, True, 10)),
+    (V311, S, "100d 00044d5154548402000a 000161", Connect("a", V311, True, 10, is_bridge=True)),  # as Mosquitto's
+    (V31, S, "100f 00064d51497364708302003c 000161", Connect("a", V31, True, 60, is_bridge=True)),
     (
         V311, S, "101e 00044d51545404ce000a 000161 000174 000168 00057573657231 00026d79",
         Connect("a", V311, True, 10, "user1", b"my", Will("t", b"h", 1)),
@@ -229,6 +231,8 @@ REFUSED_CONNECTS: list[tuple[str, str, ReasonCode]] = [
     ("HTTP", b"GET / HTTP/1.1".hex(), PROTOCOL),
     ("protocol name", "100d00044d5154550402000a000161", UNSUPPORTED),
     ("protocol level", "100d00044d5154540602000a000161", UNSUPPORTED),
+    ("private bit of bridges in MQTT 5", "100d00044d5154548502000a000161", UNSUPPORTED),
+    ("private bit, 3.1 name with level 4", "100f00064d51497364708402000a000161", UNSUPPORTED),
     ("3.1 name with level 4", "100f00064d51497364700402000a000161", UNSUPPORTED),
     ("3.1.1 name with level 3", "100d00044d5154540302000a000161", UNSUPPORTED),
     ("reserved flag", "100d00044d5154540403000a000161", MALFORMED),

@@ -1,0 +1,30 @@
+"""Clients that are bridges of other brokers: how they say so, and what that grants them.
+
+In MQTT 5 a bridge of VeilMQ names its broker in CONNECT by the user property of bridge marks. In 3.x bridges set the
+private bit of the protocol level (`mqtt5.packets.PRIVATE_BIT`), by which they name nobody. No I/O.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gateway.mqtt5.packets import Connect, Subscribe
+
+MARK = "bridged-by"
+"""User property with the name of a broker: of one that a message has passed, and of who connects, or answers."""
+
+
+def bridge_name(connect: Connect) -> str | None:
+    """Returns the name of the broker whose bridge connects, "" if a bridge names none, None for any other client."""
+    if connect.is_bridge:
+        return ""
+    return next((value for name, value in connect.properties.user if name == MARK), None)
+
+
+def as_bridge(packet: Subscribe) -> Subscribe:
+    """Returns the subscriptions of a 3.x bridge with what its version cannot say: No Local, Retain As Published."""
+    asked = tuple(
+        one if one.filter.startswith("$share/") else replace(one, no_local=True, retain_as_published=True)
+        for one in packet.subscriptions
+    )
+    return replace(packet, subscriptions=asked)

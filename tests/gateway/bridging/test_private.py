@@ -1,0 +1,83 @@
+"""The private bit of bridges on 3.1.1: asked first, left out at once for a broker that refuses it, and not asked at all
+where the operator says so."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from gateway.base import BridgeSettings
+from gateway.bridging.ends import RemoteEnd
+from gateway.mqtt5.actions import SessionLimits
+from tests.gateway.harness import on_loop
+from tests.waits import until
+
+REFUSED, ACCEPTED = b"\x20\2\0\1", b"\x20\2\0\0"
+
+
+class Stub:
+    """A broker that answers CONNECT as `answers` says for the level, and then closes a refused connection."""
+
+    def __init__(self, answers: dict[int, bytes]) -> None:
+        self._answers = answers
+        self.levels: list[int] = []
+        self.cuts: list[asyncio.StreamWriter] = []
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        data = await reader.read(1_000)
+        self.levels.append(data[8])
+        answer = self._answers[data[8]]
+        writer.write(answer)
+        self.cuts.append(writer)
+        if answer != ACCEPTED:
+            writer.close()
+
+
+async def levels(answers: dict[int, bytes], tries: int, **more: Any) -> tuple[list[int], str]:
+    stub = Stub(answers)
+    server = await asyncio.start_server(stub.serve, "127.0.0.1", 0)
+    address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    settings = BridgeSettings.model_validate({"addresses": [address], "topics": [{}], "version": "3.1.1", **more})
+    remote = RemoteEnd(settings, "c", None, SessionLimits())
+    remote.start()
+
+    def tried() -> bool:
+        if remote.connected:
+            stub.cuts[-1].transport.abort()
+        return len(stub.levels) >= tries and (remote.connected or bool(remote.last_error))
+
+    await until(tried)
+    said = remote.last_error
+    await remote.close()
+    server.close()
+    return stub.levels, said
+
+
+@on_loop
+async def test_a_broker_that_takes_the_bit_is_never_asked_without() -> None:
+    assert (await levels({0x84: ACCEPTED, 4: ACCEPTED}, 2))[0] == [0x84, 0x84]
+
+
+@on_loop
+async def test_a_refusal_is_remembered_and_a_close_without_a_word_is_not() -> None:
+    assert (await levels({0x84: REFUSED, 4: ACCEPTED}, 3))[0] == [0x84, 4, 4]
+    assert (await levels({0x84: b"", 4: ACCEPTED}, 4))[0] == [0x84, 4, 0x84, 4]
+
+
+@on_loop
+async def test_another_refusal_is_no_matter_of_the_bit_and_is_said_as_it_is() -> None:
+    tried, said = await levels({0x84: b"\x20\2\0\5", 4: ACCEPTED}, 2)
+    assert set(tried) == {0x84}
+    assert "NOT_AUTHORIZED" in said
+
+
+@on_loop
+async def test_a_broker_without_3_1_1_is_not_told_to_speak_5() -> None:
+    tried, said = await levels({0x84: REFUSED, 4: REFUSED}, 2)
+    assert tried[:2] == [0x84, 4]
+    assert "MQTT 5" not in said
+
+
+@on_loop
+async def test_the_operator_may_leave_the_bit_out() -> None:
+    assert (await levels({4: ACCEPTED}, 2, try_private=False))[0] == [4, 4]
