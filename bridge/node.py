@@ -417,7 +417,7 @@ class ReplicaNode(Node):
             case Rotated(identity):
                 self.measurer.rotate(identity)
             case Tick():
-                return self.forwarder.tick(now) + self.measurer.tick(now)
+                return self.forwarder.tick(now) + self._leases.tick(now) + self.measurer.tick(now)
         return []
 
     def _neighbour(self, event: LinkUp | LinkDown, now: float) -> list[Effect]:
@@ -444,4 +444,4 @@ class ReplicaNode(Node):
         return effects
 
     def _deadlines(self) -> list[float | None]:
-        return [self.forwarder.next_deadline, self.measurer.next_deadline]
+        return [each.next_deadline for each in (self.forwarder, self._leases, self.measurer)]

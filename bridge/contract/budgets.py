@@ -3,8 +3,9 @@ only its own publications).
 
 `FairTable` holds values of many owners under one limit of their number, `FairBytes` of their size; `Repeats` tells
 publications from repetitions; `Allowance` limits how often somebody may make us work, `FairBudget` how often several
-may together. The flood guard (EventGuard E4, docs/protocol.md §5.7) is two budgets: `LinkGuard` charges the link for
-what does not hold, `publisher_guard` the publisher for what does, after it was verified.
+may together, and `Deferrals` do later what came too often. The flood guard (EventGuard E4, docs/protocol.md §5.7) is
+two budgets: `LinkGuard` charges the link for what does not hold, `publisher_guard` the publisher for what does, after
+it was verified.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Generic, TypeVar
 
 from bridge.base import Belongings
@@ -34,6 +35,7 @@ TRANSITIONS = frozenset(
     {"NotAuthorised", "Expired", "WrongEpochKey", "Replayed", "TooOften", "UnknownView", "NotFresh", "Superseded"}
 )
 AUTHORED_PART = 0.2  # of that, what the link pays beside the author: five authors together can close it
+ROUNDING = 1e-6  # of an allowance: when it says that it gives again, it does
 FAIR_STEP_S = 0.02  # between times at which a shared budget grows
 _START_CHARS = 28  # base64 of the 21 bytes before and with the publisher's id
 _IN_HEADER, _IN_KEY = slice(4, 20), slice(3, 19)
@@ -208,10 +210,63 @@ class Allowance:
     def take(self, now: float) -> bool:
         self._left = min(self._burst, self._left + max(0.0, now - self._at) / self._every_s)
         self._at = now
-        if self._left < 1:
+        if self._left < 1 - ROUNDING:
             return False
-        self._left -= 1
+        self._left = max(0.0, self._left - 1)
         return True
+
+    @property
+    def wait_s(self) -> float:
+        """Seconds from the last question until it gives once more."""
+        return max(0.0, 1 - self._left) * self._every_s
+
+
+class Deferrals(Generic[K]):
+    """Allowances by name that postpone and never forget: what comes too often is due later, and then once.
+
+    Bounded by the names, which the caller `keep`s to members and scopes of the signed overlay.
+    """
+
+    def __init__(self, burst: int, every_s: float) -> None:
+        self._burst, self._every_s = burst, every_s
+        self._allowances: dict[K, Allowance] = {}
+        self._due_at: dict[K, float] = {}
+
+    def __len__(self) -> int:
+        """Names that are known."""
+        return len(self._allowances)
+
+    def take(self, key: K, now: float) -> bool:
+        """Spends one; False: there is none, and `due` names the key as soon as there is."""
+        allowance = self._allowances.get(key)
+        if allowance is None:
+            allowance = self._allowances[key] = Allowance(self._burst, self._every_s, now)
+        if allowance.take(now):
+            self._due_at.pop(key, None)
+            return True
+        self._due_at[key] = now + allowance.wait_s
+        return False
+
+    def due(self, now: float) -> list[K]:
+        """Returns what was postponed and may be done now; who does so takes again. A clock that was set back delays
+        nothing for longer than one interval."""
+        due = [key for key, at in self._due_at.items() if not now < at <= now + self._every_s]
+        for key in due:
+            del self._due_at[key]
+        return due
+
+    def drop(self, key: K) -> None:
+        """Nobody waits for it any more. What was spent stays spent."""
+        self._due_at.pop(key, None)
+
+    def keep(self, keeps: Callable[[K], bool]) -> None:
+        """Forgets all names but these."""
+        self._allowances = {key: left for key, left in self._allowances.items() if keeps(key)}
+        self._due_at = {key: at for key, at in self._due_at.items() if keeps(key)}
+
+    @property
+    def next_deadline(self) -> float | None:
+        return min(self._due_at.values(), default=None)
 
 
 class Budget:

@@ -104,7 +104,10 @@ class FigureName(StrEnum):
         "This member's link brought more than its budget, and is read no further for a while.",
     )
     NAMED = "named", "A member was named as a liar."
-    NEWCOMERS_UNSERVED = "newcomers_unserved", "A newcomer asked for what is retained more often than its allowance."
+    NEWCOMERS_UNSERVED = (
+        "newcomers_unserved",
+        "What is retained was asked for too often by a newcomer, and is told later.",
+    )
     NOT_AUTHORISED = "not_authorised", "A publication of ours waits: no scope takes it, or no right allows it."
     NOT_AUTHORISED_DROPPED = (
         "not_authorised_dropped",

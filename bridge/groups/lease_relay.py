@@ -6,7 +6,7 @@ known. Not here: who serves a group, which a replica cannot say of groups whose 
 
 from __future__ import annotations
 
-from bridge.contract import Allowance, Count, Effect, Received, Send, Wire
+from bridge.contract import Count, Deferrals, Effect, Received, Send, Wire
 from bridge.document import Overlay
 from bridge.groups.leases import GROUPS_TOPIC, Lease, LeaseTable
 from bridge.topology import Routes
@@ -15,8 +15,8 @@ from keys.errors import KeysError
 from keys.identity import Role
 
 TOLD_BURST = 8  # statements of a gateway that are answered at once with all leases of the scope ...
-TOLD_EVERY_S = 60.0  # ... and then once a minute
-COMEBACKS_BURST, COMEBACKS_EVERY_S = 8, 10.0  # of one link, after which all leases are told; others come as renewed
+TOLD_EVERY_S = 60.0  # ... and then once a minute, the others later
+COMEBACKS_BURST, COMEBACKS_EVERY_S = 8, 10.0  # of one link that comes up, which is told all leases; more often: later
 
 
 class LeaseRelay:
@@ -25,8 +25,8 @@ class LeaseRelay:
     def __init__(self, overlay: Overlay, routes: Routes, routing: RoutingTable) -> None:
         self._overlay, self._routes, self._routing = overlay, routes, routing
         self._table = LeaseTable(overlay)
-        self._told: dict[tuple[str, str], Allowance] = {}  # by (gateway, scope) of accepted statements
-        self._comebacks: dict[str, Allowance] = {}
+        self._told: Deferrals[tuple[str, str]] = Deferrals(TOLD_BURST, TOLD_EVERY_S)  # by gateway and scope
+        self._comebacks: Deferrals[str] = Deferrals(COMEBACKS_BURST, COMEBACKS_EVERY_S)
 
     def received(self, event: Received, now: float) -> list[Effect]:
         """A lease from a gateway here or from a neighbouring region: the first copy goes on."""
@@ -48,8 +48,8 @@ class LeaseRelay:
 
     def link_up(self, peer: str, now: float) -> list[Effect]:
         """A neighbour can hear us, maybe without memory. A gateway gets its own leases too: of its former process.
-        Who comes back without end waits until its authors renew them."""
-        if not self._comebacks.setdefault(peer, Allowance(COMEBACKS_BURST, COMEBACKS_EVERY_S, now)).take(now):
+        Who comes back without end is told later."""
+        if not self._comebacks.take(peer, now):
             return []
         if self._routes.is_replica(peer):
             theirs = self._routes.region_of(peer)
@@ -63,22 +63,32 @@ class LeaseRelay:
     def stated(self, event: Received, now: float) -> list[Effect]:
         """A gateway's statement was news: if it wants a scope, it needs the leases of it."""
         statement = Statement.decode(event.wire.payload)
-        gateway = event.peer
-        if statement.member != gateway or gateway not in self._wanting(statement.filter, now):
+        return self._leases_of(event.peer, statement.filter, now) if statement.member == event.peer else []
+
+    def _leases_of(self, gateway: str, wire_filter: str, now: float) -> list[Effect]:
+        """All leases of a scope for a gateway that wants it; later, if it asks without end."""
+        if gateway not in self._wanting(wire_filter, now) or not self._told.take((gateway, wire_filter), now):
             return []
-        told = self._told.setdefault((gateway, statement.filter), Allowance(TOLD_BURST, TOLD_EVERY_S, now))
-        if not told.take(now):
-            return []
-        leases = [lease for lease in self._table if lease.scope == statement.filter]
+        leases = [lease for lease in self._table if lease.scope == wire_filter]
         return [Send(gateway, Wire(GROUPS_TOPIC, lease.encode())) for lease in leases]
+
+    def tick(self, now: float) -> list[Effect]:
+        """Tells what was postponed."""
+        up = [peer for peer in self._comebacks.due(now) if peer in self._routes.up]
+        effects = [effect for peer in up for effect in self.link_up(peer, now)]
+        return effects + [effect for asked in self._told.due(now) for effect in self._leases_of(*asked, now)]
+
+    @property
+    def next_deadline(self) -> float | None:
+        deadlines = self._comebacks.next_deadline, self._told.next_deadline
+        return min((at for at in deadlines if at is not None), default=None)
 
     def adopt(self, overlay: Overlay) -> None:
         """Another version of the overlay, or other views or trees."""
         self._overlay = overlay
         self._table.adopt(overlay)
-        for told in [told for told in self._told if told[0] not in overlay.members]:
-            del self._told[told]
-        self._comebacks = {peer: left for peer, left in self._comebacks.items() if peer in overlay.members}
+        self._told.keep(lambda told: told[0] in overlay.members)
+        self._comebacks.keep(overlay.members.__contains__)
 
     def _wanting(self, wire_filter: str, now: float) -> list[str]:
         """Gateways of our region that can hear us and want the scope."""

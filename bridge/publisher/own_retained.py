@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from bridge.contract import Allowance, Count, Effect, Keep, Numbered, Publication, Wire, packed, unpacked
+from bridge.contract import Count, Deferrals, Effect, Keep, Numbered, Publication, Wire, packed, unpacked
 from bridge.document import RegionView
 from bridge.publisher.data_keys import LiveKey
 from bridge.publisher.handing_over import AWAY_S, has_enough
@@ -31,7 +31,7 @@ from keys.frames import Reader, number
 RETAINED_OWN_MAX = 10_000  # topics; the longest untouched go first and will not be sealed anew
 RETAINED_OWN_BYTES_MAX = 64 << 20  # clear and sealed
 RETELL_BURST = 8  # times that a replica whose link comes up is told everything at once ...
-RETELL_EVERY_S = 60.0  # ... and then once a minute
+RETELL_EVERY_S = 60.0  # ... and then once a minute, the others later
 ROW = b"o"  # before the topic in the names of rows
 LOOK_AGAIN_S = 3.0  # how often whether what was on its way at its epoch's end has arrived
 FORMER = "former"  # the seal of what a former process sealed, or replicas may take for a repetition: a snapshot follows
@@ -75,7 +75,7 @@ class OwnRetained:
     def __init__(self) -> None:
         self._kept: OrderedDict[str, KeptRetained] = OrderedDict()
         self._bytes = 0
-        self._retold: dict[str, Allowance] = {}  # by replica of our region
+        self.retold: Deferrals[str] = Deferrals(RETELL_BURST, RETELL_EVERY_S)  # by replica of our region
         self._changed: dict[str, None] = {}  # topics whose rows are to be written
 
     def published(self, sequence: int, publication: Publication, protected: bool) -> list[Effect]:
@@ -112,8 +112,8 @@ class OwnRetained:
         self, peer: str, seal_for: Callable[[KeptRetained], str], entries: Mapping[int, Entry], now: float
     ) -> list[KeptRetained]:
         """What a replica may have lost, in order of sequence, as far as it is sealed as it would be now and the outbox
-        (`entries`) does not hold it for the replica anyway; none if it asks too often."""
-        if not self._kept or not self._retold.setdefault(peer, Allowance(RETELL_BURST, RETELL_EVERY_S, now)).take(now):
+        (`entries`) does not hold it for the replica anyway. `retold` says when one that asks too often is due."""
+        if not self._kept or not self.retold.take(peer, now):
             return []
         fits = [kept for kept in self._kept.values() if kept.wire is not None and kept.seal == seal_for(kept)]
         waits = {e.sequence for kept in fits if (e := entries.get(kept.sequence)) and peer not in e.acked}

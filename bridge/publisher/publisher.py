@@ -179,7 +179,7 @@ class Publisher:
     def _retell(self, peer: str, now: float) -> list[Effect]:
         """What a replica that lost its memory would lack, beside what the outbox holds for it: keys in use that stand
         alone, and what is retained and sealed for the present views."""
-        if peer in self._hosted:  # a stock broker keeps what is retained, and keys ride there
+        if peer in self._hosted or peer not in self._up:  # a stock broker keeps what is retained, and keys ride there
             return []
         retained = self.retained.to_retell(peer, self.sealer.seal_for, self._entries, now)
         for key in {id(kept.key): kept.key for kept in retained if kept.key}.values():
@@ -235,8 +235,7 @@ class Publisher:
         return effects + self._pump(now)
 
     def tick(self, now: float) -> list[Effect]:
-        """Drop what only stragglers lack once their bound is passed. What too few have stays, and goes when
-        enough of them acknowledge it."""
+        """Drops what only stragglers lack once their bound is passed; what too few have stays until enough have it."""
         gone = []
         while self._young and now - self._entries[next(iter(self._young))].born >= STRAGGLER_S:
             sequence = next(iter(self._young))
@@ -244,12 +243,12 @@ class Publisher:
             if has_enough(self._entries[sequence], self.view):
                 gone.append(sequence)
         gone += self._repairable.due(now)
-        due = {refused for refused in self.refusals.due(now) if refused[1] in self._entries}
-        if due:
+        if due := {refused for refused in self.refusals.due(now) if refused[1] in self._entries}:
             back = {(sequence, self._entries[sequence].chain) for _, sequence in due}
             self._lanes.requeue(back, lambda peer, s: (peer, s) in due and peer not in self._entries[s].acked)
             self.sealer.ask_review()
         effects = self._forget(gone)
+        effects += [sent for peer in self.retained.retold.due(now) for sent in self._retell(peer, now)]
         self._lanes.keep(self._entries.__contains__, len(self._entries))
         return [*effects, *self._drop_aged([], self._ages.too_long(self._entries, now), now), *self._pump(now)]
 
@@ -267,8 +266,9 @@ class Publisher:
         straggler = None if first is None else self._entries[first].born + STRAGGLER_S
         review = min(self.sealer.review_at or 0.0, self._waiting.give_up_at)
         old_at, again_at = self._ages.first_at(self._entries), self.refusals.next_deadline
-        others = self._stand_ins.next_deadline(self._lanes), self._repairable.next_deadline
-        deadlines = (self._pacing.next_deadline, straggler, review, old_at, again_at, *others)
+        others = self._stand_ins.next_deadline(self._lanes), self.retained.retold.next_deadline
+        own = self._pacing.next_deadline, self._repairable.next_deadline
+        deadlines = (straggler, review, old_at, again_at, *others, *own)
         return min((at for at in deadlines if at is not None and at < float("inf")), default=None)
 
     def keys_changed(self, now: float) -> list[Effect]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from bridge.base import overlaps
-from bridge.contract import Acked, Count, Effect, NotTaken, Send, Watch, Wire
+from bridge.contract import Acked, Count, Deferrals, Effect, NotTaken, Send, Watch, Wire
 from bridge.contract.refusing import Reason
 from bridge.document import Overlay, ScopeSecret, batch_topic, retained_filter
 from bridge.predicates import Predicate, implies, widen
@@ -26,6 +26,9 @@ from keys.identity import Identity
 
 GATHER_S = 1.0  # covers that widen sooner after each other become the whole scope, for so long
 NARROW_S = 10.0  # so long a cover stands before a narrower one is stated
+# Times that a scope may be taken back at once, and then once a minute: fewer than replicas serve newcomers, so that a
+# client that subscribes and unsubscribes does not use that up. Later ones wait; the scope stays subscribed meanwhile.
+WITHDRAWALS_BURST, WITHDRAWALS_EVERY_S = 6, 60.0
 REPEAT_S = 30.0  # after another version of the overlay, statements are repeated once when all must have it
 
 
@@ -60,6 +63,8 @@ class ScopeInterest:
         self._readable: dict[str, ScopeSecret] = {}  # by wire filter, as of the last review
         # What local clients want, whether a scope has it or not: by filter the cover of their predicates, None: all.
         self._filters: dict[str, Predicate | None] = {}
+        self._withdrawals: Deferrals[str] = Deferrals(WITHDRAWALS_BURST, WITHDRAWALS_EVERY_S)  # by wire filter
+        self._lingering: set[str] = set()  # filters that no client wants, and that stay until a withdrawal is due
         self._reviewed_at = 0.0
         self._review_at = 0.0  # when rights may change next; 0: they were not looked at yet
         self._wants: dict[str, _Want] = {}
@@ -85,6 +90,7 @@ class ScopeInterest:
         self, topic_filter: str, now: float, wanted: Predicate | None = None, narrows: bool = False
     ) -> list[Effect]:
         """A filter is new, or wanted more of; or, if it `narrows`, maybe less."""
+        self._lingering.discard(topic_filter)
         is_new = topic_filter not in self._filters
         before = self._filters.get(topic_filter)
         if not is_new and not narrows and (before is None or (wanted is not None and implies(wanted, before))):
@@ -103,6 +109,13 @@ class ScopeInterest:
         return effects
 
     def unsubscribed(self, topic_filter: str, now: float) -> list[Effect]:
+        """No local client wants a filter any more. A scope that was taken back too often stays subscribed meanwhile, so
+        that what is retained here stays true for the next client."""
+        alone = [wire_filter for wire_filter, want in self._wants.items() if want.filters == {topic_filter}]
+        if len([each for each in alone if self._withdrawals.take(each, now)]) < len(alone):
+            self._lingering.add(topic_filter)
+            return []
+        self._lingering.discard(topic_filter)
         self._filters.pop(topic_filter, None)
         effects: list[Effect] = []
         for wire_filter, want in self._wants.items():
@@ -119,6 +132,7 @@ class ScopeInterest:
         self._overlay = overlay
         self._secrets = list(secrets)
         effects = self._review(now)
+        self._withdrawals.keep(lambda wire_filter: overlay.scope_named(wire_filter) is not None)
         for want in self._wants.values():  # a replica that adopts after us refuses a right that it does not know yet
             if want.filters:
                 want.renew_at = min(want.renew_at, now + REPEAT_S)
@@ -286,6 +300,8 @@ class ScopeInterest:
                 effects += self._state(wire_filter, want, True, now, want.statement.cover)
             if want.narrow_at <= now:
                 effects += self._narrow(wire_filter, want, now)
+        if self._withdrawals.due(now):
+            effects += [effect for each in tuple(self._lingering) for effect in self.unsubscribed(each, now)]
         for peer, wire_filter in [told for told, at in self._again.items() if at <= now]:
             del self._again[peer, wire_filter]
             want = self._wants[wire_filter]
@@ -297,7 +313,8 @@ class ScopeInterest:
     def next_deadline(self) -> float | None:
         renewals = [min(want.renew_at, want.narrow_at) for want in self._wants.values() if want.filters]
         review = [self._review_at] if self._filters and self._review_at < float("inf") else []
-        return min([*renewals, *review, *self._again.values()], default=None)
+        due = self._withdrawals.next_deadline
+        return min([*renewals, *review, *self._again.values(), *([] if due is None else [due])], default=None)
 
     def _state(
         self, wire_filter: str, want: _Want, on: bool, now: float, cover: Predicate | None = None

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from bridge.contract import Allowance, Count, Effect, FairBytes, Received, Send, UserProperties, Wire
+from bridge.contract import Count, Deferrals, Effect, FairBytes, Received, Send, UserProperties, Wire
 from bridge.document import Scope
 from bridge.replica.passing import Passing, PassingOn
 from bridge.replica.plane_routing import PlaneRouting
@@ -58,7 +58,7 @@ class Carrying:
         self._pulls = Pulls()
         self._answers = Answers()
         self._down: dict[str, float] = {}  # since when a replica's link is down
-        self._comebacks: dict[str, Allowance] = {}
+        self._comebacks: Deferrals[str] = Deferrals(COMEBACKS_BURST, COMEBACKS_EVERY_S)
 
     # ------------------------------------------------------------------------------------------- arriving
 
@@ -253,6 +253,8 @@ class Carrying:
         """Ask the next source for what is missing; give up what nobody has."""
         asking, gone = self._pulls.due(now)
         effects: list[Effect] = [Count("content_given_up", len(gone))] if gone else []
+        for peer in self._comebacks.due(now):
+            effects += self.link_up(peer, now) if peer in self._routes.up else []
         for pull in asking:
             passing = self._recent.get(pull.name)
             publisher = self._routes.overlay.by_party.get(pull.name[0])
@@ -288,7 +290,8 @@ class Carrying:
 
     @property
     def next_deadline(self) -> float | None:
-        return self._pulls.next_deadline
+        deadlines = self._pulls.next_deadline, self._comebacks.next_deadline
+        return min((at for at in deadlines if at is not None), default=None)
 
     # -------------------------------------------------------------------------------------------- answering
 
@@ -378,11 +381,12 @@ class Carrying:
             self._down.setdefault(peer, now)
 
     def link_up(self, peer: str, now: float) -> list[Effect]:
-        """Tell a replica of the next region again what passed while its link was down. It knows what it has."""
-        since = self._down.pop(peer, None)
-        allowance = self._comebacks.setdefault(peer, Allowance(COMEBACKS_BURST, COMEBACKS_EVERY_S, now))
-        if since is None or not allowance.take(now):
+        """Tells a replica of the next region again what passed while its link was down; later, with all that passed
+        since the first time, if it comes up without end. The replica knows what it has."""
+        since = self._down.get(peer)
+        if since is None or not self._comebacks.take(peer, now):
             return []
+        del self._down[peer]
         self._expire(now)
         effects: list[Effect] = []
         for _, passing in self._recent.items():
@@ -408,7 +412,7 @@ class Carrying:
             passing.owed = {peer: parts for peer, parts in passing.owed.items() if peer in members}
         self._pulls.keep(members)
         self._down = {peer: since for peer, since in self._down.items() if peer in members}
-        self._comebacks = {peer: left for peer, left in self._comebacks.items() if peer in members}
+        self._comebacks.keep(members.__contains__)
 
 
 def _fitting(passing: Passing, parts: tuple[int, ...]) -> tuple[int, ...]:

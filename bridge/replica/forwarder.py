@@ -16,9 +16,9 @@ from dataclasses import replace
 from math import inf
 
 from bridge.contract import (
-    Allowance,
     Blame,
     Count,
+    Deferrals,
     Effect,
     Loads,
     Received,
@@ -57,7 +57,7 @@ from keys.envelope import PROPERTY_HEADER, Mode, from_property
 from keys.errors import BadFrame, KeysError, NotFresh, Superseded, UnknownView
 
 NEWCOMER_BURST = 8  # restarts of a subscriber that are served at once all that is retained ...
-NEWCOMER_EVERY_S = 60.0  # ... and then once a minute: stops statements without end from making us send without end
+NEWCOMER_EVERY_S = 60.0  # ... and then once a minute, the others later: stops statements without end
 RETELLS_BURST, RETELLS_EVERY_S = 8, 10.0  # of one link that comes up, after which all statements are told later
 
 
@@ -87,9 +87,8 @@ class Forwarder:
         self._relay = StatementRelay(self._routes, self._routing)
         self._ahead = AheadPublications()
         self._sweep_at: float | None = None
-        self._newcomers: dict[tuple[str, str], Allowance] = {}  # by (member, scope) of accepted statements
-        self._retells: dict[str, Allowance] = {}
-        self._untold: dict[str, float] = {}  # replicas whose links came up too often: when they hear all statements
+        self._newcomers: Deferrals[tuple[str, str]] = Deferrals(NEWCOMER_BURST, NEWCOMER_EVERY_S)  # (member, scope)
+        self._retells: Deferrals[str] = Deferrals(RETELLS_BURST, RETELLS_EVERY_S)  # by replica
 
     @property
     def routes(self) -> Routes:
@@ -120,10 +119,8 @@ class Forwarder:
 
     def _statements_for(self, peer: str, now: float) -> list[Effect]:
         """All statements for a replica whose link came up; later, if it comes up without end."""
-        if not self._retells.setdefault(peer, Allowance(RETELLS_BURST, RETELLS_EVERY_S, now)).take(now):
-            self._untold.setdefault(peer, now + RETELLS_EVERY_S)
+        if not self._retells.take(peer, now):
             return []
-        self._untold.pop(peer, None)
         theirs = self._routes.region_of(peer)
         return [
             Send(peer, Wire(SUBSCRIBE_TOPIC, statement.encode()))
@@ -132,12 +129,13 @@ class Forwarder:
         ]
 
     def _tell_later(self, now: float) -> list[Effect]:
-        """Statements for those whose links came up too often before."""
-        due = [peer for peer, at in self._untold.items() if at <= now]
-        for peer in due:
-            del self._untold[peer]
-        up = [peer for peer in due if peer in self._routes.up]
-        return [effect for peer in up for effect in self._statements_for(peer, now)]
+        """Returns what was postponed: statements for replicas whose links came up too often, and what is retained for
+        members that subscribed too often."""
+        up = [peer for peer in self._retells.due(now) if peer in self._routes.up]
+        effects = [effect for peer in up for effect in self._statements_for(peer, now)]
+        for member, wire_filter in self._newcomers.due(now):
+            effects += self._serve_newcomer(member, wire_filter, now)
+        return effects
 
     def _keys_for(self, peer: str, now: float) -> list[Effect]:
         """Entries of the repository that a peer should have."""
@@ -167,11 +165,8 @@ class Forwarder:
         self._admission.adopt(overlay, now)
         self._routing.adopt(overlay)
         self._passed.keep(overlay.by_party)
-        for wanted in [wanted for wanted in self._newcomers if wanted[0] not in overlay.members]:
-            del self._newcomers[wanted]
-        for peer in [peer for peer in self._retells if peer not in overlay.members]:
-            del self._retells[peer]
-            self._untold.pop(peer, None)
+        self._newcomers.keep(lambda wanted: wanted[0] in overlay.members)
+        self._retells.keep(overlay.members.__contains__)
         self._content.adopt(self._routes.added, now)
         self._destinations.adopt(overlay)
         self._relay.adopt(now)
@@ -219,7 +214,8 @@ class Forwarder:
         sweep_at = self._sweep_at if busy and self._sweep_at is not None else inf
         asks_at = self._content.next_deadline
         at = min(sweep_at, self._keys.next_deadline, inf if asks_at is None else asks_at, self._relay.next_deadline)
-        at = min(at, *self._untold.values()) if self._untold else at
+        later = self._retells.next_deadline, self._newcomers.next_deadline
+        at = min(at, *(each for each in later if each is not None), inf)
         return at if at < inf else None
 
     def loaded(self, event: Loads, now: float) -> list[Effect]:
@@ -271,19 +267,22 @@ class Forwarder:
             return []
         peers = self._relay.onwards(statement, event.peer)
         effects: list[Effect] = [Count("statements"), *(Send(peer, event.wire) for peer in peers)]
-        if statement.on and not goes_on:
+        if not statement.on:
+            self._newcomers.drop((statement.member, statement.filter))
+        elif not goes_on:
             effects += self._serve_newcomer(statement.member, statement.filter, now)
         return effects
 
     def _serve_newcomer(self, member: str, wire_filter: str, now: float) -> list[Effect]:
         """Live key headers with our shares, and retained publications, in the direction of a newcomer."""
-        region = self._routes.region_of(member)
-        scope = self._overlay.scope_named(wire_filter)
-        assert scope is not None
+        region, scope = self._routes.region_of(member), self._overlay.scope_named(wire_filter)
+        if scope is None:  # gone with another version, while it waited
+            return []
         ways = {tree.number: self._towards(member, scope, tree.number) for tree in self._overlay.trees.open}
-        allowance = self._newcomers.setdefault((member, wire_filter), Allowance(NEWCOMER_BURST, NEWCOMER_EVERY_S, now))
-        if not any(ways.values()) or not allowance.take(now):
-            return [Count("newcomers_unserved")] if any(ways.values()) else []
+        if not any(ways.values()):
+            return []
+        if not self._newcomers.take((member, wire_filter), now):
+            return [Count("newcomers_unserved")]
         effects: list[Effect] = []
         for held in self._keys:
             publisher = self._admission.publisher(held.header.publisher)

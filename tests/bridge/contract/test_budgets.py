@@ -10,12 +10,14 @@ from bridge.contract.budgets import (
     RESEALED_MAX,
     Allowance,
     Budget,
+    Deferrals,
     FairBudget,
     FairTable,
     LinkGuard,
     Repeats,
 )
 from bridge.contract.machine import Count
+from tests.sim.world import NOW
 
 
 @settings(max_examples=100, deadline=None)
@@ -164,3 +166,41 @@ def test_who_goes_back_and_forth_in_signed_times_gains_nothing():
         budget.spend(10, 0.0)
         budget.spend(10, 1.0)
     assert budget.left <= -10
+
+
+def test_what_comes_too_often_is_due_later_once_and_by_name():
+    deferrals: Deferrals[str] = Deferrals(2, 10.0)
+    assert [deferrals.take("a", NOW) for _ in range(4)] == [True, True, False, False]
+    assert deferrals.take("b", NOW)
+    assert deferrals.next_deadline == NOW + 10
+    assert deferrals.due(NOW + 9) == []
+    assert deferrals.due(NOW + 10) == ["a"]
+    assert deferrals.next_deadline is None
+    assert deferrals.take("a", NOW + 10), "who is due may"
+    assert not deferrals.take("a", NOW + 11)
+    deferrals.drop("a")
+    assert deferrals.due(NOW + 99) == []
+    deferrals.keep(lambda name: name == "b")
+    assert len(deferrals) == 1
+
+
+@given(st.lists(st.floats(0, 30), min_size=1, max_size=60), st.floats(0.1, 100))
+def test_who_is_due_is_never_postponed_again(steps: list[float], every_s: float):
+    deferrals: Deferrals[str] = Deferrals(2, every_s)
+    now = 1.8e9
+    for step in steps:
+        now += step
+        if not deferrals.take("a", now):
+            at = deferrals.next_deadline
+            assert at is not None
+            assert now <= at <= now + every_s
+            assert deferrals.due(at) == ["a"]
+            assert deferrals.take("a", at), "else its deadline would come again at once, for ever"
+            now = at
+
+
+def test_a_clock_that_was_set_back_postpones_for_no_longer_than_one_interval():
+    deferrals: Deferrals[str] = Deferrals(1, 10.0)
+    deferrals.take("a", NOW)
+    deferrals.take("a", NOW)
+    assert deferrals.due(NOW - 3600) == ["a"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from bridge.contract.machine import Effect, LinkDown, LinkUp, Received, Wire
+from bridge.contract.machine import Effect, LinkDown, LinkUp, Received, Tick, Wire
 from bridge.document.overlay import Overlay
 from bridge.groups.lease_relay import COMEBACKS_BURST, COMEBACKS_EVERY_S, TOLD_BURST, TOLD_EVERY_S
 from bridge.groups.leases import GROUPS_TOPIC, Lease
@@ -65,7 +65,7 @@ def test_an_older_lease_of_the_same_author_goes_no_further():
     assert not sent(node.handle(Received("a", wire(lease_of("a", version=NOW_MS - 1))), NOW))
 
 
-def test_who_stated_again_and_again_is_told_once_a_minute():
+def test_who_stated_again_and_again_is_told_once_a_minute_and_in_the_end():
     node = replica(WORLD, "r1a", ["a", "site"])
     node.handle(Received("a", wire(lease_of("a"))), NOW)
     for event in _statements(WORLD, TOLD_BURST):
@@ -73,6 +73,21 @@ def test_who_stated_again_and_again_is_told_once_a_minute():
     for at, told in ((TOLD_EVERY_S - 1, 0), (TOLD_EVERY_S, 1), (TOLD_EVERY_S + 1, 0)):
         event = Received("site", statement(WORLD, "site", "plant/#", 100 + int(at)))
         assert leases_in(node.handle(event, NOW + at))["site"] == told
+    at = node.next_deadline
+    assert at is not None
+    assert at <= NOW + 2 * TOLD_EVERY_S
+    assert leases_in(node.handle(Tick(), NOW + 2 * TOLD_EVERY_S)) == {"site": 1}
+    assert leases_in(node.handle(Tick(), NOW + 9 * TOLD_EVERY_S)) == {}, "once"
+
+
+def test_a_link_that_came_up_too_often_is_told_the_leases_later():
+    node = replica(WORLD, "r1a", ["a", "r2a"])
+    node.handle(Received("a", wire(lease_of("a"))), NOW)
+    for _ in range(COMEBACKS_BURST + 1):
+        node.handle(LinkDown("r2a"), NOW)
+        node.handle(LinkUp("r2a"), NOW)
+    assert leases_in(node.handle(Tick(), NOW + COMEBACKS_EVERY_S)) == {"r2a": 1}
+    assert leases_in(node.handle(Tick(), NOW + 9 * COMEBACKS_EVERY_S)) == {}, "once"
 
 
 def test_a_link_that_goes_up_and_down_is_not_told_all_leases_without_end():

@@ -11,8 +11,16 @@ from bridge.contract.machine import Acked, Effect, Keep, NotTaken, Send, Watch
 from bridge.contract.refusing import Reason
 from bridge.document import Scope, ShownAttribute
 from bridge.predicates import Predicate, parse_where, widen
-from bridge.reader.interest import GATHER_S, NARROW_S, REPEAT_S, ScopeInterest
+from bridge.reader.interest import (
+    GATHER_S,
+    NARROW_S,
+    REPEAT_S,
+    WITHDRAWALS_BURST,
+    WITHDRAWALS_EVERY_S,
+    ScopeInterest,
+)
 from bridge.reader.kept import KeptReader
+from bridge.replica.forwarder import NEWCOMER_BURST, NEWCOMER_EVERY_S
 from bridge.wire.statements import RENEW_AFTER_S, SUBSCRIBE_TOPIC, RoutingTable, Statement
 from keys.epochs import Calendar
 from keys.identity import Identity
@@ -394,3 +402,36 @@ def test_the_owner_shows_other_attributes():
     overlay = world.with_policy(scopes=scopes)
     interest.adopt(overlay, world.secrets_under(overlay), NOW + 3)
     assert ticked(interest, 3)[0].cover == parse_where("door = 'open'")
+
+
+def test_a_client_that_subscribes_and_unsubscribes_does_not_use_up_what_replicas_serve_newcomers(world: World):
+    """Attack: a client with a right to one topic flaps; its gateway's next subscriber got what was retained before, or
+    nothing, for a minute and more."""
+    interest = interest_of(world)
+    stated = [statements(interest.subscribed("plant/lobby", NOW))]
+    for n in range(100):
+        stated.append(statements(interest.unsubscribed("plant/lobby", NOW + n / 10)))
+        stated.append(statements(interest.subscribed("plant/lobby", NOW + n / 10)))
+    newcomers = [each for each in stated if each and each[0].on]
+    assert len(newcomers) == WITHDRAWALS_BURST + 1 <= NEWCOMER_BURST
+    assert WITHDRAWALS_EVERY_S >= NEWCOMER_EVERY_S
+    interest.unsubscribed("plant/lobby", NOW + 10)
+    assert interest.wanted() == {"plant/#"}, "so that what is retained stays true"
+    assert not statements(interest.subscribed("plant/valve", NOW + 11))
+
+
+def test_a_withdrawal_that_waits_is_made_when_it_is_due_and_nobody_came_back(world: World):
+    interest = interest_of(world)
+    for _ in range(WITHDRAWALS_BURST + 1):
+        interest.subscribed("plant/lobby", NOW)
+        interest.unsubscribed("plant/lobby", NOW)
+    at = interest.next_deadline
+    assert at is not None
+    assert at <= NOW + WITHDRAWALS_EVERY_S
+    assert {s.on for s in statements(interest.tick(NOW + WITHDRAWALS_EVERY_S))} == {False}
+    assert interest.wanted() == set()
+    interest.subscribed("plant/lobby", NOW + 70)
+    interest.unsubscribed("plant/lobby", NOW + 70)
+    interest.subscribed("plant/lobby", NOW + 71)
+    assert interest.tick(NOW + 131) == []
+    assert interest.wanted() == {"plant/#"}, "who came back stays"

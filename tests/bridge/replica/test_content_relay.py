@@ -196,6 +196,22 @@ def test_a_link_that_comes_back_brings_what_it_missed_once(world: World) -> None
     assert not parts_in(node.handle(LinkUp("r2a"), NOW + 11), "r2a")
     again = [node.handle(event, NOW + 11) for _ in range(99) for event in (LinkDown("r2a"), LinkUp("r2a"))]
     assert sum(len(parts_in(effects, "r2a")) for effects in again) <= 2 * carrying.COMEBACKS_BURST
+    assert not parts_in(node.handle(Tick(), NOW + 12), "r2a")
+    later = node.handle(Tick(), NOW + 11 + carrying.COMEBACKS_EVERY_S)
+    assert parts_in(later, "r2a") == ["0"], "postponed, and not forgotten"
+    assert not parts_in(node.handle(Tick(), NOW + 30), "r2a")
+
+
+def test_what_a_link_missed_waits_for_the_link(world: World) -> None:
+    site, node = gateway(world, "site"), first(world)
+    for n in range(carrying.COMEBACKS_BURST + 1):
+        node.handle(LinkDown("r2a"), NOW)
+        if n == carrying.COMEBACKS_BURST:
+            node.handle(Received("site", publish(site, "plant/t", LONG, sequence=1)["r1a"]), NOW)
+        node.handle(LinkUp("r2a"), NOW)
+    node.handle(LinkDown("r2a"), NOW + 1)
+    assert not parts_in(node.handle(Tick(), NOW + carrying.COMEBACKS_EVERY_S), "r2a")
+    assert parts_in(node.handle(LinkUp("r2a"), NOW + carrying.COMEBACKS_EVERY_S + 1), "r2a") == ["0"]
 
 
 def test_only_who_would_have_it_from_us_gets_it(world: World) -> None:

@@ -7,13 +7,24 @@ from dataclasses import replace
 
 import pytest
 
-from bridge.contract.machine import Committed, LinkDown, LinkUp, Publication, Received, Refuse, Subscribed, Tick, Wire
+from bridge.contract.machine import (
+    Committed,
+    Effect,
+    LinkDown,
+    LinkUp,
+    Publication,
+    Received,
+    Refuse,
+    Subscribed,
+    Tick,
+    Wire,
+)
 from bridge.contract.refusing import Reason
 from bridge.document.overlay import Overlay
 from bridge.document.policy import Scope
 from bridge.membership.adopting import canonical
 from bridge.node import ReplicaNode
-from bridge.replica.forwarder import RETELLS_BURST, RETELLS_EVERY_S
+from bridge.replica.forwarder import NEWCOMER_BURST, NEWCOMER_EVERY_S, RETELLS_BURST, RETELLS_EVERY_S
 from bridge.replica.retained import RETAINED_OVERHEAD_BYTES
 from bridge.wire.admission import SEQUENCE_MAX
 from bridge.wire.statements import KEYS_TOPIC, RENEW_AFTER_S, SUBSCRIBE_TOPIC
@@ -371,6 +382,37 @@ def test_newcomers_are_served_after_a_publisher_has_left():
         KEYS_TOPIC,
         wire_topic(world, "site", "plant/b", retain=True),
     }
+
+
+def test_a_newcomer_that_comes_too_often_is_served_later_and_once(world: World):
+    """A dashboard on a bad link subscribes again and again: its gateway had the former retained value for a minute and
+    more, or none."""
+    node = replica(world, "r1a", [*REGION_2, "local"])
+    wires = publish(gateway(world, "site"), "plant/t", sequence=1, retain=True)
+    node.handle(Received("site", wires["r1a"]), NOW)
+
+    def retained(effects: list[Effect]) -> int:
+        return sum(PROPERTY_HEADER in dict(send.wire.properties) for send in sent(effects, "local"))
+
+    def flap(version: int, at: float) -> int:
+        node.handle(Received("local", statement(world, "local", "plant/#", 2 * version, on=False)), at)
+        return retained(node.handle(Received("local", statement(world, "local", "plant/#", 2 * version + 1)), at))
+
+    assert sum(flap(version, NOW) for version in range(1, 30)) == NEWCOMER_BURST
+    at = node.next_deadline
+    assert at is not None
+    assert NOW < at <= NOW + NEWCOMER_EVERY_S
+    assert retained(node.handle(Tick(), NOW + NEWCOMER_EVERY_S)) == 1
+    assert not retained(node.handle(Tick(), NOW + 9 * NEWCOMER_EVERY_S)), "once"
+
+
+def test_a_newcomer_that_is_gone_by_then_is_not_served(world: World):
+    node = replica(world, "r1a", [*REGION_2, "local"])
+    node.handle(Received("site", publish(gateway(world, "site"), "plant/t", sequence=1, retain=True)["r1a"]), NOW)
+    for version in range(1, NEWCOMER_BURST + 2):
+        node.handle(Received("local", statement(world, "local", "plant/#", 2 * version)), NOW)
+        node.handle(Received("local", statement(world, "local", "plant/#", 2 * version + 1, on=False)), NOW)
+    assert not sent(node.handle(Tick(), NOW + NEWCOMER_EVERY_S), "local")
 
 
 def test_a_replica_that_comes_back_without_end_hears_all_statements_a_few_times_and_then_later(world: World):
