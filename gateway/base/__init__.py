@@ -5,6 +5,7 @@ Imports pure rooms of `bridge` for names in configurations; no other room of `ga
 
 from __future__ import annotations
 
+from gateway.base.alarm import Alarm
 from gateway.base.clock import Clock
 from gateway.base.config import (
     ConfigError,
@@ -43,6 +44,7 @@ from gateway.files import (
 
 __all__ = [
     "FIGURES_TOPIC",
+    "Alarm",
     "BridgeSettings",
     "BridgeTls",
     "BridgeTopic",

@@ -10,7 +10,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Protocol, assert_never
 
 from bridge.contract import (
@@ -47,7 +46,7 @@ from bridge.contract import (
     Withhold,
 )
 from bridge.document import Overlay
-from gateway.base import Figures
+from gateway.base import Alarm, Figures
 from gateway.base.log_events import LogEvent
 from gateway.overlay.dials import Dials
 from gateway.trust import LiveOverlay
@@ -109,9 +108,9 @@ class Driver:
     ) -> None:
         self.node, self.figures = node, figures
         self._live, self._dials, self._hands, self._clock = live, dials, hands, clock
-        self._timers: dict[str, tuple[asyncio.TimerHandle, float]] = {}
-        self._timer_due: asyncio.Handle | None = None  # sets the node's timer
-        self._timer_set_at = -LOOK_WITHIN_S  # in the loop's seconds
+        self._alarm = Alarm(clock, lambda: self.handle(Tick()))
+        self._alarm_due: asyncio.Handle | None = None  # sets the alarm
+        self._alarm_set_at = -LOOK_WITHIN_S  # in the loop's seconds
         self._watching: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -120,10 +119,9 @@ class Driver:
         self.handle(Tick())
 
     async def stop(self) -> None:
-        if self._timer_due is not None:
-            self._timer_due.cancel()
-        for timer, _ in self._timers.values():
-            timer.cancel()
+        if self._alarm_due is not None:
+            self._alarm_due.cancel()
+        self._alarm.stop()
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.gather(self._watching, return_exceptions=True)
@@ -132,29 +130,17 @@ class Driver:
         """Let `event` happen now, and do what follows from it."""
         for effect in self.node.handle(event, self._clock()):
             self._perform(effect)
-        if self._timer_due is None and self._watching is not None:
+        if self._alarm_due is None and self._watching is not None:
             # At the end of this turn of the loop or soon: to ask the node costs as much as to forward a repetition.
             loop = asyncio.get_running_loop()
-            at = self._timer_set_at + LOOK_WITHIN_S
+            at = self._alarm_set_at + LOOK_WITHIN_S
             is_due = at <= loop.time()
-            self._timer_due = loop.call_soon(self._set_timer) if is_due else loop.call_at(at, self._set_timer)
+            self._alarm_due = loop.call_soon(self._set_alarm) if is_due else loop.call_at(at, self._set_alarm)
 
-    def _set_timer(self) -> None:
-        self._timer_due = None
-        self._timer_set_at = asyncio.get_running_loop().time()
-        self.schedule("node", self.node.next_deadline, partial(self.handle, Tick()))
-
-    def schedule(self, what: str, deadline: float | None, call: Callable[[], None]) -> None:
-        """Call at `deadline`, in the clock's seconds, instead of when `what` was to be called before; None: not."""
-        timer, due = self._timers.get(what, (None, None))
-        if timer is not None:
-            if due == deadline and not timer.cancelled() and timer.when() > asyncio.get_running_loop().time():
-                return  # the usual case: most events change no deadline
-            timer.cancel()
-            del self._timers[what]
-        if deadline is not None:
-            delay_s = max(0.001, deadline - self._clock())
-            self._timers[what] = (asyncio.get_running_loop().call_later(delay_s, call), deadline)
+    def _set_alarm(self) -> None:
+        self._alarm_due = None
+        self._alarm_set_at = asyncio.get_running_loop().time()
+        self._alarm.set(self.node.next_deadline)
 
     def _perform(self, effect: Effect) -> None:
         hands = self._hands

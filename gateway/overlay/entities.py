@@ -7,12 +7,11 @@ After a restart it waits for those whom its own retained documents call online. 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable
 
 from bridge.contract import Tick
 from bridge.traces import Availability, AvailabilityEffect, AvailabilityEvent, announced_before
-from gateway.base import Clock
+from gateway.base import Alarm, Clock
 
 
 class LocalEntities:
@@ -23,8 +22,7 @@ class LocalEntities:
         self._name, self._prefix = name, prefix
         self.machine = Availability(name, prefix=prefix, wall=self._clock.wall)
         self._tell: Callable[[AvailabilityEffect], None] = lambda effect: None
-        self._timer: asyncio.TimerHandle | None = None
-        self._due = 0.0
+        self._alarm = Alarm(self._clock, lambda: self.handle(Tick()))
 
     @property
     def kept_at(self) -> str:
@@ -40,22 +38,10 @@ class LocalEntities:
                 self.handle(found)
 
     def stop(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._alarm.stop()
 
     def handle(self, event: AvailabilityEvent) -> None:
         """Something happened."""
-        now = self._clock()
-        for effect in self.machine.handle(event, now):
+        for effect in self.machine.handle(event, self._clock()):
             self._tell(effect)
-        deadline = self.machine.next_deadline
-        if deadline is None or (self._timer is not None and self._due <= deadline):
-            return  # it looks earlier anyway, and then sees what is left to do
-        self.stop()
-        self._due = deadline
-        self._timer = asyncio.get_running_loop().call_later(max(0.001, deadline - now), self._wake)
-
-    def _wake(self) -> None:
-        self._timer = None
-        self.handle(Tick())
+        self._alarm.set(self.machine.next_deadline)

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from bridge.contract import Tick
 from bridge.traces import Announce, EntityConnected, EntityGone, EntitySeen
 from bridge.traces.availability import AvailabilityEffect
-from gateway.base import Clock
+from gateway.base import Clock, alarm
 from gateway.overlay.entities import LocalEntities
+from tests.gateway.stepped_loop import SteppedLoop
 
 WALL_S = 1_800_000_000.0
 
@@ -49,10 +51,10 @@ def test_a_wall_that_steps_by_an_hour_neither_kills_the_living_nor_spares_the_si
         for _ in range(14):
             times.now += 1
             entities.handle(EntitySeen("speaks"))
-        entities._wake()
+        entities.handle(Tick())
         assert told.bodies() == []  # 14 s, whatever the wall says
         times.now += 1
-        entities._wake()
+        entities.handle(Tick())
         (body,) = told.bodies()
         assert (body["entity"], body["state"]) == ("silent", "offline")
         assert body["since"] == int((WALL_S + times.now + step_s) * 1000)  # told is what the wall shows now
@@ -85,29 +87,31 @@ def test_who_was_online_before_a_restart_and_does_not_come_back_is_told_offline(
         after.handle(EntityConnected("back", 10))
         times.now += 29
         after.handle(EntitySeen("back"))
-        after._wake()
+        after.handle(Tick())
         assert {body["entity"]: body["state"] for body in told.bodies()} == {"back": "online"}
         times.now += 1
-        after._wake()
+        after.handle(Tick())
         assert [(body["entity"], body["state"]) for body in told.bodies()] == [("gone", "offline")]
         after.stop()
 
     asyncio.run(scenario())
 
 
-def test_the_timer_looks_by_itself_and_no_more_often_than_needed() -> None:
-    async def scenario() -> None:
-        told = Told()
-        entities = LocalEntities("g", "e")
-        entities.start(told.effects.append, ())
-        entities.handle(EntityConnected("pump", 1))
-        first = entities._timer
-        entities.handle(EntitySeen("pump"))
-        assert entities._timer is first  # what it is due for is later now, and it will see that
-        loop = asyncio.get_running_loop()
-        assert first is not None
-        assert 1.0 < first.when() - loop.time() <= 1.5
-        entities.stop()
-        assert entities._timer is None
-
-    asyncio.run(scenario())
+def test_who_is_silent_is_told_offline_by_the_clock_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = SteppedLoop(early_s=0.0005)
+    monkeypatch.setattr(alarm.asyncio, "get_running_loop", lambda: loop)
+    told = Told()
+    entities = LocalEntities("g", "e", Clock(lambda: loop.now, lambda: WALL_S + loop.now))
+    entities.start(told.effects.append, ())
+    entities.handle(EntityConnected("pump", 10))
+    loop.run(loop.now + 8)
+    entities.handle(EntitySeen("pump"))
+    loop.run(loop.now + 14)
+    assert [body["state"] for body in told.bodies()] == ["online"]
+    loop.run(loop.now + 1.1)
+    assert [body["state"] for body in told.bodies()] == ["offline"]
+    entities.handle(EntityConnected("pump", 10))
+    entities.stop()
+    told.bodies()
+    loop.run(loop.now + 60)
+    assert told.bodies() == []
