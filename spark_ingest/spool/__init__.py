@@ -1,4 +1,4 @@
-"""The durable spool: segments as readers and as the one writer see them, consumers, what stands how far.
+"""The durable spool: segments for readers and for the one writer, consumers and their progress.
 
 Imports `errors`; knows no key and no wire.
 """

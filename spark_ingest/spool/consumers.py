@@ -1,17 +1,18 @@
-"""Named consumers of a spool: how far each streaming query has come, and trimming behind the slowest.
+"""Named consumers of a spool: the progress of each streaming query, and trimming behind the slowest.
 
-A consumer is one streaming query; its name is an option (default: the name of its stream). Only segments that
-lie wholly behind *every* registered consumer are removed, so a query that is switched off for a week still
-finds its rows, and a query that will never come back must be forgotten (`forget`), or the spool fills to its
-cap and receivers stop acknowledging. Two live queries cannot share a name.
+A consumer is a streaming query; its name is an option (default: the name of its stream). Only segments wholly
+behind *every* registered consumer are removed: a query that is switched off for a week still finds its rows. A query
+that never comes back must be forgotten (`forget`), or the spool fills to its cap and receivers stop acknowledging.
+Two live queries cannot share a name.
 
-    SPOOL/consumers/NAME.json    {"position": offset, "retain_s": seconds, "owner": token, "ledger": what it passed
-                                 over (`ledger`), if anything}; its time of change: the last commit
+    SPOOL/consumers/NAME.json    {"position": offset, "retain_s": seconds, "owner": token, "ledger": rows passed over
+                                 (`ledger`), if any}; its time of change: the last commit
 
-A consumer is a checkpoint: its token stands in every offset of it, and in the file from the first batch on. A query
-with another checkpoint is refused under this name (`needs`), for what the first has read would be gone for it.
+A consumer is a checkpoint: the checkpoint's token stands in each of its offsets, and in the file from the first batch
+on. A query with another checkpoint is refused under this name (`needs`): rows that the first query has read may be
+gone.
 
-A consumer may ask that segments stay for a while after all have read them (`retain_s`), for queries that start later
+A consumer may ask to keep segments for a while after all have read them (`retain_s`), for queries that start later
 and for batch reads. The longest wish counts; a spool at its cap heeds none (`make_room`).
 """
 
@@ -42,11 +43,11 @@ from spark_ingest.spool.segments import (
 from spark_ingest.spool.view import SpoolView
 
 TAKE_OVER_S = 15.0
-"""How long a restarted query waits until the worker of its predecessor, which Spark kills, has let go."""
+"""Patience of a restarted query with the worker of its predecessor, which Spark kills."""
 
 
 def lock_file(path: Path, patience_s: float) -> int | None:
-    """Take an exclusive lock that dies with this process; its descriptor, or None when others keep it."""
+    """Takes an exclusive lock that dies with this process; returns its descriptor, None while others keep the lock."""
     for directory in (path.parent.parent, path.parent):  # parents that mkdir makes by itself are open to all
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -64,7 +65,7 @@ def lock_file(path: Path, patience_s: float) -> int | None:
 
 
 class Consumer:
-    """One query's place in the spool. `attach` before anything else; the lock lives as long as the process.
+    """A query's place in the spool. `attach` comes first; the lock lives as long as the process.
 
     Raises BadOption for a name that cannot be a file's name.
     """
@@ -86,7 +87,7 @@ class Consumer:
         return self._root / CONSUMERS / f"{self._name}.json"
 
     def attach(self, patience_s: float = TAKE_OVER_S) -> None:
-        """Take the name for this process. Raises SpoolBusy when another live query has it."""
+        """Takes the name for this process. Raises SpoolBusy if another live query has it."""
         if self._lock is None:
             self._lock = lock_file(self._root / CONSUMERS / f"{self._name}.lock", patience_s)
         if self._lock is None:
@@ -96,14 +97,16 @@ class Consumer:
             )
 
     def detach(self) -> None:
-        """Let go of the name; the position stays and keeps protecting its segments."""
+        """Releases the name; the position stays and keeps protecting its segments."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
 
     def register(self, from_latest: bool = False, asked: Offset | None = None) -> Offset:
-        """Oldest position that can be read now, or the newest, or the one that is `asked` for, protected from trimming
-        from here on. Again the same for a query that died in its first batch."""
+        """Returns the oldest readable position, the newest, or the one `asked` for, and protects it from trimming.
+
+        A query that died in its first batch gets its former position again.
+        """
         with nobody_trims(self._root):
             place = read_place(self._path)
             if place is not None and place.owner:
@@ -114,10 +117,11 @@ class Consumer:
             return begin
 
     def needs(self, start: Offset, owner: str = "", *, claim: bool = False) -> None:
-        """The query is about to read from `start`: protect it, also when the file said otherwise.
+        """Protects `start`, from which the query is about to read, even if the file names another position.
 
-        `owner`: the token of its checkpoint; `claim`: the checkpoint has a batch, so the name is its own from now on.
-        Raises BadOption when the name is another checkpoint's.
+        `owner`: the token of its checkpoint; `claim`: the checkpoint has a batch, so that the name belongs to it from
+        now on.
+        Raises BadOption if the name belongs to another checkpoint.
         """
         wanted = positions_of(start)
         if self._checked == (owner, True) or (not claim and self._checked == (owner, False)):
@@ -140,8 +144,10 @@ class Consumer:
             self._checked = (owner, claim)
 
     def commit(self, end: Offset, redriven: int = 0) -> int:
-        """Everything up to `end` was processed, and redrives up to that number: write it down, trim; the number of
-        segments removed."""
+        """Records that rows up to `end` and redrives up to number `redriven` were processed, and trims.
+
+        Returns the number of removed segments.
+        """
         with nobody_trims(self._root):
             self._at = positions_of(end)
             self._write(self._at, self.ledger.done(redriven))
@@ -149,20 +155,23 @@ class Consumer:
 
     @property
     def ledger(self) -> HeldLedger:
-        """What the query has passed over."""
+        """The rows that the query has passed over."""
         place = read_place(self._path)
         return NOTHING_HELD if place is None else place.ledger
 
     def hold(self, begin: Offset, end: Offset, keys: Sequence[str], redriven: int) -> None:
-        """The micro-batch (begin, end] passes over what needs `keys`; on disk before it is read. `redriven`: the number
-        of the last redrive that the query has read."""
+        """Records that the micro-batch (begin, end] passes over rows that need `keys`; on disk before the batch is
+        read.
+
+        `redriven`: the number of the last redrive that the query has read.
+        """
         with nobody_trims(self._root):
             place = read_place(self._path)
             if place is not None and (ledger := place.ledger.note(begin, end, keys, redriven)) != place.ledger:
                 write_place(self._path, replace(place, ledger=ledger))
 
     def has_committed(self, end: Offset, redriven: int) -> bool:
-        """Whether this process wrote that down last."""
+        """Returns True if this was the last commit of this process."""
         return self._at == positions_of(end) and not self.ledger.between(0, redriven)
 
     def _write(self, positions: Mapping[str, Position], ledger: HeldLedger = NOTHING_HELD) -> None:
@@ -171,7 +180,7 @@ class Consumer:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerPlace:
-    """What a consumer's file says."""
+    """The content of a consumer's file."""
 
     positions: Mapping[str, Position]
     retain_s: float
@@ -179,20 +188,20 @@ class ConsumerPlace:
     ledger: HeldLedger = NOTHING_HELD
 
     def oldest(self, name: str) -> Position:
-        """Where the first row of a receiver lies that the consumer still wants."""
+        """Returns the place of the first row of a receiver that the consumer still wants."""
         at = self.positions.get(name, Position(0, 0))
         return min(at, self.ledger.oldest(name) or at)
 
 
 def write_place(path: Path, place: ConsumerPlace) -> None:
-    """Durable when it returns."""
+    """Writes a consumer's file; durable on return."""
     told = {"position": as_offset(place.positions), "retain_s": place.retain_s, "owner": place.owner}
     ledger = {} if place.ledger == NOTHING_HELD else {"ledger": place.ledger.to_json()}
     write_durably(path, json.dumps(told | ledger).encode())
 
 
 def read_place(path: Path) -> ConsumerPlace | None:
-    """What a consumer's file says, None if there is none. Raises SpoolDamaged."""
+    """Returns the content of a consumer's file, None without a file. Raises SpoolDamaged."""
     try:
         told = json.loads(path.read_bytes())
         if isinstance(told, dict) and told and "retain_s" not in told:
@@ -208,9 +217,9 @@ def read_place(path: Path) -> ConsumerPlace | None:
 
 
 def trim(root: Path, view: SpoolView, *, heed_wishes: bool = True) -> int:
-    """Remove segments behind every consumer; never the segment a consumer stands in. Number removed.
+    """Removes segments behind every consumer, never the present segment of a consumer. Returns their number.
 
-    `heed_wishes`: keep what was written within the longest `retain_s`.
+    `heed_wishes`: keep segments written within the longest `retain_s`.
     """
     found = [read_place(path) for path in sorted((root / CONSUMERS).glob("*.json"))]
     places = [place for place in found if place is not None]
@@ -231,8 +240,10 @@ def trim(root: Path, view: SpoolView, *, heed_wishes: bool = True) -> int:
 
 
 def make_room(root: Path) -> int:
-    """The spool is at its cap: remove what is kept for nobody but queries to come, and packs if that is nothing, since
-    they only repeat segments. How many segments or packs."""
+    """Makes room in a spool at its cap; returns the number of removed segments or packs.
+
+    Segments go that are kept only for future queries; if there are none, packs go, since they only repeat segments.
+    """
     with nobody_trims(root):
         view = SpoolView(root)
         if removed := trim(root, view, heed_wishes=False):
@@ -242,9 +253,9 @@ def make_room(root: Path) -> int:
 
 
 def forget(root: Path, name: str) -> bool:
-    """Remove a consumer that will not come back, and what only it held. False if there was none.
+    """Removes a consumer that will not come back, and the segments kept for it alone. Returns False if there was none.
 
-    Raises SpoolBusy for one that is running, BadOption for what is no name.
+    Raises SpoolBusy for a running consumer, BadOption for an invalid name.
     """
     if not RECEIVER_NAME.fullmatch(name):
         raise BadOption(f"consumer {name!r} is not a name; see `veilmq ingest consumers {root}` for those that are")
@@ -259,8 +270,10 @@ def forget(root: Path, name: str) -> bool:
 
 
 def release(root: Path, name: str, stretches: Sequence[HeldStretch], keys: Collection[str]) -> int:
-    """What of some held stretches of a consumer needs these keys: its query reads it with its next micro-batch. How
-    many stretches. Raises SpoolDamaged, SpoolBusy."""
+    """Lets a consumer's query read the parts of held stretches that need these keys, with its next micro-batch.
+
+    Returns the number of stretches. Raises SpoolDamaged, SpoolBusy.
+    """
     path = root / CONSUMERS / f"{name}.json"
     with nobody_trims(root):
         place = read_place(path)
@@ -272,7 +285,10 @@ def release(root: Path, name: str, stretches: Sequence[HeldStretch], keys: Colle
 
 
 def give_up(root: Path, name: str) -> int:
-    """Forget what a consumer's query has passed over; how many stretches. Raises SpoolDamaged, SpoolBusy."""
+    """Forgets the rows that a consumer's query has passed over; returns the number of stretches.
+
+    Raises SpoolDamaged, SpoolBusy.
+    """
     path = root / CONSUMERS / f"{name}.json"
     with nobody_trims(root):
         place = read_place(path)
@@ -284,7 +300,9 @@ def give_up(root: Path, name: str) -> int:
 
 
 def is_held(lock: Path) -> bool:
-    """Whether a live process has this lock. A look shares it for a moment, which whoever wants it has to wait for."""
+    """Returns True if a live process has this lock. The look shares the lock for a moment, for which a taker has to
+    wait.
+    """
     try:
         descriptor = os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -300,13 +318,13 @@ def is_held(lock: Path) -> bool:
 
 @contextlib.contextmanager
 def alone_packing(root: Path) -> Iterator[None]:
-    """Nobody else makes packs in this spool meanwhile. Raises SpoolBusy."""
+    """Keeps every other process from making packs in this spool meanwhile. Raises SpoolBusy."""
     with _locked(root / CONSUMERS / ".pack", 0.0, f"{root}: another process is packing it; let that one finish"):
         yield
 
 
 def _age_s(path: Path) -> float:
-    """Seconds since a segment was last written to; endless for one that is gone."""
+    """Returns the seconds since the last write to a segment; infinity for a missing one."""
     try:
         return time.time() - path.stat().st_mtime
     except FileNotFoundError:
@@ -315,7 +333,7 @@ def _age_s(path: Path) -> float:
 
 @contextlib.contextmanager
 def nobody_trims(root: Path) -> Iterator[None]:
-    """Nobody else registers, commits or trims meanwhile, in any process of the spool. Raises SpoolBusy."""
+    """Keeps every other process of the spool from registering, committing or trimming meanwhile. Raises SpoolBusy."""
     told = f"{root}: another process has been trimming for {TAKE_OVER_S:.0f} s; see what holds it up"
     with _locked(root / CONSUMERS / ".trim", TAKE_OVER_S, told):
         yield

@@ -1,16 +1,17 @@
-"""Indexes of segments: one entry a group, and a seal at the end that nothing can be taken from unnoticed.
+"""Indexes of segments: an entry for each group, and a seal at the end that shows any loss.
 
     entry   16 bytes: end byte (8), rows (4), CRC-32 of both (4)
     seal    32 bytes: rows (8), groups (4), first and last time of reception in us (8 + 8), CRC-32 (4) of all entries
-            and of the seal itself; the segment ends with it too, behind the end of its Arrow stream
+            and of the seal itself; the segment ends with the seal too, behind the end of its Arrow stream
 
-An index that grows is believed as far as its entries are whole; what is behind a damaged one shows when the segment is
-sealed. One that will not grow any more is believed when its
-seal fits; otherwise it is made again from the segment, whose own seal then has to fit. So a lost, cut or altered index
-costs a look at the segment, and rows that are gone are told. What version 1 wrote has no seals: there, whole groups
-behind the last entry are added, and nothing more can be known.
+A growing index is believed as far as its entries are whole; a loss behind a damaged entry shows when the segment is
+sealed. A finished index is believed if its seal fits; otherwise it is made again from the segment, whose own seal
+then
+has to fit. So a lost, cut or altered index costs a look at the segment, and missing rows are reported. Version 1
+wrote
+no seals: there, whole groups behind the last entry are added, and no further check is possible.
 
-Not here: who writes it (`writer`), places in a spool (`view`).
+Not here: who writes an index (`writer`), places in a spool (`view`).
 """
 
 from __future__ import annotations
@@ -34,42 +35,42 @@ ENTRY_BYTES = _ENTRY.size
 _SEAL = struct.Struct(">QIQQI")
 SEAL_BYTES = _SEAL.size
 STREAM_END = b"\xff\xff\xff\xff\0\0\0\0"
-"""Of an Arrow IPC stream."""
+"""The last bytes of an Arrow IPC stream."""
 _SEED = zlib.crc32(b"veilmq segment end")
 _log = logging.getLogger(__name__)
 
 
 class SegmentGroup(NamedTuple):
-    """One index entry: `rows` rows end at `end`, the first group of a segment begins after the schema."""
+    """An index entry: `rows` rows end at `end`. The first group of a segment begins after the schema."""
 
     end: int
     rows: int
 
 
 class Times(NamedTuple):
-    """When the first and the last row of a segment were received, in microseconds; 0, 0 without rows."""
+    """The times of reception of a segment's first and last row, in microseconds; 0, 0 without rows."""
 
     first_us: int = 0
     last_us: int = 0
 
     def with_batch(self, batch: Any) -> Times:
-        """Of one more group."""
+        """Returns the times extended by the rows of one more group."""
         return self.with_times(batch.column("received_at").cast(pa.int64()))
 
     def with_times(self, received_us: Any) -> Times:
-        """The same, of an Arrow array."""
+        """Returns the times extended by an Arrow array of times."""
         least, most = (pc.min_max(received_us)[name].as_py() for name in ("min", "max"))
         return Times(min(self.first_us, least) if self.last_us else least, max(self.last_us, most))
 
 
 def encode_entry(group: SegmentGroup) -> bytes:
-    """As it stands in the file."""
+    """Returns the 16 bytes of an entry."""
     body = struct.pack(">QI", group.end, group.rows)
     return body + zlib.crc32(body).to_bytes(4, "big")
 
 
 def decode_entries(data: bytes, after: int = 0) -> list[SegmentGroup]:
-    """Entries up to the first that is torn or not beyond its predecessor (`after`: end of the last known)."""
+    """Returns entries up to the first that is torn or not beyond its predecessor (`after`: end of the last known)."""
     groups: list[SegmentGroup] = []
     for start in range(0, len(data) - ENTRY_BYTES + 1, ENTRY_BYTES):
         end, rows, check = _ENTRY.unpack_from(data, start)
@@ -81,14 +82,14 @@ def decode_entries(data: bytes, after: int = 0) -> list[SegmentGroup]:
 
 
 def encode_seal(groups: Sequence[SegmentGroup], times: Times) -> bytes:
-    """What segment and index end with."""
+    """Returns the seal of segment and index."""
     entries = b"".join(map(encode_entry, groups))
     body = _SEAL.pack(sum(group.rows for group in groups), len(groups), *times, 0)[:-4]
     return body + zlib.crc32(body, zlib.crc32(entries, _SEED)).to_bytes(4, "big")
 
 
 def sealed_times(groups: Sequence[SegmentGroup], seal: bytes) -> Times | None:
-    """The times in a seal of these groups; None for what is no seal of theirs."""
+    """Returns the times in a seal of these groups; None if the bytes are no seal of theirs."""
     if len(seal) < SEAL_BYTES:
         return None
     times = Times(*_SEAL.unpack_from(seal)[2:4])
@@ -96,7 +97,7 @@ def sealed_times(groups: Sequence[SegmentGroup], seal: bytes) -> Times | None:
 
 
 def whole_groups(segment: SegmentFile, start: int = 0) -> Iterator[tuple[SegmentGroup, Any]]:
-    """Groups from `start` on with their batches, up to the first that is torn: all rows pass their checksum."""
+    """Yields groups from `start` on with their batches, up to the first torn one: all rows pass their checksum."""
     batches = segment.batches(start, segment.buffer.size)
     while True:
         try:
@@ -109,7 +110,9 @@ def whole_groups(segment: SegmentFile, start: int = 0) -> Iterator[tuple[Segment
 
 
 def rebuilt(segment: SegmentFile, known: Sequence[SegmentGroup] = ()) -> tuple[list[SegmentGroup], Times | None]:
-    """What the index of a segment has to say, out of the segment: its groups, and its times if its seal fits them."""
+    """Returns the content of an index, made from its segment: the groups, and the times if the segment's seal fits
+    them.
+    """
     if segment.format < 2:
         return [*known, *(group for group, _ in whole_groups(segment, known[-1].end if known else 0))], None
     groups, times = [], Times()
@@ -123,7 +126,7 @@ def rebuilt(segment: SegmentFile, known: Sequence[SegmentGroup] = ()) -> tuple[l
 
 
 class SegmentIndex:
-    """The index of one segment, which may grow; `groups` reads only what was appended since the last call."""
+    """The index of one segment, which may grow; `groups` reads only entries appended since the last call."""
 
     def __init__(self, directory: Path, number: int) -> None:
         self._path = segment_path(directory, number, "index")
@@ -135,9 +138,10 @@ class SegmentIndex:
         """Of a sealed segment."""
 
     def groups(self, final: bool = False) -> Sequence[SegmentGroup]:
-        """`final`: a later segment was listed before this call, so that the file need not be looked at again.
+        """Returns the groups. `final`: a later segment was listed before this call, so that the file cannot grow any
+        more.
 
-        Raises SpoolDamaged for a sealed segment that lacks rows or an index, and SpoolGap if it is gone.
+        Raises SpoolDamaged for a sealed segment that lacks rows or an index, and SpoolGap for a missing segment.
         """
         if self._final:
             return self._groups
@@ -160,14 +164,14 @@ class SegmentIndex:
         return self._groups
 
     def size(self, first: int, end: int) -> Size:
-        """Of the groups numbered `first` to `end` (exclusive), among those that were read."""
+        """Returns the size of the groups numbered `first` to `end` (exclusive), among those that were read."""
         if first >= end:
             return Size(0, 0)
         begin = self._groups[first - 1].end if first else 0
         return Size(self._rows[end] - self._rows[first], self._groups[end - 1].end - begin)
 
     def salvage(self) -> None:
-        """Be content with the groups that are whole: what is behind them is lost."""
+        """Keeps the whole groups only; all bytes behind them are lost."""
         try:
             groups, self.times = rebuilt(open_segment(str(self._data)))
         except SpoolDamaged:
@@ -184,7 +188,7 @@ class SegmentIndex:
         self._add(groups)
 
     def _looks_sealed(self) -> bool:
-        """Whether the segment ends as one that was closed, behind groups that the index does not tell of."""
+        """Returns True if the segment ends as a closed one does, behind groups that are not in the index."""
         try:
             size, tail = self._data.stat().st_size, len(STREAM_END) + SEAL_BYTES
             if size < tail or size == (self._groups[-1].end if self._groups else 0):

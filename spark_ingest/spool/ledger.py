@@ -1,12 +1,12 @@
-"""What a query has passed over for want of keys, and what of it is to be read again: part of its consumer's file.
+"""The ledger of a consumer: rows that its query passed over for want of keys, and rows to be read again.
 
     {"held": [STRETCH...], "redrives": [STRETCH...], "noted": offset, "count": n}
     STRETCH: {"begin": offset, "end": offset, "keys": [text...], "number": n}
 
 A stretch is rows between two offsets that need one of some keys. It is held when the micro-batch that ends there is
-planned; `noted` is how far that has gone, so that a micro-batch that Spark repeats holds nothing twice. `release`
-turns held keys into numbered redrives; a micro-batch reads those with higher numbers than the one before it, and its
-offset says up to which. Segments behind the begin of a stretch stay. Not here: which key is which (`opening.held`).
+planned; `noted` is the end of the last such plan, so that a micro-batch that Spark repeats holds nothing twice.
+`release` turns held keys into numbered redrives; a micro-batch reads those with higher numbers than the batch before,
+and its offset names the last one. Segments behind the begin of a stretch stay. Not here: the keys (`opening.held`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from spark_ingest.spool.segments import Offset, Position, as_offset, positions_o
 
 @dataclass(frozen=True, slots=True)
 class HeldStretch:
-    """Rows in (begin, end] that need one of `keys`. `number`: of a redrive, from 1; 0 while it is held."""
+    """Rows in (begin, end] that need one of `keys`. `number`: of a redrive, from 1; 0 for a held stretch."""
 
     begin: Mapping[str, Position]
     end: Mapping[str, Position]
@@ -39,7 +39,7 @@ class HeldStretch:
 
 @dataclass(frozen=True, slots=True)
 class HeldLedger:
-    """Of one consumer. `count`: the number of the latest redrive."""
+    """One consumer's ledger. `count`: the number of the latest redrive."""
 
     held: tuple[HeldStretch, ...] = ()
     redrives: tuple[HeldStretch, ...] = ()
@@ -47,9 +47,10 @@ class HeldLedger:
     count: int = 0
 
     def note(self, begin: Offset, end: Offset, keys: Sequence[str], redriven: int = 0) -> HeldLedger:
-        """The micro-batch (begin, end] passes rows over that need `keys`. Again the same for one that was noted.
+        """Returns a ledger in which the micro-batch (begin, end] holds rows that need `keys`. Noting a batch twice
+        changes nothing.
 
-        `redriven`: the last number that the query has read; numbers go on from there, also in a ledger that began anew.
+        `redriven`: the last number that the query has read; numbers go on from there, even in a new ledger.
         """
         after = positions_of(end)
         known = self.noted
@@ -59,7 +60,7 @@ class HeldLedger:
         return replace(self, held=(*self.held, stretch), noted=after, count=max(self.count, redriven))
 
     def release(self, stretches: Sequence[HeldStretch], keys: Collection[str]) -> HeldLedger:
-        """What of some held stretches needs these keys is to be read again."""
+        """Returns a ledger in which the parts of held stretches that need these keys are redrives."""
         held, redrives, count = [], [*self.redrives], self.count
         for each in self.held:
             ready = tuple(key for key in each.keys if key in keys) if each in stretches else ()
@@ -72,15 +73,15 @@ class HeldLedger:
         return replace(self, held=tuple(held), redrives=tuple(redrives), count=count)
 
     def done(self, number: int) -> HeldLedger:
-        """Redrives up to a number are in the sink."""
+        """Returns a ledger without the redrives up to a number, which are in the sink."""
         return replace(self, redrives=tuple(each for each in self.redrives if each.number > number))
 
     def between(self, before: int, last: int) -> list[HeldStretch]:
-        """Redrives with numbers in (before, last]."""
+        """Returns redrives with numbers in (before, last]."""
         return [each for each in self.redrives if before < each.number <= last]
 
     def oldest(self, name: str) -> Position | None:
-        """Where the first row of a receiver lies that is still wanted."""
+        """Returns the place of a receiver's first row that is still wanted."""
         begins = [each.begin.get(name, Position(0, 0)) for each in (*self.held, *self.redrives) if name in each.end]
         return min(begins, default=None)
 
@@ -94,7 +95,7 @@ class HeldLedger:
 
     @classmethod
     def from_json(cls, told: Mapping[str, Any]) -> HeldLedger:
-        """Raises what `positions_of` does, KeyError, TypeError, ValueError."""
+        """Reads a ledger. Raises the errors of `positions_of`, KeyError, TypeError, ValueError."""
         held, redrives = (tuple(map(HeldStretch.from_json, told[name])) for name in ("held", "redrives"))
         noted = None if told["noted"] is None else positions_of(told["noted"])
         return cls(held, redrives, noted, int(told["count"]))

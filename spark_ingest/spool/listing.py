@@ -1,8 +1,8 @@
-"""Which segments a receiver has, for who asks often: listing a directory costs as much as it has names.
+"""The list of a receiver's segments, for frequent readers: listing a directory costs time for each name.
 
-A directory tells when names in it came or went last. It is listed again when that time is another one, or so recent
-that a change since may have had the same. Where times are told in whole seconds, a segment that came within that second
-shows because its name is looked for, and one that went when somebody reads it. Not here: which must be there (`view`).
+A directory records when names last came or went. It is listed again when that time has changed, or is so recent
+that a later change may carry an equal time. Where times are in whole seconds, a segment that came within that second
+is found by its name, and a removed one by the attempt to read it. Not here: which segments must exist (`view`).
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from pathlib import Path
 from spark_ingest.spool.segments import segment_numbers, segment_path
 
 SETTLED_NS = 50_000_000
-"""Clocks of file systems tick a hundred times a second at least, where they tell more than seconds."""
+"""Clocks of file systems tick a hundred times a second at least, unless they tell whole seconds."""
 
 
 class SegmentList:
-    """Numbers of the segments in one directory, oldest first."""
+    """The numbers of the segments in one directory, oldest first."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -26,7 +26,7 @@ class SegmentList:
         self._changed_ns: int | None = None
 
     def numbers(self, now_ns: int | None = None) -> Sequence[int]:
-        """As they are now; not to be changed. `now_ns`: the wall clock's time, since the UNIX epoch."""
+        """Returns the present numbers, not to be changed. `now_ns`: the wall clock's time, since the UNIX epoch."""
         try:
             changed_ns = self._directory.stat().st_mtime_ns
         except FileNotFoundError:

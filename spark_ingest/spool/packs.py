@@ -4,13 +4,15 @@
 
     magic (8) · bytes of the table (4) · CRC-32 of the table (4) · key slot (60) · table (JSON) · runs
 
-A pack repeats its segment and replaces nothing: a reader that cannot use it reads the segment, at the same positions.
-The table names the segment and repeats its seal, so that a pack of another segment or spool is not taken for its own.
-It says which runs there are, and what keys the key of the pack is sealed under: that key stands in the slot, and zeros
-stand there once it was erased.
+A pack repeats its segment and replaces nothing: a reader that cannot use the pack reads the segment, at equal
+positions.
+The table names the segment and repeats its seal, so that a pack of another segment or spool is not taken for this
+one's.
+The table also lists the runs, and the keys under which the key of the pack is sealed. The sealed key stands in the
+slot; an erased slot holds zeros.
 
-A pack appears whole or not at all, and only while its segment is there. Not here: keys (`secrets.packbox`), what is in
-a run (`opening.packed`).
+A pack appears whole or not at all, and only while its segment exists. Not here: keys (`secrets.packbox`), the content
+of a run (`opening.packed`).
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ ANEW = "it is not used, its segment is; remove it, and veilmq ingest pack makes 
 
 
 class PackRun(NamedTuple):
-    """Groups of the segment between bytes `begin` and `end` of it; `size` sealed bytes, `at` bytes behind the table."""
+    """Groups of the segment between its bytes `begin` and `end`; `size` sealed bytes, `at` bytes behind the table."""
 
     begin: int
     end: int
@@ -56,9 +58,9 @@ class PackRun(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PackTable:
-    """What a pack says of itself. `name`, `part`: of its segment; `seal`: what that one ends with, in hex.
+    """The table of a pack. `name`, `part`: of its segment; `seal`: the segment's seal, in hex.
 
-    `keys`: scope, epoch and bump of each key that opens something of the segment; `tags`: of the local keys, in hex.
+    `keys`: scope, epoch and bump of each key that opens a row of the segment; `tags`: of the local keys, in hex.
     """
 
     name: str
@@ -70,12 +72,12 @@ class PackTable:
     format: int = PACK_FORMAT
 
     def encode(self) -> bytes:
-        """As it stands in the file."""
+        """Returns the table as JSON."""
         return json.dumps(asdict(self), separators=(",", ":")).encode()
 
     @classmethod
     def decode(cls, data: bytes) -> PackTable:
-        """Raises ValueError, KeyError, TypeError for what is none."""
+        """Reads a table. Raises ValueError, KeyError, TypeError for other bytes."""
         told = json.loads(data)
         keys = tuple((str(scope), int(epoch), int(bump)) for scope, epoch, bump in told["keys"])
         runs = tuple(PackRun(*map(int, run)) for run in told["runs"])
@@ -86,7 +88,7 @@ class PackTable:
 
 @dataclass(frozen=True, slots=True)
 class PackFile:
-    """A pack, mapped. `head`: the table as it stands there; `slot`: its key, sealed; None once that was erased."""
+    """A pack, mapped. `head`: the encoded table; `slot`: the pack's sealed key, None once it was erased."""
 
     path: Path
     table: PackTable
@@ -95,7 +97,7 @@ class PackFile:
     content: memoryview
 
     def sealed(self, run: PackRun) -> memoryview:
-        """The bytes of a run, not copied. Raises SpoolDamaged."""
+        """Returns the bytes of a run, not copied. Raises SpoolDamaged."""
         begin = _TABLE_AT + len(self.head) + run.at
         if run.at < 0 or run.size < 0 or begin + run.size > len(self.content):
             raise SpoolDamaged(f"{self.path} is cut short; {ANEW}")
@@ -103,12 +105,12 @@ class PackFile:
 
 
 def pack_path(directory: Path, number: int) -> Path:
-    """The pack of a segment."""
+    """Returns the path of a segment's pack."""
     return segment_path(directory, number, "pack")
 
 
 def sealed_end(segment: SegmentFile) -> bytes:
-    """What a sealed segment ends with. Raises SpoolError for one that is not sealed, or of an earlier version."""
+    """Returns the seal at the end of a segment. Raises SpoolError if it is not sealed, or of an earlier version."""
     size = segment.buffer.size
     tail: bytes = segment.buffer.slice(max(0, size - len(STREAM_END) - SEAL_BYTES)).to_pybytes()
     if segment.format < 2 or not tail.startswith(STREAM_END):
@@ -117,8 +119,10 @@ def sealed_end(segment: SegmentFile) -> bytes:
 
 
 def pack_of(segment: SegmentFile) -> PackFile | None:
-    """The pack beside a segment, None if it has none or its key was erased. Raises SpoolDamaged for one that cannot be
-    used."""
+    """Returns the pack beside a segment, None if there is none or its key was erased.
+
+    Raises SpoolDamaged for a pack that cannot be used.
+    """
     where = Path(segment.path)
     path = where.with_suffix(".pack")
     try:
@@ -148,7 +152,7 @@ def pack_of(segment: SegmentFile) -> PackFile | None:
 def write_pack(
     directory: Path, number: int, table: PackTable, slot: bytes, runs: Sequence[bytes], *, alone: Callable[[], Any]
 ) -> bool:
-    """A pack beside its segment, durable when this returns; False if the segment was trimmed meanwhile.
+    """Writes a pack beside its segment, durable on return; returns False if the segment was trimmed meanwhile.
 
     `slot`: the key, sealed for `table.encode()`. `alone`: a context in which nobody trims. Raises OSError.
     """
@@ -164,9 +168,10 @@ def write_pack(
 
 
 def erase_pack(directory: Path, number: int) -> bool:
-    """Erase the key of a pack, then remove it and what was left of making one; whether there was one.
+    """Erases the key of a pack, then removes the pack and unfinished files of it; returns True if there was one.
 
-    A file system may keep copies elsewhere."""
+    A file system may keep copies elsewhere.
+    """
     path = pack_path(directory, number)
     found = _erase(path)
     for left in directory.glob(_UNFINISHED.format(path.name)):
@@ -175,7 +180,7 @@ def erase_pack(directory: Path, number: int) -> bool:
 
 
 def erase_unfinished(directory: Path) -> None:
-    """What is left of packs that somebody began who died. For the only one who makes any."""
+    """Erases unfinished packs of dead processes. To be called only by the one process that makes packs."""
     for left in directory.glob(_UNFINISHED.format("*.pack")):
         _erase(left)
 

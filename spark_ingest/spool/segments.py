@@ -1,19 +1,19 @@
-"""The durable spool on disk: layout, the form of a segment, places in it, reading groups.
+"""Segments of the durable spool: layout on disk, places in a spool, reading groups.
 
-    SPOOL/consumers/NAME.json        how far the streaming query NAME has come (`consumers.py`)
+    SPOOL/consumers/NAME.json        the progress of the streaming query NAME (`consumers.py`)
     SPOOL/RECEIVER/LOCK              held by the one process that writes (`writer.py`)
     SPOOL/RECEIVER/00000001.arrow    segment: an Arrow IPC stream; one record batch = one group
     SPOOL/RECEIVER/00000001.index    one entry a group: (end byte, rows, CRC), written after the group's fsync
-    SPOOL/RECEIVER/00000001.state    what the collector knew before this segment (`collector.py`)
+    SPOOL/RECEIVER/00000001.state    the collector's state before this segment (`collector.py`)
     SPOOL/RECEIVER/00000001.pack     the segment once more, quicker to read, if somebody packed it (`packs.py`)
 
-A segment that nobody writes any more is *sealed*: segment and index end with how many rows and groups there are and a
-checksum over all index entries (`index.py`). Its schema names receiver and number, so that a file that was copied from
-elsewhere is not taken for ours, and the part of a spool that it was written for.
+A finished segment is *sealed*: segment and index end with the numbers of rows and groups and a
+checksum over all index entries (`index.py`). Its schema names receiver and number, so that a file copied from
+elsewhere is not taken for this spool's, and the part of a spool for which it was written.
 
-Versions: a segment says what wrote it and which version its readers need. Columns that we do not know are left out, and
-those that an older version did not have are null, so readers and the receiver may be changed one after another, readers
-first. This module writes nothing and opens no sealed content.
+Versions: a segment names the version that wrote it and the version that its readers need. Unknown columns are left
+out, and columns that an older version lacks are null, so that readers and the receiver may be upgraded one after
+another, readers first. This module writes nothing and opens no sealed content.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ import pyarrow as pa
 from spark_ingest.errors import SpoolDamaged, SpoolError, SpoolGap
 
 FORMAT = 2
-"""What this version writes, and the newest that it reads. 1 has neither seals nor names."""
+"""The format that this version writes, and the newest that it reads. Format 1 has neither seals nor names."""
 META_FORMAT, META_NEEDS = b"veilmq.spool", b"veilmq.spool.needs"
 META_NAME, META_PART = b"veilmq.spool.segment", b"veilmq.spool.part"
 
@@ -70,8 +70,9 @@ _SEGMENT_NAME = re.compile(r"([0-9]{8})\.arrow")
 WAY_OUT = "restore it from a copy, or read on without what is lost: option failOnDataLoss=false"
 
 Offset: TypeAlias = dict[str, dict[str, Any]]
-"""{receiver: {"segment": number, "byte": end of the last group read}}: receivers sorted, so equal offsets are
-equal JSON text, which is what Spark compares. The reader adds which part of a spool and which devices it is about."""
+"""{receiver: {"segment": number, "byte": end of the last group read}}: receivers sorted, so that equal offsets are
+equal JSON text, which Spark compares. The reader adds the part of a spool and the devices that the offset is about.
+"""
 
 
 class Position(NamedTuple):
@@ -89,7 +90,7 @@ class Size(NamedTuple):
 
 
 class SizeSums:
-    """Sizes of segments one after the other, from number `first` on; of any stretch of them at once."""
+    """Running sums of the sizes of consecutive segments, from number `first` on; any stretch costs one subtraction."""
 
     def __init__(self, first: int) -> None:
         self.first = first
@@ -97,23 +98,23 @@ class SizeSums:
 
     @property
     def next(self) -> int:
-        """The first that was not added yet."""
+        """The first number that was not added yet."""
         return self.first + len(self._sums) - 1
 
     def add(self, size: Size) -> None:
-        """Of the next one."""
+        """Adds the size of the next segment."""
         rows, size_bytes = self._sums[-1]
         self._sums.append(Size(rows + size.rows, size_bytes + size.bytes))
 
     def between(self, begin: int, end: int) -> Size:
-        """Of those numbered `begin` to `end` (exclusive), which were added."""
+        """Returns the size of segments `begin` to `end` (exclusive), all of which were added."""
         before, after = self._sums[begin - self.first], self._sums[end - self.first]
         return Size(after.rows - before.rows, after.bytes - before.bytes)
 
 
 @dataclass(frozen=True, slots=True)
 class ByteRange:
-    """Whole groups of one segment: what one task of a micro-batch reads."""
+    """Whole groups of one segment, for one task of a micro-batch."""
 
     path: str
     start: int
@@ -122,17 +123,17 @@ class ByteRange:
 
 
 def position_of(entry: Mapping[str, int]) -> Position:
-    """A position as it stands in JSON."""
+    """Returns the position of a JSON entry."""
     return Position(int(entry["segment"]), int(entry["byte"]))
 
 
 def as_offset(positions: Mapping[str, Position]) -> Offset:
-    """Positions in the stable order and key order that Spark's comparison needs."""
+    """Returns positions as an offset, in the stable order that Spark's comparison needs."""
     return {name: {"segment": at.segment, "byte": at.byte} for name, at in sorted(positions.items())}
 
 
 def positions_of(offset: Mapping[str, Mapping[str, int]]) -> dict[str, Position]:
-    """The inverse of `as_offset`. Raises SpoolError for JSON that is not an offset of ours."""
+    """Returns the positions of an offset. Raises SpoolError for other JSON."""
     try:
         return {name: position_of(entry) for name, entry in offset.items()}
     except (KeyError, TypeError, ValueError, AttributeError):
@@ -140,12 +141,12 @@ def positions_of(offset: Mapping[str, Mapping[str, int]]) -> dict[str, Position]
 
 
 def segment_path(directory: Path, number: int, suffix: str = "arrow") -> Path:
-    """The file of a segment."""
+    """Returns the path of a segment's file."""
     return directory / f"{number:08d}.{suffix}"
 
 
 def segment_numbers(directory: Path) -> list[int]:
-    """Numbers of the segments in a receiver's directory, oldest first."""
+    """Returns the numbers of the segments in a receiver's directory, oldest first."""
     try:
         names = os.listdir(directory)  # noqa: PTH208  planning lists many names, and often: a Path each would be most of it
     except FileNotFoundError:
@@ -154,14 +155,16 @@ def segment_numbers(directory: Path) -> list[int]:
 
 
 def checksum(header: bytes, sealed: bytes | None, shares: bytes | None) -> int:
-    """CRC-32 over the parts of a row that nothing else protects."""
+    """Returns CRC-32 over the parts of a row that no signature protects."""
     return zlib.crc32(shares or b"", zlib.crc32(sealed or b"", zlib.crc32(header)))
 
 
 def checksum_of_rest(
     wire_topic: str, published_us: int, received_us: int, reason: str | None, rights: str | None, key: bytes | None
 ) -> int:
-    """CRC-32 over what `checksum` leaves out: where that is changed, a row would stay closed and nobody say why."""
+    """Returns CRC-32 over the parts that `checksum` leaves out: a change there would keep a row closed without a
+    reason.
+    """
     return zlib.crc32(key or b"", zlib.crc32(repr((wire_topic, published_us, received_us, reason, rights)).encode()))
 
 
@@ -170,7 +173,7 @@ _CHECKED_REST = ("wire_topic", "published_at", "received_at", "reason", "rights"
 
 
 def changed_row(batch: Any) -> int | None:
-    """The first row of a batch (SCHEMA) that is not what its checksums were made of; None: all are."""
+    """Returns the first row of a batch (SCHEMA) that does not fit its checksums; None if all do."""
     columns = (batch.column(name) for name in (*_CHECKED, *_CHECKED_REST))
     plain = (each.cast(pa.int64()) if pa.types.is_timestamp(each.type) else each for each in columns)
     for number, values in enumerate(zip(*(each.to_pylist() for each in plain), strict=True)):
@@ -182,7 +185,7 @@ def changed_row(batch: Any) -> int | None:
 
 
 def segment_schema(directory: Path, number: int, part: str) -> Any:
-    """What a segment begins with. `part`: a random text, the same for all segments of a receiver's directory."""
+    """Returns the schema of a segment. `part`: a random text, equal for all segments of a receiver's directory."""
     told = {META_FORMAT: str(FORMAT), META_NEEDS: str(FORMAT), META_NAME: _name(directory, number), META_PART: part}
     return SCHEMA.with_metadata(told)
 
@@ -204,13 +207,15 @@ class SegmentFile:
 
     @property
     def name(self) -> str:
-        """As its schema says it: receiver and number."""
+        """Receiver and number from its schema."""
         where = Path(self.path)
         return _name(where.parent, int(where.stem))
 
     def batches(self, start: int, end: int) -> Iterator[tuple[Any, int]]:
-        """The record batches (SCHEMA) from byte `start` up to `end`, not copied, and where each of them ends. Raises
-        SpoolDamaged."""
+        """Yields the record batches (SCHEMA) from byte `start` up to `end`, not copied, each with its end.
+
+        Raises SpoolDamaged.
+        """
         start = max(start, self.first)
         if end <= start:
             return
@@ -239,7 +244,9 @@ class SegmentFile:
 
 
 def open_segment(path: str) -> SegmentFile:
-    """Map a segment. Raises SpoolGap when it is not there, SpoolDamaged when it does not begin like one of ours."""
+    """Maps a segment. Raises SpoolGap for a missing file, SpoolDamaged for one that does not begin as a segment
+    does.
+    """
     try:
         with pa.memory_map(path) as source:
             buffer = source.read_buffer(source.size())
@@ -269,7 +276,7 @@ def open_segment(path: str) -> SegmentFile:
 
 
 def read_groups(extent: ByteRange) -> Iterator[Any]:
-    """The record batches (SCHEMA) of a range, mapped and not copied.
+    """Yields the record batches (SCHEMA) of a range, mapped and not copied.
 
     Raises SpoolGap, SpoolDamaged.
     """
@@ -278,12 +285,12 @@ def read_groups(extent: ByteRange) -> Iterator[Any]:
 
 
 def placed_groups(extent: ByteRange) -> Iterator[tuple[Any, int]]:
-    """The same, and at which byte each of them ends."""
+    """Yields the record batches of a range as `read_groups` does, each with the byte at which it ends."""
     yield from open_segment(extent.path).batches(extent.start, extent.end)
 
 
 def directory_bytes(directory: Path) -> int:
-    """Bytes of all files in a receiver's directory; files that vanish meanwhile count nothing."""
+    """Returns the bytes of all files in a receiver's directory; files that vanish meanwhile count nothing."""
     total = 0
     try:
         for path in directory.iterdir():

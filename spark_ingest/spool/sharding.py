@@ -1,12 +1,13 @@
-"""Which part of what is published a query or a receiver takes: `shard=2/3` is the second of three parts.
+"""Shards: the part of all publications that a query or a receiver takes. `shard=2/3` is the second of three parts.
 
-The part is decided by a hash of the number, which all replicas' copies of a publication have alike, and what its
-publisher seals anew under its next key too, so that all of them meet in one receiver; a shared subscription would
-scatter them. A publisher's next 4,096 numbers are in one part together, and every publication is in exactly one of n.
-Numbers begin at the time of a publisher's start, so publishers spread. Wire topics name no device, so the records of
-one are in several parts.
+A hash of the publication's number decides the part. All replicas' copies of a publication have this number, and so
+has
+the publication sealed anew under the publisher's next key: all of them meet in one receiver, while a shared
+subscription would scatter them. 4,096 consecutive numbers of a publisher are in one part, and every publication is in
+exactly one of n. Numbers begin at the time of a publisher's start, so that publishers spread. Wire topics name no
+device, so that the records of a device are in several parts.
 
-Pure. Not here: who has which part, and what becomes of positions when n changes.
+Pure. Not here: which receiver has which part, and the fate of positions when n changes.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ class Shard:
         return f"{self.number}/{self.count}"
 
     def owns(self, sequence: int) -> bool:
-        """Whether this part has publications of that number."""
+        """Returns True if publications of that number are in this part."""
         name = (sequence >> BLOCK_BITS).to_bytes(8)
         # 64 of the hash's bits: no part is larger than another by more than one in 2**54.
         return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest()) % self.count == self.number - 1
 
 
 def parse_shard(text: str) -> Shard:
-    """`i/n` with 1 <= i <= n. Raises ValueError for anything else."""
+    """Reads `i/n` with 1 <= i <= n. Raises ValueError for other texts."""
     number, _, count = text.partition("/")
     if not (number.isdecimal() and count.isdecimal() and len(text) < 12):
         raise ValueError("not i/n")

@@ -1,4 +1,4 @@
-"""`veilmq ingest consumers`: who reads a spool, how far behind each one is, and when it last read something.
+"""`veilmq ingest consumers`: the readers of a spool, how far behind each is, and the time of its last read.
 
 A look from outside: works while receivers and queries run, and disturbs neither. Not here: positions themselves and
 forgetting a consumer (`consumers`).
@@ -20,21 +20,21 @@ from spark_ingest.spool.view import SpoolView
 
 @dataclass(frozen=True, slots=True)
 class ConsumerStanding:
-    """How far one consumer is. `behind`: what it has still to read, None where a part of that is gone."""
+    """The progress of one consumer. `behind`: the amount still to read, None where a part of it is gone."""
 
     name: str
     position: Offset
     behind: Size | None
     behind_s: float | None
-    """How long ago the first of it was received."""
+    """The time since the reception of the first unread row."""
     committed: float
-    """UNIX time at which it last told that it had read something."""
+    """UNIX time of its last commit."""
     retain_s: float
     running: bool
 
 
 def standings(root: Path) -> list[ConsumerStanding]:
-    """All consumers of a spool, by name. Raises SpoolError."""
+    """Returns all consumers of a spool, by name. Raises SpoolError."""
     if not root.is_dir():
         raise SpoolError(f"{root} is no spool: there is no such directory; name the one that a receiver writes")
     view = SpoolView(root)
@@ -65,7 +65,7 @@ def _behind(view: SpoolView, position: Offset, latest: Offset) -> tuple[Size | N
 
 
 def print_standings(found: Sequence[ConsumerStanding], *, as_json: bool) -> None:
-    """For people, a table; for programs, a JSON object a line."""
+    """Prints a table for people, or a JSON object a line for programs."""
     if as_json:
         for each in found:
             behind = None if each.behind is None else each.behind._asdict()

@@ -1,7 +1,7 @@
-"""`veilmq ingest status`: what a spool holds, who writes it, and how far behind its readers are.
+"""`veilmq ingest status`: the content of a spool, its writers, and how far behind its readers are.
 
 A look from outside at files and locks: it works while receivers and queries run, and after they died, and disturbs
-neither. Not here: how a receiver does (its log and `--metrics` say more).
+neither. Not here: the state of a receiver (its log and `--metrics` say more).
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class PartStatus:
     written: float | None
     """UNIX time of the last change of the newest segment; None without one."""
     trouble: str | None = None
-    """Why its receiver does not receive, as it said last."""
+    """The reason for which its receiver does not receive, as the receiver last told it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """A spool. `behind`: rows that each consumer has still to read, None where a part of them is gone."""
+    """The state of a spool. `behind`: rows that each consumer has still to read, None where a part of them is gone."""
 
     spool: str
     receivers: tuple[PartStatus, ...]
@@ -50,7 +50,7 @@ class Status:
 
 
 def status_of(root: Path) -> Status:
-    """Raises SpoolError for what is no spool."""
+    """Returns the state of a spool. Raises SpoolError for another directory."""
     if not root.is_dir():
         raise SpoolError(f"{root} is no spool: there is no such directory; name the one that a receiver writes")
     parts = tuple(_part(root, name) for name in SpoolView(root).receivers())
@@ -58,7 +58,7 @@ def status_of(root: Path) -> Status:
 
 
 def consumers_behind(root: Path) -> dict[str, int | None]:
-    """Rows between each consumer's position and the end. Raises SpoolError."""
+    """Returns the rows between each consumer's position and the end. Raises SpoolError."""
     return {each.name: None if each.behind is None else each.behind.rows for each in standings(root)}
 
 
@@ -82,7 +82,7 @@ def _part(root: Path, name: str) -> PartStatus:
 
 
 def told(status: Status, now: float | None = None) -> str:
-    """For people, a line for each receiver and consumer."""
+    """Returns a line for people for each receiver and consumer."""
     now = time.time() if now is None else now
     lines = []
     for part in status.receivers:

@@ -1,7 +1,7 @@
-"""Why a receiver does not receive, told beside its segments for those who look from outside.
+"""The trouble of a receiver: the reason for which it does not receive, in a file beside its segments.
 
-A word for people, not part of what the spool promises: nothing is synced, and a disk that takes it not is not waited
-for. Not here: what the trouble is (`receiver`).
+The file is for people, not part of the spool's promises: nothing is synced, and nobody waits for a disk that refuses
+it. Not here: the causes of trouble (`receiver`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ TROUBLE_CHARS = 2_000
 
 
 def tell_trouble(directory: Path, trouble: str | None) -> None:
-    """From now on that; None: all is well. Never raises for what the disk does."""
+    """Writes the receiver's trouble; None if all is well. Never raises for faults of the disk."""
     path = directory / TROUBLE
     with contextlib.suppress(OSError):
         if trouble is None:
@@ -25,7 +25,7 @@ def tell_trouble(directory: Path, trouble: str | None) -> None:
 
 
 def told_trouble(directory: Path) -> str | None:
-    """What the receiver that writes there said last."""
+    """Returns the last trouble that the receiver of a directory told, None for none."""
     try:
         with (directory / TROUBLE).open(errors="replace") as file:
             return " ".join(file.read(TROUBLE_CHARS).split()) or None

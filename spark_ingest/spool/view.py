@@ -1,7 +1,7 @@
-"""What has been synced in a spool, as its readers see it: places, amounts, ranges of groups, tasks.
+"""The synced content of a spool for its readers: places, amounts, ranges of groups, tasks.
 
-Numbers of segments go up by one and offsets end where a group ends; what does not fit that is a gap or another spool,
-and is told. With `lossy` it is counted (`lost`) and reading goes on behind it, as readers of Kafka have it with
+Numbers of segments rise by one and offsets end where a group ends; anything else is a gap or another spool,
+and is reported. With `lossy` it is counted (`lost`) and reading goes on behind it, as readers of Kafka have it with
 `failOnDataLoss=false`. Works while receivers in this or other processes write, seal and trim. Writes nothing.
 """
 
@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 
 class SpoolView:
-    """What has been synced in a spool directory, for one reading process. Keeps indexes, no file descriptors."""
+    """The synced content of a spool directory, for one reading process. Keeps indexes, no file descriptors."""
 
     def __init__(self, root: Path, *, lossy: bool = False) -> None:
         self._root = root
@@ -58,18 +58,18 @@ class SpoolView:
         return sorted(name for name in names if name != CONSUMERS and RECEIVER_NAME.fullmatch(name))
 
     def segments(self, name: str) -> Sequence[int]:
-        """Numbers of a receiver's segments, oldest first; not to be changed."""
+        """Returns the numbers of a receiver's segments, oldest first; not to be changed."""
         if name not in self._lists:
             self._lists[name] = SegmentList(self._root / name)
         return self._lists[name].numbers()
 
     def earliest(self) -> Offset:
-        """The oldest position of every receiver that has a segment."""
+        """Returns the oldest position of every receiver that has a segment."""
         found = {name: self.segments(name) for name in self.receivers()}
         return as_offset({name: Position(numbers[0], 0) for name, numbers in found.items() if numbers})
 
     def latest(self) -> Offset:
-        """The end of what is synced, for every receiver that has a segment. Raises SpoolDamaged."""
+        """Returns the end of the synced rows, for every receiver that has a segment. Raises SpoolDamaged."""
         found = {}
         for name in self.receivers():
             numbers = self.segments(name)
@@ -81,15 +81,17 @@ class SpoolView:
         return as_offset(found)
 
     def since(self, us: int) -> Offset:
-        """Where rows begin that were received at `us` (UNIX time in microseconds) or later: all before are older."""
+        """Returns the offset before which all rows were received before `us` (UNIX time in microseconds)."""
         return self._at_time(lambda times: times.last_us >= us, first=True)
 
     def until(self, us: int) -> Offset:
-        """Where rows end that were received before `us`: none behind it was."""
+        """Returns the offset behind which no row was received before `us`."""
         return self._at_time(lambda times: times.first_us < us, first=False)
 
     def _at_time(self, fits: Callable[[Times], bool], *, first: bool) -> Offset:
-        """Before the first group that fits, or behind the last. Sealed segments tell by themselves whether one may."""
+        """Returns the offset before the first group that fits, or behind the last. Sealed segments tell their times
+        themselves.
+        """
         found = {}
         for name, at in positions_of(self.latest() if first else self.earliest()).items():
             numbers = self.segments(name)
@@ -110,7 +112,7 @@ class SpoolView:
         return as_offset(found)
 
     def age_s(self, at: Offset, now: float) -> dict[str, float]:
-        """How long ago the first row behind `at` was received, by receiver; 0 where there is none."""
+        """Returns, by receiver, the time since the reception of the first row behind `at`; 0 without such a row."""
         ages = {}
         positions = positions_of(at)
         for name in self.receivers():
@@ -123,7 +125,7 @@ class SpoolView:
         return ages
 
     def part(self, name: str) -> str:
-        """Which part of a spool a receiver's directory holds: another text in every spool; empty for an old one."""
+        """Returns the part of a spool in a receiver's directory: another text in every spool; empty for an old one."""
         for number in self.segments(name):
             try:
                 return open_segment(str(segment_path(self._root / name, number))).part
@@ -139,12 +141,12 @@ class SpoolView:
         *,
         max_bytes: int | None = None,
     ) -> Offset:
-        """The furthest offset from `start` with about `max_rows` rows and `max_bytes` bytes, shared fairly between
+        """Returns the furthest offset from `start` with about `max_rows` rows and `max_bytes` bytes, fairly over
         receivers.
 
-        One group of each receiver at least, if it has any: a limit below a group's size may not stop us.
-        `target`: nothing beyond these positions. Equal to `start` when nothing is new. Raises SpoolGap when
-        what follows `start` was trimmed.
+        At least one group of each receiver that has any: a limit below a group's size may not stop a query.
+        `target`: positions that are never passed. Returns `start` if nothing is new. Raises SpoolGap if
+        rows behind `start` were trimmed.
         """
         positions = positions_of(start)
         names = self.receivers()
@@ -168,7 +170,7 @@ class SpoolView:
         return as_offset(positions)
 
     def ranges(self, start: Offset, end: Offset, parts: int) -> list[ByteRange]:
-        """The groups in (start, end] as about `parts` ranges of similar size, none across segments."""
+        """Returns the groups in (start, end] as about `parts` ranges of similar size, none across segments."""
         before = positions_of(start)
         after = positions_of(end)
         wanted: list[tuple[str, int, SegmentGroup]] = []
@@ -186,7 +188,7 @@ class SpoolView:
         return _join(wanted, max(RANGE_BYTES_MIN, -(-size // max(1, parts))))
 
     def look_for_damage(self, extents: Iterable[ByteRange]) -> None:
-        """Count in `lost` what readers of these ranges will leave out. Looks at every group once."""
+        """Counts in `lost` the groups that readers of these ranges will leave out. Looks at every group once."""
         for extent in extents:
             told: list[SpoolError] = []
             for _ in salvaged_groups(extent, told.append):
@@ -194,11 +196,11 @@ class SpoolView:
             self.lost[Path(extent.path).parent.name] += len(told)
 
     def rows_between(self, start: Offset, end: Offset) -> int:
-        """Rows in (start, end]."""
+        """Returns the number of rows in (start, end]."""
         return sum(size.rows for size in self.sizes_between(start, end).values())
 
     def sizes_between(self, start: Offset, end: Offset) -> dict[str, Size]:
-        """What lies in (start, end], by receiver."""
+        """Returns the sizes of (start, end], by receiver."""
         before = positions_of(start)
         sizes = {}
         for name, last in positions_of(end).items():
@@ -206,7 +208,9 @@ class SpoolView:
         return sizes
 
     def _size(self, name: str, at: Position | None, last: Position) -> Size:
-        """The same of one receiver; segments between the first and the last of them are added up once."""
+        """Returns rows and bytes between two positions of one receiver. Sealed segments between them are summed
+        once.
+        """
         stretch = next(self._stretches(name, at, last), None)
         if stretch is None:
             return Size(0, 0)
@@ -220,7 +224,7 @@ class SpoolView:
         return Size(sum(size.rows for size in sizes), sum(size.bytes for size in sizes))
 
     def _whole(self, name: str, begin: int, end: int) -> Size:
-        """What the sealed segments numbered `begin` to `end` (exclusive) hold."""
+        """Returns the size of the sealed segments numbered `begin` to `end` (exclusive)."""
         sums = self._sums.get(name)
         if sums is None or begin < sums.first:
             sums = self._sums[name] = SizeSums(begin)
@@ -235,7 +239,7 @@ class SpoolView:
     def _groups_after(
         self, name: str, at: Position | None, last: Position | None = None
     ) -> Iterator[tuple[int, int, SegmentGroup]]:
-        """(segment, first byte, group) in order, after `at`, up to and with `last`. Raises SpoolGap."""
+        """Yields (segment, first byte, group) in order, after `at`, up to and with `last`. Raises SpoolGap."""
         for number, index, first, end in self._stretches(name, at, last):
             groups = index.groups()
             begin = groups[first - 1].end if first else 0
@@ -246,9 +250,9 @@ class SpoolView:
     def _stretches(
         self, name: str, at: Position | None, last: Position | None
     ) -> Iterator[tuple[int, SegmentIndex, int, int]]:
-        """(segment, its index, first group, end of groups) of what lies after `at`, up to and with `last`.
+        """Yields (segment, its index, first group, end of groups) after `at`, up to and with `last`.
 
-        Costs as much for a segment as for a group. Raises SpoolGap, SpoolDamaged.
+        A segment costs as much as a group. Raises SpoolGap, SpoolDamaged.
         """
         # The directory is listed first: an index is final once a later segment is in the list.
         numbers = self._numbers(name, at, last)
@@ -266,12 +270,12 @@ class SpoolView:
             yield number, self._index(name, number), first, end
 
     def _forget(self, name: str, at: Position | None) -> None:
-        """Indexes of segments that were read."""
+        """Drops the indexes of segments that were read."""
         for key in [key for key in self._indexes if key[0] == name and at is not None and key[1] < at.segment]:
             del self._indexes[key]
 
     def _numbers(self, name: str, at: Position | None, last: Position | None) -> Sequence[int]:
-        """Segments of a receiver; those that are wanted are all there. Raises SpoolGap."""
+        """Returns the wanted segments of a receiver. Raises SpoolGap if one is missing."""
         directory = self._root / name
         for _ in range(2):  # a list that is made while others trim may have holes
             numbers = self.segments(name)
@@ -288,14 +292,14 @@ class SpoolView:
         return numbers
 
     def _gap(self, name: str, told: str) -> None:
-        """Raises SpoolGap, or counts."""
+        """Raises SpoolGap or, with `lossy`, counts the gap."""
         if not self._lossy:
             raise SpoolGap(f"{told}; {WAY_OUT}")
         self.lost[name] += 1
         _log.warning("veilmq: %s; reading on, as failOnDataLoss=false says", told)
 
     def _groups(self, name: str, number: int, final: bool) -> Sequence[SegmentGroup]:
-        """What is synced of a segment. Raises SpoolDamaged, SpoolGap."""
+        """Returns the synced groups of a segment. Raises SpoolDamaged, SpoolGap."""
         index = self._index(name, number)
         try:
             return index.groups(final)
@@ -315,7 +319,7 @@ class SpoolView:
 
 
 def _number_after(groups: Sequence[SegmentGroup], byte: int) -> int:
-    """How many groups end at `byte` or before."""
+    """Returns the number of groups that end at `byte` or before."""
     return bisect.bisect_right(groups, byte, key=lambda group: group.end)
 
 
@@ -324,7 +328,7 @@ def _leave_out(error: SpoolError) -> None:
 
 
 def salvaged_groups(extent: ByteRange, told: Callable[[SpoolError], object] = _leave_out) -> Iterator[tuple[Any, int]]:
-    """`placed_groups` for those who said that they can do without what is damaged: it is `told`, and left out."""
+    """Yields the groups of a range without the damaged ones, as `placed_groups` does; each damage is `told`."""
     at = extent.start
     while at < extent.end:
         there = extent.end
@@ -341,21 +345,23 @@ def salvaged_groups(extent: ByteRange, told: Callable[[SpoolError], object] = _l
 
 
 def _ends(path: Path) -> list[int]:
-    """Where the groups of a segment end, if that is known."""
+    """Returns the ends of a segment's groups, if they are known."""
     with contextlib.suppress(SpoolError):
         return [group.end for group in SegmentIndex(path.parent, int(path.stem)).groups()]
     return []
 
 
 def groups_of(extents: Sequence[ByteRange], fails_on_loss: bool) -> Iterator[Any]:
-    """The record batches of some ranges, damaged or not. Raises SpoolGap and SpoolDamaged if these are to fail."""
+    """Yields the record batches of some ranges. Raises SpoolGap and SpoolDamaged if `fails_on_loss`, else skips
+    damage.
+    """
     for extent in extents:
         for batch, _ in placed_groups(extent) if fails_on_loss else salvaged_groups(extent):
             yield batch
 
 
 RANGE_BYTES_MIN = 1 << 20
-"""Below this, some thousand rows, a task costs more than what it reads."""
+"""Below this size, some thousand rows, a task costs more than reading its rows."""
 TASK_BYTES = 64 << 20
 """A task that is much larger only loses more when it fails, and leaves other cores idle."""
 
@@ -365,7 +371,7 @@ def _where(entry: tuple[str, int, SegmentGroup]) -> tuple[int, int]:
 
 
 def _join(entries: Sequence[tuple[str, int, SegmentGroup]], range_bytes: int) -> list[ByteRange]:
-    """Neighbouring groups of one segment joined until a range holds about `range_bytes`."""
+    """Joins neighbouring groups of one segment until a range holds about `range_bytes`."""
     ranges: list[ByteRange] = []
     for path, begin, group in entries:
         last = ranges[-1] if ranges else None
@@ -378,9 +384,9 @@ def _join(entries: Sequence[tuple[str, int, SegmentGroup]], range_bytes: int) ->
 
 
 def in_tasks(ranges: Sequence[ByteRange], parts: int) -> list[tuple[ByteRange, ...]]:
-    """Neighbouring ranges joined to about `parts` tasks of similar size; to more where these would be large.
+    """Joins neighbouring ranges to about `parts` tasks of similar size; to more tasks where these would be large.
 
-    A range ends with its segment. A task need not: it costs as much before its first row as many rows do.
+    A range ends with its segment. A task need not: its start costs as much as many rows.
     """
     size = sum(each.end - each.start for each in ranges)
     task_bytes = min(TASK_BYTES, max(RANGE_BYTES_MIN, -(-size // max(1, parts))))

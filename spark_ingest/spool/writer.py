@@ -1,11 +1,12 @@
-"""The durable spool, as its one writer sees it: append a group, fsync it, roll over; seal what a crash left.
+"""The writer of a spool: appends a group, syncs it, begins new segments; seals segments that a crash left.
 
-A group is on disk when `append` returns: only then may its publications be acknowledged, because MQTT does
-not send again what was acknowledged. A segment that an earlier process wrote is sealed (what is whole in it
-gets an index entry) and never appended to. The cap on bytes is a property to ask (`full`), not an error: the
+A group is on disk when `append` returns: only then may its publications be acknowledged, because MQTT never
+sends an acknowledged publication again. A segment of an earlier process is sealed (its whole groups
+get index entries) and never appended to. The cap on bytes is a property to ask (`full`), not an error: the
 receiver then stops acknowledging, and Receive Maximum stops the senders.
 
-It holds one row of ciphertext, header and shares per publication. It knows no scope key and opens nothing.
+The spool holds one row of ciphertext, header and shares per publication. The writer knows no scope key and opens
+nothing.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ SEGMENT_BYTES = 64 << 20
 
 
 class SpoolRecord(NamedTuple):
-    """One publication as the spool keeps it. `sealed` None: no good copy came; `reason` None: complete."""
+    """A publication in the spool. `sealed` None: no good copy came; `reason` None: complete."""
 
     publisher: bytes
     sequence: int
@@ -77,15 +78,17 @@ class SpoolRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SpooledKey:
-    """Key header frame and encoded shares of one data key: what a reader with the scope's key needs."""
+    """The key header frame and the encoded shares of one data key, for a reader with the scope's key."""
 
     header: bytes
     shares: bytes = field(repr=False)
 
 
 def as_batch(records: Sequence[SpoolRecord], keys: Mapping[bytes, SpooledKey]) -> Any:
-    """A group as record batch: each key's material stands on the first row that uses it, so that any range of
-    whole groups can be read without another."""
+    """Returns a group as record batch.
+
+    Each key's material stands on the first row that uses it, so that any range of whole groups can be read alone.
+    """
     *columns, rights = list[Sequence[Any]](zip(*records, strict=True))
     key_ids, headers, contents = columns[2], columns[4], columns[5]
     key_headers: list[bytes | None] = [None] * len(records)
@@ -103,18 +106,19 @@ def as_batch(records: Sequence[SpoolRecord], keys: Mapping[bytes, SpooledKey]) -
 
 
 class RememberedPart:
-    """What a part of the spool says of the time before: for the next process, and for those that write beside it."""
+    """The memory of a part of the spool, for the next process and for processes that write beside it."""
 
     def __init__(self, directory: Path, numbers: Sequence[int] | None = None) -> None:
-        """`numbers`: of its segments, if they are known."""
+        """Takes the directory and, if they are known, the `numbers` of its segments."""
         self._directory = directory
         self._numbers = segment_numbers(directory) if numbers is None else numbers
 
     @property
     def _known_until(self) -> int:
-        """Number of an earlier process's newest segment that has its state; 0: what is there is all there ever was.
+        """Returns the number of an earlier process's newest segment with a state; 0 if the present segments are all
+        there were.
 
-        A state that is gone is made up for by an older one and the rows since then. Raises SpoolDamaged.
+        An older state and the rows since then make up for a missing state. Raises SpoolDamaged.
         """
         for number in reversed(self._numbers):
             if segment_path(self._directory, number, "state").exists():
@@ -128,12 +132,12 @@ class RememberedPart:
 
     @property
     def state(self) -> bytes:
-        """As `SpoolWriter.state`."""
+        """Returns the state as `SpoolWriter.state` does."""
         number = self._known_until
         return segment_path(self._directory, number, "state").read_bytes() if number else b""
 
     def history(self) -> Iterator[Any]:
-        """As `SpoolWriter.history`."""
+        """Yields the record batches as `SpoolWriter.history` does."""
         for number in [each for each in self._numbers if each >= self._known_until]:
             groups = decode_entries(segment_path(self._directory, number, "index").read_bytes())
             if groups:
@@ -141,9 +145,9 @@ class RememberedPart:
 
 
 class SpoolWriter:
-    """Segments of one receiver. Not thread-safe: one call at a time.
+    """The writer of one receiver's segments. Not thread-safe: one call at a time.
 
-    Order of use: construct (takes the lock, seals what is there), read `state` and `history`, `roll(state)`,
+    Order of use: construct (takes the lock, seals old segments), read `state` and `history`, `roll(state)`,
     then `append` groups, and `roll` again whenever `segment_full`. After an OSError in `append` or `roll` the
     writer is broken: close it and construct another.
     """
@@ -158,9 +162,10 @@ class SpoolWriter:
         patience_s: float = 0,
         part: str = "",
     ) -> None:
-        """`part`: names a spool that begins (`segment_schema`); at random if empty.
+        """Takes the lock and seals old segments. `part`: names a new spool (`segment_schema`); at random if empty.
 
-        Raises SpoolBusy when another process writes as `receiver`, SpoolDamaged for a strange segment."""
+        Raises SpoolBusy if another process writes as `receiver`, SpoolDamaged for a strange segment.
+        """
         if not RECEIVER_NAME.fullmatch(receiver) or receiver == CONSUMERS:
             raise SpoolError(f"receiver={receiver!r} is not a name; use letters, digits, '.', '-' and '_'")
         self._directory = root / receiver
@@ -193,25 +198,27 @@ class SpoolWriter:
 
     @property
     def state(self) -> bytes:
-        """What the receiver handed to the last `roll` before the restart; empty for a new spool.
+        """Returns the state given to the last `roll` before the restart; empty for a new spool.
 
-        It says what was known *before* the segments that `history` gives back. Raises SpoolDamaged.
+        The state is of the time *before* the segments in `history`. Raises SpoolDamaged.
         """
         return RememberedPart(self._directory, self._numbers).state
 
     def history(self) -> Iterator[Any]:
-        """Record batches of the newest segment of an earlier process: what came after `state`. Of more segments
-        where states are missing. Raises SpoolDamaged."""
+        """Yields record batches of an earlier process's newest segment, received after `state`.
+
+        Where states are missing, older segments come too. Raises SpoolDamaged.
+        """
         return RememberedPart(self._directory, self._numbers).history()
 
     @property
     def segment(self) -> int:
-        """Number of the newest segment; 0 in an empty spool."""
+        """The number of the newest segment; 0 in an empty spool."""
         return self._number
 
     @property
     def oldest_segment(self) -> int:
-        """Number of the oldest segment that is not trimmed yet."""
+        """The number of the oldest segment that is not trimmed yet."""
         return next(iter(segment_numbers(self._directory)), self._number)
 
     @property
@@ -220,14 +227,14 @@ class SpoolWriter:
 
     @property
     def full(self) -> bool:
-        """The cap is reached: write nothing, acknowledge nothing, until a consumer has trimmed."""
+        """True if the cap is reached: nothing may be written or acknowledged until a consumer has trimmed."""
         if self._other_bytes + self._end < self._cap_bytes:
             return False
         self._other_bytes = directory_bytes(self._directory) - self._end
         return self._other_bytes + self._end >= self._cap_bytes
 
     def roll(self, state: bytes) -> None:
-        """Close the segment and begin the next; `state` lets a later process do without older segments."""
+        """Closes the segment and begins the next; with `state`, a later process needs no older segments."""
         self._check()
         self._broken = True  # until all of it is done
         self._seal()
@@ -249,7 +256,7 @@ class SpoolWriter:
         self._broken = False
 
     def append(self, records: Sequence[SpoolRecord], keys: Mapping[bytes, SpooledKey]) -> Position:
-        """Write one group and fsync it; where it ends. Raises OSError (disk full, for one)."""
+        """Writes one group and syncs it; returns its end. Raises OSError, for instance for a full disk."""
         self._check()
         if not records:
             raise SpoolError("a group holds one record at least")
@@ -271,7 +278,7 @@ class SpoolWriter:
         return Position(self._number, end)
 
     def close(self) -> None:
-        """Close files and let go of the lock. What was appended stays as it is, sealed if the disk lets us."""
+        """Closes files and releases the lock. Appended groups stay, sealed if the disk allows it."""
         if not self._broken:
             with contextlib.suppress(OSError):  # the next process does it
                 self._seal()
@@ -281,7 +288,7 @@ class SpoolWriter:
             self._lock = None
 
     def _seal(self) -> None:
-        """The segment grows no more. Raises OSError."""
+        """Seals the segment, which grows no more. Raises OSError."""
         if self._data >= 0:
             end = encode_seal(self._groups, self._times)
             _write_all(self._data, STREAM_END + end)
@@ -302,10 +309,10 @@ class SpoolWriter:
 
 
 def seal(directory: Path, number: int) -> str:
-    """Make a segment final that an earlier process left; the part of a spool that it is of.
+    """Seals a segment of an earlier process; returns the part of a spool to which it belongs.
 
     A group without index entry (the process died between fsync and entry, or a power failure took the entry)
-    counts when all of its rows pass their checksum. The bytes behind the last whole group are cut off: they were never
+    counts if all of its rows pass their checksum. Bytes behind the last whole group are cut off: they were never
     acknowledged, and nobody has read them. Raises SpoolDamaged for a file that is not a segment.
     """
     path = segment_path(directory, number)
