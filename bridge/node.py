@@ -15,7 +15,7 @@ All follow `contract.machine`: the driver (gateway/overlay/driver.py) and the si
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from bridge.contract import (
     Acked,
@@ -199,17 +199,17 @@ class GatewayNode(ReaderNode):
         secrets: Sequence[ScopeSecret],
         keys: ScopeKeys,
         random: Callable[[int], bytes],
-        outgoing: Sequence[ScopeSecret] | None = None,
+        outgoing: Collection[str] | None = None,
         max_age_s: float | None = None,
         shelf: Shelf | None = None,
         generation: int = 0,
         passed_over: Mapping[int, int] | None = None,
     ) -> None:
-        """`outgoing`: scopes to publish by (None: all of `secrets`). `max_age_s`: of what is still to be sent. `shelf`:
-        what the outbox on disk says. `generation`, `passed_over`: of this start (docs/protocol.md §2.11)."""
+        """`outgoing`: clear filters of the scopes to publish by (None: all of `secrets`). `max_age_s`: of what is still
+        to be sent. `shelf`: what the outbox on disk says. `generation`, `passed_over`: of this start
+        (docs/protocol.md §2.11)."""
         super().__init__(overlay, identity, name, secrets, keys, random)
-        # by clear names, which stay when the owner exchanges the tokens
-        self._outgoing = None if outgoing is None else {secret.clear_filter for secret in outgoing}
+        self._outgoing = outgoing  # by clear names, which stay when the owner exchanges the tokens
         self.life = OwnLife(generation, passed_over or {})
         self.publisher = Publisher(overlay, identity, name, self._sends(), keys, random, self.life, max_age_s)
         self.intake = OutboxIntake(self.publisher, shelf or NothingLeft(), max_age_s, self.publisher.scopes)

@@ -88,6 +88,11 @@ class Party:
         if self.local.role in (Role.GATEWAY, Role.INGEST):
             self.granted, self.keys = load_secrets(self.local, self.overlay)
             self.outgoing = outgoing_scopes(where, self.overlay, self.granted)
+        lost = not_granted(where, self.granted)
+        if lost and self.local.role is not Role.GATEWAY:
+            raise ConfigError(lost[0])
+        for text in lost:
+            LogEvent.SCOPE_NOT_GRANTED.say(log, text)
         self.logins = logins(self.overlay, self.name, where.hosted)
         if (self.local.role is Role.KEY_SERVER) != (where.key_server is not None):
             raise ConfigError(
@@ -101,7 +106,7 @@ class Party:
 
 
 def outgoing_scopes(where: OverlaySettings, overlay: Overlay, granted: Sequence[ScopeSecret]) -> list[ScopeSecret]:
-    """The scopes that local publications leave by, as `protect` and `share_plain` list them.
+    """The scopes that local publications leave by, as `protect` and `share_plain` list them, and the owner grants them.
 
     Raises ConfigError where they differ from the owner's policy: what is sealed, and how, must not be a surprise.
     """
@@ -111,7 +116,7 @@ def outgoing_scopes(where: OverlaySettings, overlay: Overlay, granted: Sequence[
     for protect in where.protect:
         secret = by_filter.get(protect.filter)
         if secret is None:
-            raise ConfigError(f"protect: no scope {protect.filter} was granted to us; ask the overlay's owner for it")
+            continue
         scope = secret.scope
         allowed = sorted(region_names[r] for r in overlay.regions_of(scope))
         said = {
@@ -127,10 +132,27 @@ def outgoing_scopes(where: OverlaySettings, overlay: Overlay, granted: Sequence[
         chosen.append(secret)
     for plain in where.share_plain:
         secret = by_filter.get(plain)
-        if secret is None or secret.scope.mode is not Mode.PLAIN:
-            raise ConfigError(f"share_plain: {plain} is no plain scope of the policy granted to us; ask the owner")
+        if secret is None:
+            continue
+        if secret.scope.mode is not Mode.PLAIN:
+            raise ConfigError(f"share_plain: {plain} is no plain scope of the policy; make them equal")
         chosen.append(secret)
     return chosen
+
+
+def not_granted(where: OverlaySettings, granted: Sequence[ScopeSecret]) -> list[str]:
+    """One line for each filter of `protect` and `share_plain` whose scope the owner does not grant us, maybe no longer.
+
+    A gateway starts all the same: what is published there is refused, the rest is served.
+    """
+    ours = {secret.clear_filter for secret in granted}
+    wanted = [("protect", protect.filter) for protect in where.protect]
+    wanted += [("share_plain", plain) for plain in where.share_plain]
+    return [
+        f"{section}: no scope {topic_filter} was granted to us; ask the overlay's owner for it"
+        for section, topic_filter in wanted
+        if topic_filter not in ours
+    ]
 
 
 def _mode_in_words(scope: Scope, any_sealed: bool) -> str:
@@ -224,7 +246,7 @@ def _node(party: Party, store: Store, data: Path) -> tuple[OverlayNode, KeyCache
         party.granted,
         party.keys,
         os.urandom,
-        outgoing=party.outgoing,
+        outgoing=[*(protect.filter for protect in party.where.protect), *party.where.share_plain],
         max_age_s=party.where.outbox_age_s or None,
         shelf=store,
         generation=store.generation,

@@ -122,6 +122,7 @@ class LogEvent(Enum):
     NO_RIGHT_TO_PUBLISH = (
         WARNING, "refused a publication: the overlay's policy gives us no right to its protected topic now",
         "Once an epoch. Ask the owner for the right, or take the topic out of `protect`.")
+    SCOPE_NOT_GRANTED = WARNING, "%s", "At the start: what local clients publish on its topics is refused."
     STORED_GIVEN_UP = (
         WARNING, "gave up %d stored publications: for a day no scope of the overlay took them, or no right allowed it",
         "Their clients were told that they are stored. The owner took a scope out, or a right away, before they went.")

@@ -57,10 +57,11 @@ _FINAL_REFUSALS = frozenset(
         ReasonCode.TOPIC_NAME_INVALID,
         ReasonCode.PACKET_TOO_LARGE,
         ReasonCode.PAYLOAD_FORMAT_INVALID,
+        ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR,
     }
 )
-"""Refusals that repeating cannot cure; a 3.1.1 client is acknowledged then, lest it repeats for ever. Not those of the
-overlay: what it acknowledges is kept until others have it."""
+"""Refusals that repeating cannot cure, of our own and of the overlay. A client below MQTT 5 is acknowledged then: it
+would else bring the message after each connect, for ever, and nothing behind it."""
 SEEN_INTERVAL_S = 1.0
 """An `EntitySeen` at most so often for one client."""
 SYSTEM_TOPICS, SYSTEM_BYTES = 10_000, 16 << 20
@@ -283,7 +284,9 @@ class Exchange(Delivering):
         session, acks = client.session, client.acks
         while acks and (code := acks[0].code) is not None:
             owed = acks.popleft()
-            publish, is_final = owed.publish, code in _FINAL_REFUSALS and not owed.binds
+            publish, is_final = owed.publish, code in _FINAL_REFUSALS
+            if is_final:
+                self.audit.may_not("publish", client, publish.topic, code)
             if code < 0x80 or is_final or session.version == Version.V5:
                 # "Packet too large" is no code of PUBACK and PUBREC (MQTT 5.0 §3.4.2.1, §3.5.2.1).
                 said = ReasonCode.QUOTA_EXCEEDED if code == ReasonCode.PACKET_TOO_LARGE else ReasonCode(code)

@@ -39,7 +39,6 @@ def offer_for(
     owed.answers += 1
 
     def done(code: int) -> None:
-        owed.binds = code >= ReasonCode.UNSPECIFIED_ERROR
         owed.answer(code)
         settle(client)
 

@@ -26,7 +26,7 @@ from gateway.checking.check_trust import CheckFinding, check_keys, check_rights,
 from gateway.checking.probing import probe
 from gateway.client import LinkTls
 from gateway.overlay import NOBODY, PLAIN, logins, of_region
-from gateway.party import outgoing_scopes
+from gateway.party import not_granted, outgoing_scopes
 from gateway.trust import LocalIdentity, load_overlay, load_secrets
 from keys.envelope import Mode
 from keys.identity import Role
@@ -97,7 +97,7 @@ def refuse(settings: Settings) -> None:
     """
     _, findings = _findings(settings, probed=False, is_start=True)
     for finding in findings:
-        if finding.level == "error":
+        if finding.level == "error" and finding.stops:
             raise StartError(finding.text)
 
 
@@ -255,7 +255,10 @@ def _check_overlay(settings: Settings, now: float) -> tuple[_Place | None, list[
         )
     findings += check_keys(settings, local, overlay, now)
     if local.role in (Role.REPLICA, Role.KEY_SERVER):
+        findings += [CheckFinding("error", text) for text in not_granted(section, ())]
         return _Place(local, overlay, (), now), findings + _check_listens(settings, local.role)
+    is_gateway = local.role is Role.GATEWAY
+    findings += [CheckFinding("error", text, stops=not is_gateway) for text in not_granted(section, secrets)]
     findings += check_rights(local.name, overlay, secrets, outgoing, now)
     return _Place(local, overlay, outgoing, now, secrets), findings
 

@@ -24,10 +24,12 @@ RIGHTS_WARNING_S = 30 * 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class CheckFinding:
-    """`level`: ok, warning or error. `text`: one line; cause and cure unless ok."""
+    """`level`: ok, warning or error. `text`: one line; cause and cure unless ok. `stops`: an error of this kind keeps a
+    broker from starting."""
 
     level: str
     text: str
+    stops: bool = True
 
 
 def identity_of(local: LocalIdentity, overlay: Overlay) -> LocalIdentity:
@@ -103,7 +105,8 @@ def check_rights(
     for secret in outgoing:
         if not overlay.may_publish_in(name, secret.scope, epoch):
             cure = "ask the owner for the right, or remove it here"
-            yield CheckFinding("error", f"{secret.clear_filter}: we have no right to publish there; {cure}")
+            text = f"{secret.clear_filter}: we have no right to publish there; {cure}"
+            yield CheckFinding("error", text, stops=False)  # the owner took it: all else is served
     for grant in overlay.grants_of(name):
         what = clear.get(grant.filter, grant.filter)
         if grant.last_epoch == ENDLESS or _goes_on(grant, overlay):

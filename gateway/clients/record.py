@@ -30,14 +30,13 @@ INTERNAL = "$veilmq/"
 
 
 class OwedAck:
-    """An acknowledgement that we owe a client; `code` None: not decided yet. `answers` are waited for. `binds`: the
-    code may not be told as an acceptance, not even to a client whose version has no words for a refusal."""
+    """An acknowledgement that we owe a client; `code` None: not decided yet. `answers` are waited for."""
 
-    __slots__ = ("_worst", "answers", "binds", "code", "publish")
+    __slots__ = ("_worst", "answers", "code", "publish")
 
     def __init__(self, publish: Publish, code: int | None = None) -> None:
         self.publish, self.code = publish, code
-        self.answers, self._worst, self.binds = 1, 0, False
+        self.answers, self._worst = 1, 0
 
     def answer(self, code: int) -> None:
         """One of those who must have the message says so, or refuses it."""

@@ -54,6 +54,7 @@ from gateway.overlay.driver import Driver
 from gateway.overlay.entities import LocalEntities
 from gateway.overlay.keeping import Keeping
 from gateway.overlay.loading import Loading
+from gateway.overlay.local_rights import LocalRights
 from gateway.overlay.peer_refusals import refusal
 from gateway.overlay.reader_rows import ReaderRows
 from gateway.overlay.wires import PACKET_TOO_LARGE, Wires
@@ -64,7 +65,6 @@ from keys.identity import Role
 log = logging.getLogger("veilmq.links")
 
 FIGURES_EVERY_S = 1.0
-RIGHTS_MAX = 65_536  # topics whose right to be published is remembered until something changes
 SMALL_BYTES = 1024  # payloads that every replica takes
 TOPIC_NAME_INVALID = 0x90
 NOT_AUTHORIZED = 0x87
@@ -103,9 +103,8 @@ class BrokerOverlay:
         if entities is not None:
             entities.machine.guard(self.own_topics)
         self._clock = clock
-        self._plain, self._shared = tuple(plain), (*protected, *plain)
-        self._rights: dict[str, bool] = {}
-        self._rights_epoch = -1
+        self._shared = (*protected, *plain)
+        self._rights = LocalRights(lambda: self._keeping.overlay, clock, plain)
         self._limits_of: RegionView | None = None  # whose packets are at most `_limit_bytes` long
         self._limit_bytes = 0
         self._broker: LocalBroker | None = None
@@ -201,15 +200,16 @@ class BrokerOverlay:
         if gateway.secret_for(topic) is None and not any(matches(f, topic) for f in self._shared):
             return False
         response = publication.response_topic
-        if not self._may_publish(gateway, topic):
+        if not self._rights.may_publish(gateway, topic):
             self.figures.count(Count("publish_refused"))
             done(NOT_AUTHORIZED)
         elif not self._fits(gateway, publication):
             self.figures.count(Count("publish_refused"))
-            LogEvent.TOO_LARGE_FOR_REPLICAS.say(log, client_id)
+            self._rights.say_refused(LogEvent.TOO_LARGE_FOR_REPLICAS, client_id)
             done(PACKET_TOO_LARGE)
         elif response is not None and gateway.secret_for(response) is None:
-            LogEvent.RESPONSE_TOPIC_UNPROTECTED.say(log, client_id)
+            self.figures.count(Count("publish_refused"))
+            self._rights.say_refused(LogEvent.RESPONSE_TOPIC_UNPROTECTED, client_id)
             done(TOPIC_NAME_INVALID)
         else:
             self._outgoing.take(publication, done)
@@ -244,28 +244,6 @@ class BrokerOverlay:
         home = gateway.home
         limit = self._dials.packet_limit(home.members, home.threshold)
         return gateway.packet_bytes(publication) <= limit
-
-    def _may_publish(self, gateway: GatewayNode, topic: str) -> bool:
-        """Asked for every publication: remembered until the epoch ends or the overlay changes."""
-        now = self._clock()
-        epoch = self._keeping.overlay.policy.calendar.at(now)
-        if epoch != self._rights_epoch or len(self._rights) >= RIGHTS_MAX:
-            self._rights.clear()
-            self._rights_epoch = epoch
-        allowed = self._rights.get(topic)
-        if allowed is None:
-            allowed = gateway.may_publish(topic, now) and self._is_sealed_or_plain(gateway, topic)
-            if not allowed and all(self._rights.values()):  # said once an epoch, not for every topic
-                LogEvent.NO_RIGHT_TO_PUBLISH.say(log)
-            self._rights[topic] = allowed
-        return allowed
-
-    def _is_sealed_or_plain(self, gateway: GatewayNode, topic: str) -> bool:
-        """Whether the scope still does with the topic what our configuration says."""
-        secret = gateway.secret_for(topic)
-        if secret is None or secret.scope.mode is not Mode.PLAIN:
-            return secret is not None
-        return any(matches(f, topic) for f in self._plain)
 
     def subscribed(self, topic_filter: str, wanted: Predicate | None = None, narrows: bool = False) -> None:
         """The first local subscription of a filter, or a further one that wants something else."""
@@ -422,7 +400,7 @@ class BrokerOverlay:
     def adopted(self, overlay: Overlay, removed: bool) -> None:
         if removed:
             self._keeping.removed()
-        self._rights.clear()
+        self._rights.forget()
         self._limits_of = None
         for peer, certificate in list(self._shown.items()):
             if self._keeping.recognise(certificate) != peer or not self._is_neighbour(peer):

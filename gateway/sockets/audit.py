@@ -16,7 +16,7 @@ from typing import Any
 from gateway.base.log_events import LogEvent
 from gateway.clients import Client, ClientConnection
 from gateway.mqtt5.packets import Connect
-from gateway.mqtt5.types import MqttError
+from gateway.mqtt5.types import MqttError, ReasonCode
 from gateway.sockets.connection import MqttConnection
 
 log = logging.getLogger("veilmq.broker")
@@ -48,9 +48,11 @@ class Audit:
         said = {"address": connection.address, "client": connect.client_id, "user": connect.username}
         self._say(LogEvent.CLIENT_REFUSED, str(error), host, {**said, "code": f"0x{error.reason:02x}"})
 
-    def may_not(self, what: str, client: Client, topic: str) -> None:
-        """A client is refused what it may not do."""
-        said = {"client": client.client_id, "user": client.view.username, "topic": topic}
+    def may_not(self, what: str, client: Client, topic: str, code: int = ReasonCode.NOT_AUTHORIZED) -> None:
+        """Says that a client is refused what it may not do; `code`: the reason, as MQTT 5 has it."""
+        said: dict[str, Any] = {"client": client.client_id, "user": client.view.username, "topic": topic}
+        if code != ReasonCode.NOT_AUTHORIZED:
+            said["code"] = f"0x{code:02x}"
         if client.connection is not None:
             said["address"] = client.connection.address
         self._say(LogEvent.CLIENT_MAY_NOT, what, client.client_id, said)

@@ -73,7 +73,13 @@ def test_a_replica_has_no_deadlines_and_ignores_what_is_for_gateways():
 def test_outgoing_scopes_may_be_fewer_than_those_that_are_read():
     plant, open_ = WORLD.secrets
     node = GatewayNode(
-        WORLD.overlay, WORLD.identities["site"], "site", [plant, open_], WORLD.keys, bytes, outgoing=[plant]
+        WORLD.overlay,
+        WORLD.identities["site"],
+        "site",
+        [plant, open_],
+        WORLD.keys,
+        bytes,
+        outgoing=[plant.clear_filter],
     )
     assert node.publisher.sealer.secret_for("plant/t") == plant
     assert node.publisher.sealer.secret_for("open/t") is None

@@ -65,14 +65,10 @@ def test_an_identity_that_is_not_there(plant: Made) -> None:
 @pytest.mark.parametrize(
     ("section", "said"),
     [
-        (
-            {"protect": [{"filter": "kitchen/#"}]},
-            "no scope kitchen/# was granted to us; ask the overlay's owner for it",
-        ),
         ({"protect": [{"filter": "plant/#"}]}, "tokens is False here, True in the owner's policy; make them"),
         ({"protect": [{"filter": "plant/#", "tokens": True, "mode": "one"}]}, "mode is one here, "),
         ({"protect": [{"filter": "plant/#", "tokens": True, "regions": ["far"]}]}, r"regions is \['far'\] here, "),
-        ({"protect": [], "share_plain": ["plant/#"]}, "share_plain: plant/# is no plain scope of the policy granted"),
+        ({"protect": [], "share_plain": ["plant/#"]}, "share_plain: plant/# is no plain scope of the policy"),
         ({"key_server": {"material": "m"}}, "overlay.key_server is for key servers, g1 is a gateway"),
     ],
 )

@@ -14,6 +14,7 @@ from gateway.base import Settings, StartError, load, parse
 from gateway.checking import check as module
 from gateway.checking.check import CheckReport, Fate, check, refuse
 from gateway.owner.signing import grant, revoke
+from gateway.party import Party
 from gateway.setup import Made
 from keys.grants import Right
 
@@ -239,10 +240,25 @@ def test_a_replica_that_protects_does_not_start(plant: Made) -> None:
         refuse(settings)
 
 
-def test_a_gateway_that_may_not_publish_what_it_protects_does_not_start(plant: Made) -> None:
-    revoke(plant.overlay, plant.directory / "owner", "g1", [("plant/#", Right.PUBLISH)], time.time(), True)
+@pytest.mark.parametrize("rights", [[("plant/#", Right.PUBLISH)], None])
+def test_a_gateway_whose_rights_the_owner_took_starts_again_and_check_says_so(
+    plant: Made, rights: list[tuple[str, Right]] | None
+) -> None:
+    revoke(plant.overlay, plant.directory / "owner", "g1", rights, time.time(), True)
     (plant.directory / "g1" / "overlay.json").write_bytes(plant.overlay.read_bytes())
     settings = member(plant)
-    assert any("no right to publish" in text for text in texts(check(settings, []), "error"))
-    with pytest.raises(StartError, match="no right to publish"):
-        refuse(settings)
+    said = "no right to publish" if rights else "no scope plant/# was granted to us"
+    assert any(said in text for text in texts(check(settings, []), "error"))
+    refuse(settings)
+    Party(settings)
+
+
+def test_a_gateway_starts_that_protects_what_it_was_never_granted_and_check_says_so(plant: Made) -> None:
+    content = yaml.safe_load((plant.directory / "g1" / "broker.yaml").read_text())
+    section = content["overlay"]
+    protect = [*section["protect"], {"filter": "kitchen/#"}]
+    settings = member(plant, overlay={**section, "protect": protect, "share_plain": ["hall/#"]})
+    for said in ("protect: no scope kitchen/# was granted to us", "share_plain: no scope hall/# was granted to us"):
+        assert any(said in text for text in texts(check(settings, []), "error"))
+    refuse(settings)
+    assert [secret.clear_filter for secret in Party(settings).outgoing] == ["plant/#"]
