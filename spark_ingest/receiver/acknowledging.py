@@ -1,4 +1,4 @@
-"""What the receiver owes to whom: acknowledgements, collected and handed to each connection at once."""
+"""Acknowledgements that a receiver owes, collected and handed to each connection at once."""
 
 from __future__ import annotations
 
@@ -9,17 +9,20 @@ from gateway.overlay import Publish
 
 
 class Sender(Protocol):
-    """Where messages come from (`gateway.overlay.region_client.Client` is one)."""
+    """A sender of messages; `gateway.overlay.region_client.Client` is one."""
 
     def acknowledge_all(self, publishes: Sequence[Publish]) -> None:
-        """What they brought is durable, or not wanted; the objects that came, in the loop's thread, at any time."""
+        """Acknowledges these messages, which are durable or not wanted.
+
+        Called with the received objects themselves, in the loop's thread, at any time.
+        """
 
 
 Owed: TypeAlias = tuple[Sender, Publish]
 
 
 def acknowledge(owed: Iterable[Owed]) -> None:
-    """By sender, in the order given."""
+    """Acknowledges messages at their senders, each sender's in the order given."""
     by_sender: dict[int, tuple[Sender, list[Publish]]] = {}
     for sender, publish in owed:
         known = by_sender.get(id(sender))

@@ -1,12 +1,12 @@
-"""What a receiver and its worker processes say to each other, over a socket pair that nobody else has.
+"""The channel between a receiver and its worker processes, over a socket pair without a name.
 
-Frames are pickled: both ends are one program of one user, and the socket has no name that a third could connect to.
-Scope keys pass through it, so that no file but each worker's own holds them.
+Frames are pickled: both ends are one program of one user, and no third process can connect to the socket.
+Scope keys pass through the channel, so that no file but each worker's own holds them.
 
     receiver -> worker   WorkSetup first; WorkKnowledge at each change, LinkStanding each second; Dealt; WorkEnd
     worker -> receiver   WorkBegun, WorkDone, WorkWanted, WorkAsked; WorkTold each second; WorkFailed
 
-Not here: which worker gets what (`dealing`), what either does with it (`workers`, `worker`).
+Not here: how pieces are dealt (`dealing`), the two ends (`workers`, `worker`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SIZE_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class WorkKnowledge:
-    """The overlay in force, and what the job may read now."""
+    """The overlay in force, and the scopes that the job may read now."""
 
     overlay: Overlay
     home_region: int
@@ -38,7 +38,7 @@ class WorkKnowledge:
 
 
 class LinkStanding(NamedTuple):
-    """`ReplicaClient.accepted` and `clocks`."""
+    """The values of `ReplicaClient.accepted` and `clocks`."""
 
     accepted: bool
     clocks: tuple[float, ...]
@@ -46,7 +46,7 @@ class LinkStanding(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WorkSetup:
-    """The first word: whose part of the spool a worker writes, and what there is to know."""
+    """The first message to a worker: its part of the spool, and the present knowledge."""
 
     settings: ReceiverSettings
     known: WorkKnowledge
@@ -54,23 +54,23 @@ class WorkSetup:
 
 
 class WorkEnd(NamedTuple):
-    """End after the group that is being written."""
+    """An order to end after the group that is being written."""
 
 
 class WorkBegun(NamedTuple):
-    """A worker's session began: it knows nothing of pieces that it did not write."""
+    """A note that a worker's session began: the worker has no pieces but those that it wrote."""
 
     session: int
 
 
 class WorkDone(NamedTuple):
-    """What these brought is durable, or not wanted."""
+    """Tickets of pieces that are durable, or not wanted."""
 
     tickets: list[int]
 
 
 class WorkWanted(NamedTuple):
-    """Publications name these epoch keys."""
+    """Names of epoch keys in publications."""
 
     names: tuple[KeyName, ...]
 
@@ -84,7 +84,7 @@ class WorkAsked(NamedTuple):
 
 
 class WorkTold(NamedTuple):
-    """How a worker is."""
+    """A worker's report on itself."""
 
     progress: Progress
     figures: Counter[tuple[str, str]]
@@ -92,19 +92,19 @@ class WorkTold(NamedTuple):
 
 
 class WorkFailed(NamedTuple):
-    """Why a worker ended, where waiting does not cure it."""
+    """The reason for which a worker ended, if waiting does not cure it."""
 
     text: str
 
 
 def framed(message: Any) -> bytes:
-    """A message as it goes over the socket."""
+    """Returns a message as it goes over the socket."""
     data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
     return len(data).to_bytes(SIZE_BYTES) + data
 
 
 def first_of(sock: socket.socket) -> Any:
-    """Wait for one message, and take no byte beyond it. Raises EOFError."""
+    """Waits for one message, and reads no byte beyond it. Raises EOFError."""
     size = int.from_bytes(_exactly(sock, SIZE_BYTES))
     return pickle.loads(_exactly(sock, size))  # noqa: S301  of the process that started us
 
@@ -120,7 +120,7 @@ def _exactly(sock: socket.socket, count: int) -> bytes:
 
 
 class Channel(asyncio.Protocol):
-    """One end. `on_message` gets each message, `on_lost` is called when the other end is gone."""
+    """One end of the channel. `on_message` gets each message, `on_lost` is called when the other end is gone."""
 
     def __init__(self, on_message: Callable[[Any], None], on_lost: Callable[[], None]) -> None:
         self._on_message, self._on_lost = on_message, on_lost
@@ -148,11 +148,11 @@ class Channel(asyncio.Protocol):
         self._on_lost()
 
     def send(self, message: Any) -> None:
-        """Nothing happens when the other end is gone."""
+        """Sends a message; does nothing when the other end is gone."""
         if self._transport is not None:
             self._transport.write(framed(message))
 
     def close(self) -> None:
-        """After what was sent."""
+        """Closes this end after the last sent message."""
         if self._transport is not None:
             self._transport.close()

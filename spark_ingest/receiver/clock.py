@@ -1,13 +1,15 @@
-"""Whether this machine's clock can be believed: nothing is acknowledged while it cannot.
+"""The trust in this machine's clock: nothing is acknowledged while it cannot be believed.
 
-By a clock that is far ahead the certificates of publishers have ended, and all that they publish looks old. So a
-receiver by whose clock most gateways' certificates have ended receives nothing, and says so; nor does one whose clock
-differs by minutes from those of most replicas of its region, as they told when it connected: no minority of liars can
-make that up. And a clock that is set while a session runs ends it: what was not acknowledged comes again, to be judged
-by the new time. Within a session time is counted on a steady clock, so that no wait depends on who sets the other one.
+By a clock that is far ahead the certificates of publishers have ended, and all their publications look old. So a
+receiver by whose clock most gateways' certificates have ended receives nothing, and says so. Neither does a receiver
+whose clock differs by minutes from the clocks of most replicas of its region, as told in their CONNACKs: no minority
+of
+liars can fake that. A clock that is set while a session runs ends the session: unacknowledged pieces come again, to
+be
+judged by the new time. Within a session a steady clock counts the time, so that no wait depends on the wall clock.
 
-Not here: one publisher whose certificate has ended, who is believed as far as replicas vouch for it (`bridge.wire`);
-what publications say of our clock (`receiving.heard`).
+Not here: a publisher whose certificate has ended, which is believed as far as replicas vouch for it (`bridge.wire`);
+evidence in publications about our clock (`receiving.heard`).
 """
 
 from __future__ import annotations
@@ -21,21 +23,27 @@ from keys.identity import Role
 from spark_ingest.errors import ClockTrouble
 
 STEP_S = 5.0
-"""A clock that moves by more than this against the monotonic one was set; daemons that keep time slew what is less."""
+"""A clock that moves by more than this against the monotonic clock was set; daemons that keep time slew smaller
+steps.
+"""
 
 
 OFF_S = 120.0
-"""A clock that differs by more from those of most replicas: what was sealed just now would soon count as a replay."""
+"""Beyond this difference from most replicas' clocks, fresh publications would soon count as replays."""
 
 
 PAUSE_MAX_S = 30.0
-"""Between attempts under a clock that stays off: each leaves a segment, and it may be a weekend until it is set."""
+"""The longest pause between attempts under a wrong clock: each attempt leaves a segment, and a repair may take
+days.
+"""
 BRIEF_S = 10.0
-"""A session that lived longer had a clock that was right."""
+"""A session that lived longer had a right clock."""
 
 
 def next_pause_s(pause_s: float, first_s: float, lived_s: float) -> float:
-    """How long to wait after the clock ended a session that lived so long; `pause_s` is what was waited before it."""
+    """Returns the pause after the clock ended a session that lived `lived_s`; `pause_s` is the pause before the
+    session.
+    """
     return first_s if lived_s > BRIEF_S else min(PAUSE_MAX_S, 2 * pause_s)
 
 
@@ -49,12 +57,14 @@ class SessionClock:
         self._most_ended_s = math.inf
 
     def now(self) -> float:
-        """UNIX time, counted from the session's beginning by the steady clock."""
+        """Returns UNIX time, counted from the session's beginning by the steady clock."""
         return self._monotonic() + self._offset
 
     def trouble(self, overlay: Overlay, ahead_s: float | None = None) -> str | None:
-        """Why the clock cannot be believed, None if it can. `overlay`: the version in force; `ahead_s`: of most
-        replicas (`most_ahead_s`)."""
+        """Returns the reason for which the clock cannot be believed, None if it can.
+
+        `overlay`: the version in force; `ahead_s`: the lead of most replicas' clocks (`most_ahead_s`).
+        """
         now = self._wall()
         step_s = now - self._monotonic() - self._offset
         if abs(step_s) > STEP_S:
@@ -77,15 +87,18 @@ class SessionClock:
         )
 
     def check(self, overlay: Overlay, ahead_s: float | None = None) -> None:
-        """Raises ClockTrouble."""
+        """Raises ClockTrouble if the clock cannot be believed."""
         trouble = self.trouble(overlay, ahead_s)
         if trouble is not None:
             raise ClockTrouble(trouble)
 
 
 def most_ahead_s(ahead_s: Iterable[float], replicas: int) -> float | None:
-    """By how much the clocks of most of a region's `replicas` are ahead of ours at least, in seconds; 0 when most are
-    near it, None when too few told or they do not agree. `ahead_s`: of those that told."""
+    """Returns the least lead of most replicas' clocks over ours, in seconds; 0 when most are near ours.
+
+    Returns None when too few of the region's `replicas` told their time or they do not agree. `ahead_s`: the told
+    leads.
+    """
     told, most = list(ahead_s), replicas // 2 + 1
     if sum(abs(each) <= OFF_S for each in told) >= most:
         return 0.0
@@ -96,7 +109,9 @@ def most_ahead_s(ahead_s: Iterable[float], replicas: int) -> float | None:
 
 
 def most_ended_s(overlay: Overlay) -> float:
-    """UNIX time at which more than half of the gateways' certificates have ended; infinite without gateways."""
+    """Returns the UNIX time at which more than half of the gateways' certificates have ended; infinity without
+    gateways.
+    """
     gateways = (each.certificate for each in overlay.members.values() if each.certificate.role is Role.GATEWAY)
     ends = sorted(certificate.not_after_ms for certificate in gateways)
     return ends[len(ends) // 2] / 1000 if ends else math.inf

@@ -1,11 +1,13 @@
-"""A receiver as a process of its own: `veilmq ingest run`. Until SIGTERM or SIGINT; no Spark, no Java.
+"""The receiver as a process of its own: `veilmq ingest run`. Runs until SIGTERM or SIGINT; no Spark, no Java.
 
-What it is told are the options of the data source that concern a receiver, on the command line or in a YAML file, the
-command line winning. What waiting does not cure (a wrong identity or overlay, a receiver that another process runs,
-an address that is taken) ends it with one line; everything else it waits out. A signal ends it after the group that is
-being written: what is not synced is not acknowledged and comes again.
+The options of the data source that concern a receiver come from the command line or a YAML file; the
+command line wins. A fault that waiting does not cure (a wrong identity or overlay, a receiver that another process
+runs,
+an address that is taken) ends the process with one line; other faults are waited out. A signal ends it after the
+group
+that is being written: publications that are not synced are not acknowledged and come again.
 
-Not here: receiving itself (`receiver`), what options mean (`options`).
+Not here: receiving itself (`receiver`), the meaning of options (`options`).
 """
 
 from __future__ import annotations
@@ -34,11 +36,11 @@ _log = logging.getLogger(__name__)
 
 
 class ReceiverFailed(IngestError):  # noqa: N818
-    """What ended a receiver and waiting does not cure."""
+    """A fault that ended a receiver and that waiting does not cure."""
 
 
 def receiver_options(config: Path | None, told: Mapping[str, str | None]) -> Options:
-    """Options out of a file and, before those, out of what was `told` (None: nothing). Raises BadOption."""
+    """Returns options from a file, overridden by those that were `told` (None: not told). Raises BadOption."""
     named = {} if config is None else _file(config)
     named |= {name: value for name, value in told.items() if value is not None}
     options = parse_options(named)
@@ -83,8 +85,11 @@ def _receiver(options: Options, workers: int) -> Receiver | WorkingReceiver:
 
 
 def serve(options: Options, metrics: str | None = None, workers: int = 1) -> int:
-    """Exit status 0 after a signal. `workers`: processes that receive under the one identity. Raises IngestError for
-    what ended the receiver before."""
+    """Runs a receiver until a signal; returns exit status 0.
+
+    `workers`: processes that receive under the one identity. Raises IngestError for a fault that ended the receiver
+    before.
+    """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     stopped = threading.Event()
     for name in (signal.SIGTERM, signal.SIGINT):

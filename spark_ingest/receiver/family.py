@@ -1,6 +1,7 @@
-"""Parts of the spool that are of one receiver: its own, without workers, and those of any number of workers.
+"""The parts of the spool that belong to one receiver: its own part, and those of any number of workers.
 
-`main`, `main.w1of2`, `main.w2of2`: one identity, one session at each replica, so that what is acknowledged late may
+`main`, `main.w1of2`, `main.w2of2`: one identity and one session at each replica, so that a piece acknowledged late
+may
 come to a part that did not write it. A file of scope keys goes with each: `scope_keys.json`, `scope_keys.w1of2.json`.
 
 Pure but for a look into the spool. Not here: receivers that share devices, each under an identity of its own.
@@ -15,17 +16,17 @@ _WORKER = re.compile(r"(.+?)(\.w\d+of\d+)")
 
 
 def part_of(receiver: str, number: int, count: int) -> str:
-    """The part of one worker."""
+    """Returns the name of one worker's part."""
     return f"{receiver}.w{number}of{count}"
 
 
 def grants_of(grants: Path, part: str, other: str) -> Path:
-    """The file of scope keys of another part. `grants`: of `part`."""
+    """Returns the file of scope keys of part `other`. `grants`: the file of `part`."""
     return grants.with_name(grants.stem.removesuffix(_split(part)[1]) + _split(other)[1] + grants.suffix)
 
 
 def kin(spool: Path, part: str) -> list[str]:
-    """Other parts of the same receiver that are there."""
+    """Returns the other existing parts of a part's receiver."""
     found = sorted(path.name for path in spool.iterdir() if path.is_dir()) if spool.is_dir() else []
     return [name for name in found if name != part and _split(name)[0] == _split(part)[0]]
 

@@ -1,6 +1,6 @@
-"""An event loop in a thread of its own: how a receiver runs beside whoever started it.
+"""An event loop in a thread of its own, on which a receiver runs beside the program that started it.
 
-The thread dies with the process. Not here: what runs on the loop (`receiver`, `workers`).
+The thread dies with the process. Not here: the work on the loop (`receiver`, `workers`).
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ from collections.abc import Awaitable, Callable
 
 
 class LoopThread:
-    """Runs `main(stop)` until it returns, which it does soon after `stop` is set; `failed` gets what it raised instead,
-    in the thread."""
+    """A thread that runs `main(stop)` until it returns, soon after `stop` is set.
+
+    `failed` gets the exception that ended `main` instead, in the thread.
+    """
 
     def __init__(self, main: Callable[[asyncio.Event], Awaitable[None]], failed: Callable[[Exception], None]) -> None:
         self._main, self._failed = main, failed
@@ -24,16 +26,16 @@ class LoopThread:
 
     @property
     def alive(self) -> bool:
-        """Whether `main` runs."""
+        """True while `main` runs."""
         return self._thread.is_alive()
 
     def start(self) -> None:
-        """Start the thread; returns when its event loop runs."""
+        """Starts the thread; returns when its event loop runs."""
         self._thread.start()
         self._begun.wait()
 
     def stop(self, timeout_s: float) -> None:
-        """Ask for the end, and wait for it so long."""
+        """Asks `main` to end, and waits for it up to `timeout_s`."""
         if self._loop is not None and self._stop is not None:
             with contextlib.suppress(RuntimeError):  # the loop has ended
                 self._loop.call_soon_threadsafe(self._stop.set)

@@ -1,9 +1,9 @@
-"""Prometheus endpoint of `veilmq ingest run`: `veilmq_ingest_...` in base units, collected at each scrape.
+"""The Prometheus endpoint of `veilmq ingest run`: `veilmq_ingest_...` in base units, collected at each scrape.
 
-    received_total{replica}, received_bytes_total{replica}, link_up{replica}      pieces as they came
-    rows_total, written_bytes_total, groups_total, fsync_seconds (summary)        what is on disk
+    received_total{replica}, received_bytes_total{replica}, link_up{replica}      received pieces
+    rows_total, written_bytes_total, groups_total, fsync_seconds (summary)        written to disk
     events_total{event,replica}                                                   duplicates, incomplete, refused, ...
-    waiting_rows, receiving, subscribed, spool_full, clock_off, spool_bytes, spool_cap_bytes  how it stands
+    waiting_rows, receiving, subscribed, spool_full, clock_off, spool_bytes, spool_cap_bytes  present state
     consumer_behind_rows{consumer}, consumer_behind_bytes, consumer_behind_seconds            queries' lag
 
 `events` are the collector's figures under their own names; `refused_*`, `suspected` and `named` carry the replica to
@@ -28,10 +28,10 @@ PREFIX = "veilmq_ingest_"
 
 
 class ReceiverMetrics(Collector):
-    """What one receiver and its spool show now."""
+    """A Prometheus collector of one receiver and its spool."""
 
     def __init__(self, receiver: Receiver | WorkingReceiver, spool: Path, parts: Sequence[str], cap_bytes: int) -> None:
-        """`parts`: of the spool, that the receiver writes."""
+        """Takes the receiver and its spool. `parts`: the parts of the spool that the receiver writes."""
         self._receiver, self._spool, self._parts, self._cap_bytes = receiver, spool, parts, cap_bytes
 
     def collect(self) -> Iterator[Metric]:
@@ -69,7 +69,7 @@ class ReceiverMetrics(Collector):
         yield from self._lags()
 
     def _lags(self) -> Iterator[Metric]:
-        """Of the spool's consumers; of one whose rows are gone in part, nothing."""
+        """Yields the lag of each of the spool's consumers; nothing for one whose rows are partly gone."""
         try:
             found = standings(self._spool)
         except SpoolError:
@@ -93,7 +93,7 @@ def _counter(name: str, text: str, *labels: str) -> CounterMetricFamily:
 
 
 def serve_metrics(address: str, collector: Collector) -> Callable[[], None]:
-    """Listen on HOST:PORT; what ends it. Raises BadOption."""
+    """Listens on HOST:PORT; returns the function that ends it. Raises BadOption."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 65_536:
         raise BadOption(f"metrics={address!r} is no HOST:PORT; write 127.0.0.1:9464")

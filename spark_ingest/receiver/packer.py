@@ -1,11 +1,11 @@
-"""A receiver that packs what it has finished, if it was told to: option `pack`, `veilmq ingest run --pack`.
+"""Packing of a receiver's finished segments, if asked for: option `pack`, `veilmq ingest run --pack`.
 
-Packing opens what the segments hold. A receiver writes the file of scope keys, so it could; that it does takes the
-consent of whoever runs it. The work is `veilmq ingest pack` in a process of its own, at the end of the processor's
-queue: the receiver's loop waits for none of it, and what it opens is gone with that process. It runs when a session
-begins and whenever a segment is finished, and again after a while if something was left.
+Packing opens the rows of the segments. A receiver writes the file of scope keys and so could open them; its operator
+has to consent. `veilmq ingest pack` does the work in a process of its own, at low priority:
+the receiver's loop never waits for it, and opened rows are gone with that process. It runs when a session
+begins and whenever a segment is finished, and again after a while if segments were left.
 
-Not here: what is packed and how (`spark_ingest.packing`).
+Not here: how segments are packed (`spark_ingest.packing`).
 """
 
 from __future__ import annotations
@@ -21,27 +21,29 @@ from typing import NamedTuple, TypeAlias
 from gateway.base.log_events import LogEvent
 
 AGAIN_S = 300.0
-"""When a segment could not be packed, or another process was packing: a key may come, and that one ends."""
+"""The pause after a segment could not be packed, or another process was packing: a key may come, and that process
+ends.
+"""
 NICER = 10
-"""What is received goes first."""
+"""Receiving goes before packing."""
 TOLD_MAX = 1 << 20
-"""Bytes of what one run may say."""
+"""Bytes of output that one run may have."""
 _log = logging.getLogger(__name__)
 
 
 class PackRunEnd(NamedTuple):
-    """How a run ended: 0 if nothing is left, and what it said, a line a segment."""
+    """The end of a run: exit status, 0 if no segment is left, and its output, a line a segment."""
 
     status: int
     told: str
 
 
 StartPacking: TypeAlias = Callable[[Sequence[str]], Awaitable[PackRunEnd]]
-"""Runs a command to its end; kills it when cancelled."""
+"""A function that runs a command to its end, and kills it when cancelled."""
 
 
 class SegmentPacker:
-    """Of one receiver, for one session: `run` in its loop until cancelled, `finished` when a segment is."""
+    """The packer of one receiver, for one session: `run` until cancelled, `finished` when a segment is finished."""
 
     def __init__(
         self,
@@ -54,8 +56,12 @@ class SegmentPacker:
         start: StartPacking | None = None,
         again_s: float = AGAIN_S,
     ) -> None:
-        """`name`: of the receiver, whose part alone is packed. `identity`: directory of the one to which the file of
-        scope keys is sealed."""
+        """Takes the receiver's part of the spool.
+
+        `name`: of the receiver, whose part alone is packed. `identity`: directory of the identity to which the file
+        of
+        scope keys is sealed.
+        """
         self._name, self._again_s = name, again_s
         self._start = start or run_nicely
         self._arguments = [
@@ -74,11 +80,11 @@ class SegmentPacker:
         self._told: set[str] = set()
 
     def finished(self) -> None:
-        """A segment grows no more."""
+        """Notes that a segment grows no more."""
         self._finished.set()
 
     async def run(self) -> None:
-        """Until cancelled. Never raises for what a run comes to."""
+        """Packs until cancelled. Never raises for the outcome of a run."""
         while True:
             self._finished.clear()
             try:
@@ -90,7 +96,7 @@ class SegmentPacker:
                 await asyncio.wait_for(self._finished.wait(), self._again_s if ended.status else None)
 
     def _tell(self, ended: PackRunEnd) -> None:
-        """What is said of one segment again and again is logged once."""
+        """Logs each line about a segment once, however often it comes."""
         lines = ended.told.splitlines()
         for line in lines:
             if line not in self._told:
@@ -99,7 +105,7 @@ class SegmentPacker:
 
 
 async def run_nicely(command: Sequence[str]) -> PackRunEnd:
-    """A `StartPacking`. Raises OSError."""
+    """Runs a command at low priority, as a `StartPacking`. Raises OSError."""
     process = await asyncio.create_subprocess_exec(
         "nice", "-n", f"{NICER}", *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
     )

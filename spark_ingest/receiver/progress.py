@@ -1,7 +1,8 @@
-"""What a receiver tells of itself while it runs: written by its thread, read by any other.
+"""The progress of a running receiver, written by its thread and read by any other.
 
-Plain numbers and whole objects that are replaced, never changed in place, so that a reader needs no lock. Not here: how
-they are shown (`metrics`), and what the spool itself tells (`status`).
+It holds plain numbers and whole objects that are replaced, never changed in place, so that a reader needs no lock.
+Not
+here: how progress is shown (`metrics`), the state of the spool (`status`).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 class ReplicaLink(NamedTuple):
-    """The connection to one replica. `pieces`, `bytes`: PUBLISH packets, and what came at all, before TLS."""
+    """The connection to one replica. `pieces`: received PUBLISH packets; `bytes`: all received bytes, inside TLS."""
 
     replica: str
     up: bool
@@ -28,14 +29,14 @@ class ReplicaLink(NamedTuple):
 
 @dataclass(slots=True)
 class Progress:
-    """Since the process began; over sessions."""
+    """The progress since the process began, over sessions."""
 
     groups: int = 0
     rows: int = 0
     bytes: int = 0
-    """Of groups, as they are on disk."""
+    """Bytes of groups on disk."""
     fsync_s: float = 0.0
-    """Time spent in fsync of groups."""
+    """Seconds spent in fsync of groups."""
     waiting: int = 0
     """Publications that are whole, or given up, and not on disk."""
     full: bool = False
@@ -43,12 +44,12 @@ class Progress:
     clock_off: bool = False
     """This machine's clock cannot be believed: nothing is acknowledged, or nothing that looks like a replay."""
     accepted: bool = False
-    """Enough replicas know all that we want: nothing that is published from now on is missed."""
+    """Enough replicas know all our subscriptions: no publication from now on is missed."""
     links: tuple[ReplicaLink, ...] = ()
 
 
 def summed(several: Iterable[Progress]) -> Progress:
-    """Of the workers of one receiver; links are not theirs."""
+    """Returns the sum of the progress of one receiver's workers; they have no links."""
     total = Progress(accepted=True)
     for each in several:
         total.groups += each.groups
@@ -63,7 +64,7 @@ def summed(several: Iterable[Progress]) -> Progress:
 
 
 def tell_links(receiver: str, progress: Progress, links: Iterable[ReplicaLink], accepted: bool) -> None:
-    """Log which connections came or went, and that from now on nothing is missed."""
+    """Logs connections that came or went, and the moment from which nothing is missed."""
     links = tuple(links)
     before = {link.replica: link.up for link in progress.links}
     for link in links:
@@ -77,8 +78,10 @@ def tell_links(receiver: str, progress: Progress, links: Iterable[ReplicaLink], 
 
 
 def too_few(links: Collection[ReplicaLink], overlay: Overlay, region: int) -> str | None:
-    """One line when those that are connected cannot make a publication of `region` whole, None if they can. Nothing
-    is said of `links` that are not known."""
+    """Returns one line when the connected replicas cannot make a publication of `region` whole, None if they can.
+
+    Without known `links` the result is None.
+    """
     up = [link.replica for link in links if link.up]
     view = overlay.views[region]
     if not links or view.quorum(up) or (view.former is not None and view.former.quorum(up)):

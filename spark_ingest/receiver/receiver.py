@@ -2,9 +2,9 @@
 
     client -> Collector.receive_all -> [event loop] -> Collector.take -> SpoolWriter.append (fsync) -> acknowledge
 
-One process writes for one receiver name; another that is told to do the same waits for the lock and takes over.
-Every error of the disk ends the session with the replicas: what was not acknowledged comes again, and what the
-spool has is known again from the spool itself. When the spool's cap is reached nothing is written and nothing
+One process writes for one receiver name; another process with that name waits for the lock and takes over.
+Every error of the disk ends the session with the replicas: unacknowledged pieces come again, and the publications in
+the spool are known again from the spool itself. When the spool's cap is reached nothing is written and nothing
 is acknowledged until a consumer has trimmed. Epoch keys pass through: from the client into the file that executors
 read, and only then may rows of their epochs be written.
 """
@@ -45,21 +45,21 @@ from spark_ingest.spool import SEGMENT_BYTES, SpooledKey, SpoolWriter, make_room
 GROUP_ROWS = 500
 """Publications that share an fsync; more only makes the last of them wait."""
 GROUP_BYTES = 8 << 20
-"""And no more content than this (one publication at least): bounds what the cap may be exceeded by."""
+"""The most content of a group (one publication at least): bounds the excess over the cap."""
 FULL_RETRY_S = 0.5
 TICK_S = 1.0
 TELL_S = 60.0
-"""How often the log may speak of liars: they do not fill it."""
+"""The pause between lines about liars in the log, so that they do not fill it."""
 RETRY_S = 1.0
-"""Between attempts after an error of the disk, and between looks at a lock that another receiver holds."""
+"""The pause after an error of the disk, and between looks at a lock that another receiver holds."""
 SETTLED_S = 5.0
-"""A session that has lived so long with nothing to write is over what ended the one before."""
+"""A session that has lived so long with nothing to write is free of the fault that ended the one before."""
 LOCK_S = 1.0
-"""How long such a look may take: `veilmq ingest status` shares the lock for a moment."""
+"""Patience of one look at the lock: `veilmq ingest status` shares it for a moment."""
 _log = logging.getLogger(__name__)
 
 OnArrivals: TypeAlias = Callable[[str, Sequence[Publish], Sender], None]
-"""(name of the replica, messages of one read, whom to acknowledge them to)."""
+"""A callback for (name of the replica, messages of one read, sender to acknowledge them to)."""
 
 
 class ReplicaClient(Protocol):
@@ -75,34 +75,38 @@ class ReplicaClient(Protocol):
 
     @property
     def home_region(self) -> int:
-        """The region whose replicas we listen to."""
+        """The region to whose replicas the client listens."""
 
     def held(self) -> Grants:
-        """The scopes that the job may read now, with the epoch keys that it has."""
+        """Returns the scopes that the job may read now, with the epoch keys that it has."""
 
     def want(self, names: Collection[KeyName]) -> None:
-        """Publications name these epoch keys, or contradict ours; `on_keys` tells when one has come."""
+        """Asks for epoch keys that publications name, or of which they contradict ours; `on_keys` tells when one has
+        come.
+        """
 
     def ask(self, replica: str, topic: str, payload: bytes) -> None:
-        """Request content that does not come of a replica."""
+        """Requests content that a replica did not send by itself."""
 
     @property
     def accepted(self) -> bool:
-        """Whether enough replicas know all that we want."""
+        """True if enough replicas know all our subscriptions."""
 
     def links(self) -> Iterable[ReplicaLink]:
-        """How each connection is."""
+        """Returns the state of each connection."""
 
     def clocks(self) -> Collection[float]:
-        """Seconds by which the clocks of replicas were ahead of ours when they connected; of those that told."""
+        """Returns the leads of replicas' clocks over ours at CONNACK, in seconds, of those that told their time."""
 
     def run(self, on_arrivals: OnArrivals, on_keys: Callable[[], None]) -> Awaitable[None]:
-        """Connect, subscribe, deliver; until cancelled. `on_keys`: what is `held` has changed."""
+        """Connects, subscribes and delivers until cancelled. `on_keys`: called when `held` has changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReceiverSettings:
-    """Where a receiver writes publications and scope keys, and how long it waits for missing pieces."""
+    """The settings of a receiver: where it writes publications and scope keys, and its patience with missing
+    pieces.
+    """
 
     spool: Path
     grants: Path
@@ -111,17 +115,17 @@ class ReceiverSettings:
     incomplete_s: float = 10.0
     segment_bytes: int = SEGMENT_BYTES
     grants_identity: Path | None = None
-    """Directory of the identity to which the file of scope keys is sealed; None: it is in clear, mode 0600."""
+    """Directory of the identity to which the file of scope keys is sealed; None: in clear, mode 0600."""
     part: Part | None = None
-    """Which publications are for this receiver; None: all."""
+    """The part of all publications that this receiver takes; None: all."""
     waits: bool = True
-    """For another process that writes as this receiver, to take over from it; else the receiver fails."""
+    """True: wait for another process that writes as this receiver, to take over from it; False: fail."""
     packs: bool = False
-    """Whether it packs what it has finished, for which that is opened."""
+    """True: pack finished segments, which opens their rows."""
 
     @classmethod
     def of(cls, options: Options, *, waits: bool = True) -> ReceiverSettings:
-        """As options of the data source say."""
+        """Returns settings from options of the data source."""
         part = Part(options.shard, options.shard_before) if options.shard or options.shard_before else None
         return cls(
             options.spool,
@@ -138,7 +142,7 @@ class ReceiverSettings:
 
 @dataclass(slots=True)
 class _Session:
-    """What lives as long as one connection to the region."""
+    """The objects that live as long as one connection to the region."""
 
     client: ReplicaClient
     collector: SpoolCollector
@@ -152,14 +156,14 @@ class _Session:
     keys_changed: bool = False
 
     def follow(self) -> float:
-        """Another version of the overlay may be in force. The time."""
+        """Adopts another version of the overlay, if there is one; returns the time."""
         now = self.clock.now()
         if self.client.overlay is not self.collector.overlay:
             self.collector.adopt(self.client.overlay, now)
         return now
 
     def check_clock(self) -> None:
-        """Raises ClockTrouble."""
+        """Raises ClockTrouble if the clock cannot be believed."""
         replicas = self.client.overlay.replicas(self.client.home_region)
         ahead_s = most_ahead_s(self.client.clocks(), len(replicas))
         self.clock.check(self.client.overlay, ahead_s)
@@ -167,10 +171,12 @@ class _Session:
 
 
 class Receiver:
-    """Runs until `stop`; `figures` and `trouble` tell how it goes. The thread dies with the process."""
+    """A receiver that runs until `stop`; `figures` and `trouble` show its state. Its thread dies with the process."""
 
     def __init__(self, settings: ReceiverSettings, connect: Callable[[], ReplicaClient]) -> None:
-        """`connect` is called anew for every session, in the receiver's thread, within its event loop."""
+        """Takes settings and `connect`, called anew for every session, in the receiver's thread, within its event
+        loop.
+        """
         self._settings = settings
         self._connect = connect
         self._thread = LoopThread(self._main, self._failed)
@@ -183,11 +189,11 @@ class Receiver:
         """Set when the receiver ended for a reason that waiting does not cure (a wrong identity or overlay)."""
 
     def start(self) -> None:
-        """Start the thread; returns when its event loop runs, not when links are up."""
+        """Starts the thread; returns when its event loop runs, not when links are up."""
         self._thread.start()
 
     def stop(self, timeout_s: float = 10.0) -> None:
-        """End the session after the group that is being written."""
+        """Ends the session after the group that is being written."""
         self._thread.stop(timeout_s)
 
     @property
@@ -196,12 +202,14 @@ class Receiver:
 
     @property
     def trouble(self) -> str | None:
-        """One line about why nothing is received now, None if all is well."""
+        """One line about the reason for which nothing is received now, None if all is well."""
         return self._trouble.text
 
     def check(self, trouble_s: float) -> None:
-        """For a query that has nothing to read. Raises what ended the receiver, or ReceiverTrouble when nothing could
-        be received for so long; that another process receives in our place is no trouble."""
+        """Raises the error that ended the receiver, or ReceiverTrouble after `trouble_s` without receiving.
+
+        Called by a query that has nothing to read. Another process that receives in this one's place is no trouble.
+        """
         if self.failure is not None:
             raise self.failure
         self._trouble.check(trouble_s)
@@ -209,7 +217,7 @@ class Receiver:
     # ------------------------------------------------------------------------------------- in the thread
 
     def _failed(self, error: Exception) -> None:
-        """Kept for the query, which raises it to the user."""
+        """Keeps the error for the query, which raises it to the user."""
         self.failure = error
         self._trouble.tell(str(error))
 
@@ -234,7 +242,7 @@ class Receiver:
                 await asyncio.wait_for(stop.wait(), pause_s)
 
     async def _session(self, stop: asyncio.Event) -> None:
-        """Lock and seal the spool, recover, then receive until `stop` or an error."""
+        """Locks and seals the spool, recovers, then receives until `stop` or an error."""
         settings = self._settings
         writer = await asyncio.to_thread(
             lambda: SpoolWriter(
@@ -290,11 +298,13 @@ class Receiver:
         return () if settings.grants_identity is None else load_readers(settings.grants_identity)
 
     def _grants(self, segment: int, needed: Collection[KeyName]) -> GrantsWriter:
-        """The file of scope keys, sealed if that is wanted. Raises GrantsError, OSError."""
+        """Returns the file of scope keys, sealed if the settings say so. Raises GrantsError, OSError."""
         return GrantsWriter(self._settings.grants, segment, needed, readers=self._readers(), random=os.urandom)
 
     async def _receive(self, session: _Session, stop: asyncio.Event) -> None:
-        """Until `stop`, or the first error of links or disk, which is raised; a group in writing is finished."""
+        """Receives until `stop`, or the first error of links or disk, which it raises; a group in writing is
+        finished.
+        """
         wake, done = session.wake, session.done
         collector = session.collector
 
@@ -333,7 +343,7 @@ class Receiver:
                 raise result
 
     async def _write(self, session: _Session) -> None:
-        """Groups one after another; while one is synced the next collects. Raises OSError, SpoolError."""
+        """Writes groups one after another; while one is synced the next collects. Raises OSError, SpoolError."""
         collector, writer, wake, done = session.collector, session.writer, session.wake, session.done
         began = time.monotonic()
         while not done.is_set():
@@ -381,7 +391,7 @@ class Receiver:
                 self.progress.waiting = collector.ready
 
     async def _append(self, session: _Session, group: Group) -> None:
-        """A group to the disk. Raises OSError."""
+        """Writes a group to the disk. Raises OSError."""
         progress, writer = self.progress, session.writer
         before_s, before_bytes = writer.fsync_s, writer.written_bytes
         await asyncio.to_thread(writer.append, group.records, session.box.seal_all(group.keys))
@@ -392,7 +402,7 @@ class Receiver:
         progress.rows += len(group.records)
 
     async def _keys(self, session: _Session) -> None:
-        """Ask for the epoch keys that publications wait for; hand on those that came. Raises OSError."""
+        """Asks for the epoch keys that publications wait for; hands on those that came. Raises OSError."""
         wanted = session.collector.granted.take_wanted()
         if wanted:
             session.client.want(wanted)
@@ -402,7 +412,7 @@ class Receiver:
             session.collector.learn(session.grants.check_values)
 
     async def _renew(self, client: ReplicaClient, writer: SpoolWriter, grants: GrantsWriter) -> None:
-        """Bring the file of scope keys up to date; one call at a time. Raises OSError."""
+        """Brings the file of scope keys up to date; one call at a time. Raises OSError."""
         content = grants.renew(client.held(), writer.oldest_segment, writer.segment)
         if content is not None:
             await asyncio.to_thread(grants.write, content)
@@ -430,7 +440,7 @@ class Receiver:
             LogEvent.RECEIVER_FULL.say(_log, self.trouble)
 
     def _tell_lies(self, now: float) -> None:
-        """Log which replicas are suspected or named, and what had to be refused, since the last time."""
+        """Logs replicas that are suspected or named, and refusals, since the last time."""
         if now - self._told_at < TELL_S:
             return
         news = {
@@ -446,5 +456,5 @@ class Receiver:
 
 
 async def _packed(session: _Session) -> None:
-    """Until cancelled."""
+    """Packs until cancelled."""
     await (asyncio.Event().wait() if session.packer is None else session.packer.run())

@@ -1,6 +1,6 @@
-"""What a receiver remembers over a restart: which publications are in the spool, and the keys in use.
+"""The memory of a receiver over a restart: the publications in the spool, and the keys in use.
 
-`state_of` is written at every roll; `recovered` puts it together with the rows that came after it. It must be
+`state_of` is written at every roll; `recovered` joins it with the rows written afterwards. The memory must be
 complete before the first acknowledgement: a crash between fsync and PUBACK makes every replica send again.
 """
 
@@ -25,7 +25,9 @@ KEYS_KEPT = 4_096
 
 
 def state_of(seen: Seen, materials: Iterable[SpooledKey], box: ShareBox | None = None) -> bytes:
-    """For `SpoolWriter.roll`: key headers and shares as the segments hold them, sealed; no scope key, no payload."""
+    """Returns the state for `SpoolWriter.roll`: key headers and sealed shares as in the segments; no scope key, no
+    payload.
+    """
     keys = materials_to_json(materials if box is None else map(box.seal, materials))
     document = {"version": STATE_VERSION, "seen": seen.to_json(), "keys": keys}
     return zlib.compress(json.dumps(document).encode(), 1)

@@ -1,7 +1,7 @@
 """The receiver's client: all replicas of the home region, through `gateway.overlay.region_client.RegionClient`.
 
-Adapts names only: identity, signed overlay and its changes, rights, keys, TLS, sessions and reconnection are that
-client's business, and its errors (one line each) end the query that asked for a receiver.
+This module adapts names only: identity, signed overlay and its changes, rights, keys, TLS, sessions and reconnection
+are that client's business, and its errors (one line each) end the query that asked for a receiver.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class RegionReplicas:
 
     @property
     def home_region(self) -> int:
-        """The region whose replicas we listen to."""
+        """The region to whose replicas the client listens."""
         return self._client.home_region
 
     def _arrived(self, replica: str, publishes: Sequence[Publish], client: MqttClient) -> None:
@@ -58,7 +58,7 @@ class RegionReplicas:
             self._on_keys()
 
     def held(self) -> Grants:
-        """The scopes that the job may read now, with the epoch keys that it has."""
+        """Returns the scopes that the job may read now, with the epoch keys that it has."""
         keys: dict[str, dict[KeyName, bytes]] = {}
         for name, key in self._client.scope_keys:
             keys.setdefault(name.scope, {})[name] = key
@@ -71,30 +71,30 @@ class RegionReplicas:
         )
 
     def want(self, names: Collection[KeyName]) -> None:
-        """Ask the key service for them, as far as there is one; again for what we have, which publishers contradict."""
+        """Asks the key service, if there is one, for keys; again for a held key that publishers contradict."""
         for name in names:
             self._client.doubt(name)
 
     def ask(self, replica: str, topic: str, payload: bytes) -> None:
-        """Request content that does not come of a replica."""
+        """Requests content that a replica did not send by itself."""
         self._client.ask(replica, topic, payload)
 
     @property
     def accepted(self) -> bool:
-        """Whether enough replicas know all that we want."""
+        """True if enough replicas know all our subscriptions."""
         return self._client.accepted
 
     def links(self) -> list[ReplicaLink]:
-        """How each connection is."""
+        """Returns the state of each connection."""
         states = self._client.links()
         return [ReplicaLink(each.peer, each.up, each.figures.received, each.figures.received_bytes) for each in states]
 
     def clocks(self) -> list[float]:
-        """Seconds by which the clocks of those that told were ahead of ours when they connected."""
+        """Returns the leads of replicas' clocks over ours at CONNACK, in seconds, of those that told their time."""
         return list(self._client.clocks().values())
 
     async def run(self, on_arrivals: OnArrivals, on_keys: Callable[[], None]) -> None:
-        """Until cancelled; the sessions stay at the replicas."""
+        """Runs until cancelled; the sessions stay at the replicas."""
         self._on_arrivals, self._on_keys = on_arrivals, on_keys
         self._client.start()
         try:

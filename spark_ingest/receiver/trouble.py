@@ -1,6 +1,6 @@
-"""What keeps a receiver from receiving, and since when: for its query, its metrics, and those who look at the spool.
+"""The trouble of a receiver and its begin: for its query, its metrics, and tools that look at the spool.
 
-Not here: what the troubles are, and how they are waited out (`receiver`).
+Not here: the causes of trouble, and how they are waited out (`receiver`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ STILL_S = 10.0
 
 
 class ReceiverTroubles:
-    """Of one receiver. Told by its thread, read by any other. `directory`: its part of the spool."""
+    """The troubles of one receiver, told by its thread, read by any other. `directory`: its part of the spool."""
 
     def __init__(self, directory: Path, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._directory, self._monotonic = directory, monotonic
@@ -28,11 +28,14 @@ class ReceiverTroubles:
         """One line about why nothing is received now, None if all is well."""
 
     def began(self) -> None:
-        """A session with the replicas began; whether it is over what ended the one before, is to be seen."""
+        """Notes the begin of a session; whether the former fault is over remains to be seen."""
         self.text = None
 
     def tell(self, text: str | None, *, bad: bool = True) -> bool:
-        """From now on that, None: all is well; whether it is news. `bad` False: somebody else receives in our place."""
+        """Sets the present trouble, None if all is well; returns True if it is news.
+
+        `bad` False: another process receives in this one's place.
+        """
         is_news, self.text = text != self.text, text
         if text is None or not bad:
             self._since = None
@@ -44,11 +47,11 @@ class ReceiverTroubles:
         return is_news
 
     def moves(self) -> None:
-        """The receiver is not held by a call that does not end: to be said at least once a second."""
+        """Notes that the receiver is not held by an endless call; to be called at least once a second."""
         self._moved = self._monotonic()
 
     def rests(self) -> None:
-        """A session is over: to wait for a lock, or to read what the spool has, is not to stand still."""
+        """Notes the end of a session: waiting for a lock, or reading the spool, is not standing still."""
         self._moved = None
 
     def check(self, trouble_s: float) -> None:

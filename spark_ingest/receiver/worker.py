@@ -1,6 +1,6 @@
-"""One worker process of a receiver: `python -m spark_ingest.receiver.worker SOCKET`, started by `workers`.
+"""A worker process of a receiver: `python -m spark_ingest.receiver.worker SOCKET`, started by `workers`.
 
-It is a receiver like any other, with a part of the spool and a file of scope keys of its own, whose replicas are at the
+A worker is a receiver with a part of the spool and a file of scope keys of its own, whose replicas are at the
 other end of a socket: it has no identity and no connection. It ends when that end says so, or is gone.
 """
 
@@ -39,7 +39,7 @@ from spark_ingest.receiving import Dealt
 from spark_ingest.secrets import Grants
 
 STOP_S = 60.0
-"""How long the end waits for the group that is being written; a disk that takes longer has failed."""
+"""Patience with the group that is being written at the end; a disk that takes longer has failed."""
 TELL_S = 1.0
 
 
@@ -47,7 +47,7 @@ class DealtReplicas:
     """A `receiver.ReplicaClient` of one worker, over all of its sessions. The channel is in another thread's loop."""
 
     def __init__(self, setup: WorkSetup, send: Callable[[object], None]) -> None:
-        """`send`: from any thread."""
+        """Takes the setup and `send`, which may be called from any thread."""
         self._known, self._standing, self._send = setup.known, setup.standing, send
         self._session = 0
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -61,40 +61,40 @@ class DealtReplicas:
 
     @property
     def home_region(self) -> int:
-        """The region whose replicas are listened to."""
+        """The region to whose replicas the receiver listens."""
         return self._known.home_region
 
     def held(self) -> Grants:
-        """As the receiver told it last."""
+        """Returns the scopes and keys that the receiver told last."""
         return self._known.held
 
     def want(self, names: Collection[KeyName]) -> None:
-        """The receiver asks."""
+        """Passes the wish for keys on to the receiver."""
         self._send(WorkWanted(tuple(names)))
 
     def ask(self, replica: str, topic: str, payload: bytes) -> None:
-        """The receiver passes it on."""
+        """Passes the request for content on to the receiver."""
         self._send(WorkAsked(replica, topic, payload))
 
     @property
     def accepted(self) -> bool:
-        """Whether enough replicas know all that is wanted."""
+        """True if enough replicas know all our subscriptions."""
         return self._standing.accepted
 
     def links(self) -> list[ReplicaLink]:
-        """None: the receiver has them."""
+        """Returns an empty list: the receiver has the links."""
         return []
 
     def clocks(self) -> tuple[float, ...]:
-        """As the receiver told them last."""
+        """Returns the leads that the receiver told last."""
         return self._standing.clocks
 
     def acknowledge_all(self, publishes: Sequence[Publish]) -> None:
-        """As who brought them; the number of a packet is its ticket."""
+        """Acknowledges messages to the receiver; the number of a packet is its ticket."""
         self._send(WorkDone([publish.packet_id for publish in publishes]))
 
     async def run(self, on_arrivals: OnArrivals, on_keys: Callable[[], None]) -> None:
-        """Until cancelled; what was not acknowledged comes again when the next session begins."""
+        """Runs until cancelled; unacknowledged pieces come again when the next session begins."""
         self._loop, self._on_arrivals, self._on_keys = asyncio.get_running_loop(), on_arrivals, on_keys
         self._session += 1
         self._send(WorkBegun(self._session))
@@ -106,7 +106,7 @@ class DealtReplicas:
     # ------------------------------------------------------------------------- in the channel's thread
 
     def take(self, message: object) -> None:
-        """What the receiver says."""
+        """Takes a message of the receiver."""
         match message:
             case Dealt(session, replica, pieces):
                 publishes = [
@@ -135,7 +135,7 @@ class DealtReplicas:
 
 
 async def serve(sock: socket.socket) -> int:
-    """Until the other end says so. Exit status 2 for what waiting does not cure."""
+    """Runs until the other end says so. Returns exit status 2 for a fault that waiting does not cure."""
     setup = first_of(sock)
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
 
@@ -175,7 +175,7 @@ def _told(receiver: Receiver) -> WorkTold:
 
 
 def main() -> int:
-    """The process; its argument is the number of its end of the socket pair."""
+    """Runs the process; its argument is the number of its end of the socket pair."""
     for name in (signal.SIGINT, signal.SIGTERM):
         signal.signal(name, signal.SIG_IGN)  # of a terminal, or a supervisor: the receiver says when
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")

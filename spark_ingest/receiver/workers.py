@@ -2,13 +2,13 @@
 
     replicas ══> this process: links, TLS, MQTT ══ socket pairs ══> workers: verify, collect, write their part
 
-One process has the identity and one session at each replica, as a single receiver has: replicas learn nothing of
-workers, stock brokers neither, and nothing is sent twice. Each worker is a receiver with a part of the spool of its
-own, `NAME.w1of2`, and a file of scope keys beside the usual one. A PUBACK goes out when the workers that a piece went
-to have it on disk. A worker that dies is started again, and gets what it has not answered for. With another number of
-workers the parts of before stay for queries, and what they hold is known to the new ones.
+One process has the identity and one session at each replica, as a single receiver has: neither replicas nor stock
+brokers learn of workers, and nothing is sent twice. Each worker is a receiver with a part of the spool of its
+own, `NAME.w1of2`, and a file of scope keys beside the usual one. A PUBACK goes out when all workers that got a piece
+have it on disk. A worker that dies is started again, and gets the pieces that it has not answered for. With another
+number of workers the former parts stay for queries, and the new workers know their content.
 
-Not here: which worker gets what (`receiving.dealing`), what a worker does (`worker`).
+Not here: how pieces are dealt (`receiving.dealing`), the work of a worker (`worker`).
 """
 
 from __future__ import annotations
@@ -53,16 +53,16 @@ from spark_ingest.spool import SpoolWriter
 WORKERS_MAX = 64
 TELL_S = 1.0
 ORPHANS_S = 10.0
-"""How long workers of a receiver that was killed may take to end."""
+"""Patience with the end of the workers of a receiver that was killed."""
 _log = logging.getLogger(__name__)
 
 
 class WorkerFailed(IngestError):  # noqa: N818
-    """Why a worker ended, where waiting does not cure it."""
+    """A fault that ended a worker and that waiting does not cure."""
 
 
 def parts_of(settings: ReceiverSettings, count: int) -> list[ReceiverSettings]:
-    """Of each worker."""
+    """Returns the settings of each worker."""
     names = [part_of(settings.name, number, count) for number in range(1, count + 1)]
     return [
         replace(
@@ -78,7 +78,7 @@ def parts_of(settings: ReceiverSettings, count: int) -> list[ReceiverSettings]:
 
 @dataclass(slots=True)
 class _Hand:
-    """A worker's process. `past`: what those before it had counted."""
+    """A worker's process. `past`: the counts of the processes before it."""
 
     settings: ReceiverSettings
     process: subprocess.Popen[bytes] | None = None
@@ -90,10 +90,10 @@ class _Hand:
 
 
 class WorkingReceiver:
-    """`Receiver` in several processes: the same to whoever starts, stops and looks at it."""
+    """A receiver in several processes, with the interface of `Receiver`."""
 
     def __init__(self, settings: ReceiverSettings, workers: int, connect: Callable[[], ReplicaClient]) -> None:
-        """`connect` is called once, in the receiver's thread, within its event loop."""
+        """Takes settings and `connect`, called once, in the receiver's thread, within its event loop."""
         self._settings, self._connect = settings, connect
         self._parts = parts_of(settings, workers)
         self._dealer = Dealer(workers)
@@ -111,15 +111,15 @@ class WorkingReceiver:
 
     @property
     def parts(self) -> list[str]:
-        """Names in the spool."""
+        """The names of its parts in the spool."""
         return [part.name for part in self._parts]
 
     def start(self) -> None:
-        """Start the thread; returns when its event loop runs."""
+        """Starts the thread; returns when its event loop runs."""
         self._thread.start()
 
     def stop(self, timeout_s: float = 10.0) -> None:
-        """End the workers after the groups that are being written."""
+        """Ends the workers after the groups that are being written."""
         self._thread.stop(timeout_s + TELL_S)
 
     @property
@@ -129,7 +129,7 @@ class WorkingReceiver:
     # ------------------------------------------------------------------------------------- in the thread
 
     def _failed(self, error: Exception) -> None:
-        """Kept for who started us."""
+        """Keeps the error for the program that started the receiver."""
         self.failure = error
         self.trouble = str(error)
 
@@ -162,8 +162,10 @@ class WorkingReceiver:
             raise self.failure
 
     def _seal(self, locks: contextlib.ExitStack) -> None:
-        """What a crash left in any part is sealed before another one's worker reads it; nobody writes as a part of
-        another number of workers while we run. Raises SpoolBusy, SpoolDamaged."""
+        """Seals the remains of a crash in any part, before another part's worker reads it.
+
+        Nobody writes as a part of another number of workers while this receiver runs. Raises SpoolBusy, SpoolDamaged.
+        """
         name, spool = self._settings.name, self._settings.spool
         own = [name] if (spool / name).is_dir() else []
         for part in own + kin(spool, name):
@@ -191,7 +193,7 @@ class WorkingReceiver:
         channel.send(WorkSetup(hand.settings, self._known, self._standing(self._client)))
 
     async def _end(self) -> None:
-        """Workers finish what they write; whoever takes too long is ended."""
+        """Ends the workers after their present writes; kills those that take too long."""
         for hand in self._hands:
             if hand.channel is not None:
                 hand.channel.send(WorkEnd())
@@ -242,7 +244,7 @@ class WorkingReceiver:
             self._send(number, dealt)
 
     def _know(self) -> None:
-        """Keys came, or the overlay changed."""
+        """Tells workers about new keys or another version of the overlay."""
         assert self._client is not None
         client = self._client
         self._known = WorkKnowledge(client.overlay, client.home_region, client.held())
@@ -259,7 +261,7 @@ class WorkingReceiver:
             channel.send(message)
 
     def _tell(self, client: ReplicaClient) -> None:
-        """To workers how links are, to the world how workers are."""
+        """Tells workers the state of links, and metrics the state of workers."""
         if self._known is not None and client.overlay is not self._known.overlay:
             self._know()
         for number in range(len(self._hands)):

@@ -1,6 +1,6 @@
-"""What a job does with what replicas send beside what every reader does: collected, deduplicated, whole, in groups.
+"""The collecting half of a job: pieces from replicas, deduplicated, made whole, put into groups.
 
-What is believed of it, `bridge.reader.Intake` says. No sockets, no files. Imports `bridge` and `spool`.
+`bridge.reader.Intake` decides which pieces are believed. No sockets, no files. Imports `bridge` and `spool`.
 """
 
 from __future__ import annotations

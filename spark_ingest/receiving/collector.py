@@ -1,15 +1,16 @@
-"""Pieces from the replicas of the home region in, whole publications for the spool out.
+"""The collector: takes pieces from the replicas of the home region, gives whole publications for the spool.
 
 START HERE for the receiving side. A piece is one MQTT message of one replica: signed header, perhaps content,
-perhaps key header and shares. What of it is believed, `bridge.reader.Intake` says, as at every gateway: before anything
-is kept, waited for or counted against a publisher, its signature and its publisher's right to the topic are verified. A
-publication is *whole* with one copy of the content that fits the signed digest, k shares that fit the publisher's
-commitments and an epoch key that executors have (`learn`); no key is needed to know that. What does not become whole in
-`incomplete_s` is spooled with the reason, so that a dead replica, a liar or a key service that is away can neither fill
-the senders' windows nor hide a publication; should it become whole later, it is spooled again.
+perhaps key header and shares. `bridge.reader.Intake` decides which pieces are believed, as at every gateway: before a
+piece is kept, waited for or counted against a publisher, its signature and its publisher's right to the topic are
+verified. A publication is *whole* with one copy of the content that fits the signed digest, k shares that fit the
+publisher's commitments and an epoch key that executors have (`learn`); the collector itself needs no key. A
+publication
+that is not whole after `incomplete_s` is spooled with the reason, so that a dead replica, a liar or an absent key
+service can neither fill the senders' windows nor hide a publication; if it becomes whole later, it is spooled again.
 
 Pure: no socket, file, thread or clock. A piece may be acknowledged only after the group with its publication is
-on disk (`written`); pieces that are refused or not needed any more are acknowledged at once. Not here: order on a topic
+on disk (`written`); refused and superfluous pieces are acknowledged at once. Not here: order on a topic
 (rows carry sequence and time).
 """
 
@@ -36,7 +37,7 @@ from spark_ingest.spool import SpooledKey
 
 
 class SpoolCollector:
-    """Merges the pieces that one receiver gets. `receive` and `tick`, then `take`, write, `written`."""
+    """A merger of the pieces that one receiver gets. `receive` and `tick`, then `take`, write, `written`."""
 
     def __init__(
         self,
@@ -49,10 +50,11 @@ class SpoolCollector:
         part: Part | None = None,
         acknowledge: Callable[[Sequence[Ack]], None] = call_each,
     ) -> None:
-        """`home`: our region. `keys`: what an earlier process knew. `part`: which publications are for this receiver,
-        if there are others; those of others are acknowledged.
+        """Takes the overlay and `home`, our region.
 
-        `acknowledge`: takes what came as `ack` with pieces that owe the disk nothing.
+        `keys`: known to an earlier process. `part`: the publications for this receiver, if there are other receivers;
+        pieces
+        of other parts are acknowledged. `acknowledge`: gets the `ack` of each piece that owes the disk nothing.
         """
         self._part = part
         self._acknowledge = acknowledge
@@ -73,11 +75,15 @@ class SpoolCollector:
 
     @property
     def doubt(self) -> str | None:
-        """Why our clock may be off by what publishers say: what looks like replays is held until it is believed."""
+        """The evidence of publishers against our clock, if any: apparent replays are held until the clock is
+        believed.
+        """
         return self._publications.heard.doubt
 
     def vouch(self, vouched: bool) -> None:
-        """Whether most replicas have a clock like ours, so that publishers need not be asked. Until told: yes."""
+        """Tells if most replicas have a clock like ours, so that publishers need not be asked. The initial value is
+        True.
+        """
         self._publications.heard.vouched = vouched
 
     @property
@@ -86,7 +92,7 @@ class SpoolCollector:
         return self._intake.overlay
 
     def adopt(self, overlay: Overlay, now: float) -> None:
-        """Another version of the overlay, or other views of it, of the same regions."""
+        """Adopts another version of the overlay, or other views of it, with unchanged regions."""
         self._links.keep(overlay.replicas(self._intake.home))
         self._news(*self._intake.adopt(overlay, now))
         for early in self._early.take():
@@ -94,8 +100,12 @@ class SpoolCollector:
         self._settle_owed()
 
     def _begin(self, now: float) -> None:
-        """Replicas keep for us as long as our sessions live, and what we have written since we began is known: what is
-        new to us and that old waited there, whoever brings it (docs/protocol.md §2.7)."""
+        """Notes the begin of this process at the first event.
+
+        Replicas keep pieces as long as our sessions live, and the rows written since the begin are known: an older
+        publication
+        that is unknown here has waited at the replicas, whichever replica brings it (docs/protocol.md §2.7).
+        """
         if self._has_begun:
             return
         self._has_begun = True
@@ -110,13 +120,13 @@ class SpoolCollector:
     # ------------------------------------------------------------------------------------------- pieces
 
     def receive(self, replica: str, wire: Wire, ack: Ack, now: float) -> None:
-        """A piece from a replica of the home region. Never raises for what the wire holds."""
+        """Takes a piece from a replica of the home region. Never raises for its content."""
         self._begin(now)
         self._receive(replica, wire.topic, wire.payload, wire.properties, ack, now)
         self._settle_owed()
 
     def receive_all(self, replica: str, publishes: Sequence[Publish], acks: Iterable[Ack], now: float) -> None:
-        """The same for the messages of one read, each with its `ack`."""
+        """Takes the pieces of one read, each with its `ack`, as `receive` does."""
         self._begin(now)
         entries = self._publications.told
         for publish, ack in zip(publishes, acks, strict=False):
@@ -148,7 +158,7 @@ class SpoolCollector:
         now: float,
         since: float | None = None,
     ) -> None:
-        """`since`: when it came first."""
+        """Takes one piece. `since`: the time at which it came first."""
         owed = self._publications.owed
         if self._links.closed(replica, told, now):
             self._count("link_throttled", replica)
@@ -183,8 +193,10 @@ class SpoolCollector:
     def _announced(
         self, replica: str, told: tuple[str, str], payload: bytes, part: str | None, ack: Ack, now: float
     ) -> None:
-        """What a message with a header brings. `told`: property `vmq` and wire topic, `part`: property `vmq-part`.
-        Raises KeysError, HeldOverflowError."""
+        """Takes a message with a header. `told`: property `vmq` and wire topic, `part`: property `vmq-part`.
+
+        Raises KeysError, HeldOverflowError.
+        """
         publications = self._publications
         known = publications.told.get(told)
         admitted = known.admitted if known is not None else self._intake.admission.first(*told, now)
@@ -201,7 +213,7 @@ class SpoolCollector:
             publications.piece(form, ack)
 
     def _brought(self, entry: Form, replica: str, pieces: Mapping[int, bytes], now: float) -> None:
-        """Content that fits its digests, and the word of who brings it."""
+        """Takes content that fits its digests, and its replica's word for the publication."""
         if entry.unvouched_at is not None and self._intake.vouched(replica, entry.admitted, entry.topic):
             self._publications.release(entry)
         if entry.content is None and entry.state is not State.DONE:
@@ -213,7 +225,7 @@ class SpoolCollector:
             self._publications.keep(entry)
 
     def _effects(self, replica: str, effects: Sequence[Effect], now: float) -> None:
-        """Of what a wire of this replica came to."""
+        """Carries out the effects of one replica's wire."""
         self._links.charge(replica, effects, now)
         for effect in effects:
             match effect:
@@ -227,7 +239,7 @@ class SpoolCollector:
                     self._asks.append(effect)
 
     def _news(self, effects: Sequence[Effect], opened: Iterable[bytes]) -> None:
-        """What came of no wire: views, time."""
+        """Carries out effects that came of no wire: of views or time."""
         self._effects("", effects, 0.0)
         for key_id in opened:
             self._publications.wake(key_id)
@@ -235,12 +247,12 @@ class SpoolCollector:
     # ------------------------------------------------------------------------------------- completing
 
     def learn(self, check_values: Mapping[KeyName, bytes]) -> None:
-        """Executors have these epoch keys, and no others: what waited for one of them may be whole now."""
+        """Notes the epoch keys that executors have: publications that waited for one may be whole now."""
         self.granted.learn(check_values)
         self._publications.wake_all()
 
     def _missing(self, entry: Form) -> str | None:
-        """What is missing, in the words of column `reason`; None for a whole publication."""
+        """Returns the missing part in the words of column `reason`; None for a whole publication."""
         if entry.unvouched_at is not None:
             return f"{UNVOUCHED}: of none that is live, or its certificate ended, and brought by too few replicas"
         if entry.content is None:
@@ -263,36 +275,36 @@ class SpoolCollector:
         return None
 
     def tick(self, now: float) -> None:
-        """Give up on what has waited for `incomplete_s`; forget old headers; ask for content; judge keys."""
+        """Gives up publications after `incomplete_s`; forgets old headers; asks for content; judges keys."""
         self._begin(now)
         self._news(*self._intake.tick(now))
         self.judge_early(now)
         self._publications.give_up(now)
 
     def judge_early(self, now: float) -> None:
-        """What has waited for a version that allows it, and for long enough, is refused if none does."""
+        """Refuses pieces that have waited long enough for a version of the overlay that allows them."""
         for early in self._early.due(now):
             self._receive(*early[:-1], now, early.since)
         self._settle_owed()
 
     @property
     def next_deadline(self) -> float | None:
-        """When `tick` has something to do."""
+        """The time of the next `tick` with work to do."""
         deadlines = (self._publications.next_deadline, self._intake.next_deadline, self._early.next_deadline)
         return min((at for at in deadlines if at is not None), default=None)
 
     @property
     def is_asking(self) -> bool:
-        """Whether content is waited for and asked for, which is a matter of milliseconds."""
+        """True while requested content is awaited, a matter of milliseconds."""
         return self._intake.assembling.next_deadline is not None
 
     def take_asks(self) -> list[Send]:
-        """Requests for content, for replicas, which are in the caller's hands now."""
+        """Returns requests for content, which the caller has to send to replicas."""
         asks, self._asks = self._asks, []
         return asks
 
     def keys(self) -> list[SpooledKey]:
-        """What there is of data keys, for the process after this one; those that were opened last at the end."""
+        """Returns the material of data keys for the next process; those that were opened last at the end."""
         found = [material_of(self._keys, key_id) for key_id in self._keys]
         return [each for each in found if each is not None]
 
@@ -300,18 +312,18 @@ class SpoolCollector:
 
     @property
     def ready(self) -> int:
-        """Publications that wait to be written."""
+        """The number of publications that wait to be written."""
         return self._publications.ready
 
     def take(self, max_rows: int, max_bytes: int | None = None) -> Group | None:
-        """The next publications to write, in the order in which they became whole; None if there are none.
+        """Returns the next publications to write, in the order of becoming whole; None if there are none.
 
         At most `max_rows`, with at most `max_bytes` of content, but one at least.
         """
         return self._publications.take(max_rows, max_bytes)
 
     def written(self, group: Group) -> list[Ack]:
-        """The group is on disk: what may be acknowledged now."""
+        """Notes that the group is on disk; returns the pieces that may be acknowledged now."""
         return self._publications.written(group)
 
     def _count(self, figure: str, replica: str = "", amount: int = 1) -> None:

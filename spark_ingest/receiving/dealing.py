@@ -1,9 +1,11 @@
-"""Which worker gets which piece, and when its replica is owed the PUBACK.
+"""Dealing of pieces to workers, and the acknowledgements owed to replicas.
 
-All pieces of a publication meet in one worker: it follows from the number, which is the same for all of them, as for
-shards. So each publication is one row, and rows of a publisher's next 4,096 numbers keep their order.
-A data key is for publications of all workers: it goes to each of them, and its piece is acknowledged when the last one
-has it and the publication that it rode on is durable.
+All pieces of a publication meet in one worker, chosen by the publication's number as for shards. So each publication
+is
+one row, and rows of 4,096 consecutive numbers of a publisher keep their order.
+A data key is for publications of all workers: it goes to each of them, and its piece is acknowledged when the last
+one
+has it and the publication in that piece is durable.
 
 Pure. Not here: processes and sockets (`receiver.workers`).
 """
@@ -22,15 +24,17 @@ from spark_ingest.receiving.sealings import Ack
 from spark_ingest.spool import Shard
 
 PENDING_MAX = 65_536
-"""Pieces that a worker owes an answer for. Receive Maximum keeps honest replicas far below; beyond it a piece is left
-unacknowledged, and comes again after the next reconnect."""
+"""Pieces that a worker has not answered for. Receive Maximum keeps honest replicas far below; beyond the bound a piece
+is
+left unacknowledged, and comes again after the next reconnect.
+"""
 
 Piece: TypeAlias = tuple[int, str, bytes, tuple[tuple[str, str], ...]]
 """(ticket, wire topic, payload, user properties) of a PUBLISH; the ticket comes back when it may be acknowledged."""
 
 
 class Dealt(NamedTuple):
-    """Pieces of one replica, for the session that a worker began with this number."""
+    """Pieces of one replica, for the worker's session with this number."""
 
     session: int
     replica: str
@@ -39,14 +43,16 @@ class Dealt(NamedTuple):
 
 @dataclass(slots=True)
 class _Hand:
-    """One worker. `session`: 0 while it has none."""
+    """A worker. `session`: 0 while it has none."""
 
     session: int = 0
     pending: dict[int, tuple[str, Piece]] = field(default_factory=dict)
 
 
 class Dealer:
-    """`deal` what comes, `begun` and `done` as workers say; what `done` gives back is to be acknowledged."""
+    """A dealer: `deal` incoming pieces, `begun` and `done` as workers report; the results of `done` are to be
+    acknowledged.
+    """
 
     def __init__(self, workers: int) -> None:
         self._shards = [Shard(number, workers) for number in range(1, workers + 1)]
@@ -57,8 +63,10 @@ class Dealer:
         """Pieces beyond PENDING_MAX."""
 
     def deal(self, replica: str, publishes: Sequence[Publish], sender: Ack) -> list[tuple[int, Dealt]]:
-        """What goes to which worker now; a worker without session gets it when one begins. `sender`: comes back with
-        each message that may be acknowledged."""
+        """Returns the pieces for each worker now; a worker without session gets its pieces when one begins.
+
+        `sender`: comes back with each message that may be acknowledged.
+        """
         dealt: list[list[Piece]] = [[] for _ in self._hands]
         for publish in publishes:
             user = publish.properties.user
@@ -84,7 +92,7 @@ class Dealer:
         ]
 
     def begun(self, worker: int, session: int) -> list[Dealt]:
-        """All that it has not answered for, in the order in which it came."""
+        """Returns all pieces that the worker has not answered for, in the order of their arrival."""
         hand = self._hands[worker]
         hand.session = session
         again: list[Dealt] = []
@@ -95,11 +103,11 @@ class Dealer:
         return again
 
     def ended(self, worker: int) -> None:
-        """Its process is gone."""
+        """Notes the end of a worker's process."""
         self._hands[worker].session = 0
 
     def done(self, worker: int, tickets: Iterable[int]) -> list[tuple[Ack, Publish]]:
-        """What it answers for, and what may be acknowledged to whom now."""
+        """Notes the answers of a worker; returns the messages that may be acknowledged now, with their senders."""
         pending, owed = self._hands[worker].pending, []
         for ticket in tickets:
             if pending.pop(ticket, None) is None:
