@@ -25,7 +25,6 @@ PACKAGES = ("keys", "bridge", "gateway", "spark_ingest")
 MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 PURE = [path for path in MODULES if path.relative_to(ROOT).parts[0] in ("keys", "bridge")]
 TEXT_SUFFIXES = {".py", ".md", ".yaml", ".yml", ".toml", ".json", ".sh", ".js", ".txt", ".cfg", ""}
-MAX_MODULE_LINES = 450
 MAX_FUNCTION_LINES = 70
 LONG_FUNCTIONS = {"gateway/mqtt5/codec.py:_parse"}
 """One loop that must not call: in CPython a call costs as much as parsing a small PUBLISH."""
@@ -57,12 +56,10 @@ def name_of(path: Path) -> str:
 
 
 @pytest.mark.parametrize("path", [p for p in MODULES if p.stat().st_size], ids=name_of)
-def test_a_module_says_what_it_is_for_and_is_small_enough_to_read(path: Path) -> None:
+def test_a_module_says_what_it_is_for_and_its_functions_are_short(path: Path) -> None:
     source = path.read_text("utf-8")
     tree = ast.parse(source)
     assert ast.get_docstring(tree), f"{name_of(path)} has no docstring"
-    lines = source.count("\n")
-    assert lines <= MAX_MODULE_LINES, f"{name_of(path)} has {lines} lines, more than {MAX_MODULE_LINES}: split it"
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             length = (node.end_lineno or node.lineno) - node.lineno + 1
