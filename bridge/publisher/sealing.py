@@ -214,9 +214,9 @@ class Sealer:
             return 0
 
     def _beside_bytes(self, scope: Scope) -> int:
-        """What a packet has beside its content, at most."""
+        """Returns how many bytes a packet of the scope has beside its content, at most. A plain scope has no key."""
         hops = self._data_keys.hops(scope)
-        key_chars = frame_bytes(scope.filter, len(hops), hops[0].count) * 4 // 3
+        key_chars = frame_bytes(scope.filter, len(hops), hops[0].count) * 4 // 3 if hops else 0
         return key_chars + (LIST_BYTES * 4 // 3 if scope.shown else 0) + PACKET_OVERHEAD_BYTES
 
     def chain_of(self, topic: str, packet_limit: int | None = None) -> Chain:

@@ -28,6 +28,7 @@ from gateway.overlay.dials import Dials
 from gateway.overlay.hosted import PACKET_BYTES_MIN, client_id, logins, unusable
 from gateway.owner.signing import sign_overlay
 from gateway.trust.domains import TrustDomain, TrustError
+from keys.envelope import Mode
 from keys.identity import Role
 from tests.bridge.helpers import gateway, sent
 from tests.sim.world import NOW, make_world
@@ -170,9 +171,12 @@ def test_what_an_offer_rules_out(offer: dict[str, int], why: str):
 
 
 @pytest.mark.parametrize("size", [3, 7, 255])
-@pytest.mark.parametrize("tokens", [True, False])
-def test_the_bound_of_a_packet_holds_and_is_close(size: int, tokens: bool):
-    scope = Scope("plant/#", tokens=tokens)
+@pytest.mark.parametrize(
+    "scope",
+    [Scope("plant/#", tokens=True), Scope("plant/#"), Scope("plant/#", Mode.PLAIN), Scope("plant/#", Mode.ONE)],
+    ids=["tokens", "copies", "plain", "one"],
+)
+def test_the_bound_of_a_packet_holds_and_is_close(size: int, scope: Scope):
     names = [f"r1m{i}" if size > 26 else f"r1{chr(97 + i)}" for i in range(size)]
     node = gateway(make_world({1: size}, [], {"g1": 1}, [scope], hosted=names), "g1")
     node.handle(LinkUp(names[0]), NOW)
@@ -188,10 +192,11 @@ def test_the_bound_of_a_packet_holds_and_is_close(size: int, tokens: bool):
         assert bound - PACKET_OVERHEAD_BYTES < len(encode(packet, Version.V5)) <= bound
 
 
+@pytest.mark.parametrize("mode", [Mode.COPIES, Mode.PLAIN])
 @pytest.mark.parametrize("limit", [4096, 6000, 40_000])
-def test_a_batch_fits_into_the_packets_that_its_brokers_take(limit: int) -> None:
+def test_a_batch_fits_into_the_packets_that_its_brokers_take(limit: int, mode: Mode) -> None:
     names = ["r1a", "r1b", "r1c"]
-    node = gateway(make_world({1: 3}, [], {"g1": 1}, [Scope("plant/#")], hosted=names), "g1")
+    node = gateway(make_world({1: 3}, [], {"g1": 1}, [Scope("plant/#", mode)], hosted=names), "g1")
     node.handle(LinkUp(names[0]), NOW)
     chain = node.chain_of("plant/0", limit)
     assert chain.bytes < limit
