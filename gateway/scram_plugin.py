@@ -19,6 +19,7 @@ The form of a user is PostgreSQL's. No password is in the file, but it is worth 
 from __future__ import annotations
 
 import base64
+import hashlib
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -47,7 +48,7 @@ from gateway.base import PrivateFileError, StartError, read_private, write_priva
 
 ITERATIONS = 65_536
 """What `set_user` asks for: about 30 ms of a client's time; 4,096 is the least that RFC 7677 allows."""
-DECOY_KEY_BYTES = 32
+DECOY_KEY_BYTES, MARK_CHARS = 32, 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,11 +131,21 @@ class ScramPlugin(EnhancedAuthPlugin):
 
     def __init__(self, context: BrokerContext) -> None:
         super().__init__(context)
+        # Told whose standing changed; the host of plugins fills it in.
+        self.when_changed: Callable[[frozenset[str]], None] = lambda users: None
+        self._users = ScramUsers({}, b"")
         self._take(ScramUsers.load(Path(self.config.users_file)))
 
     def _take(self, users: ScramUsers) -> None:
-        self._users, shapes = users, users.shapes()
+        before, self._users, shapes = self._users, users, users.shapes()
         self._decoys = Decoys(users.decoy_key, shapes) if shapes else Decoys(users.decoy_key)
+        changed = (name for name, known in before.verifiers.items() if users.verifiers.get(name) != known)
+        self.when_changed(frozenset(changed))
+
+    def mark(self, user: str) -> str | None:
+        """Returns a short text that is another one once the user's password is; None for a user who is not there."""
+        known = self._users.verifiers.get(user)
+        return None if known is None else hashlib.sha256(f"veilmq mark {known}".encode()).hexdigest()[:MARK_CHARS]
 
     def reread(self, options: dict[str, Any]) -> Callable[[], None]:
         """Read the file anew; what takes it over. Raises StartError."""

@@ -1,7 +1,9 @@
 """Tokens by which programs speak to the HTTP API: issued for days, kept as digests, listed and revoked.
 
-Each stands for an MQTT user, whose rights it has. The file lets nobody in. A running broker and `veilmq tokens` change
-it one after the other, and the broker sees what the command did. Time and randomness are passed in.
+Each stands for an MQTT user, whose rights it has, and counts for as long as that user stands as when it was issued:
+neither removed, nor with another password. The file lets nobody in. A running broker and `veilmq tokens` change it one
+after the other, and the broker sees what the command did. A change takes the lock of the directory and so may wait: the
+broker makes it in a thread. Time and randomness are passed in.
 """
 
 from __future__ import annotations
@@ -11,7 +13,8 @@ import hashlib
 import hmac
 import json
 import logging
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -35,12 +38,14 @@ class ApiTokenError(OperatorError):
 
 @dataclass(frozen=True, slots=True)
 class ApiToken:
-    """One token of a program. `digest`: SHA-256 of its secret, in hex; `id`: its beginning, to name it by."""
+    """One token of a program. `digest`: SHA-256 of its secret, in hex; `id`: its beginning, to name it by; `mark`: how
+    its user stood when it was issued."""
 
     digest: str
     user: str
     ends: float
     note: str
+    mark: str = ""
 
     @property
     def id(self) -> str:
@@ -48,17 +53,22 @@ class ApiToken:
 
 
 class ApiTokens:
-    """All of one broker. `path`: where they are kept; None: they end with the process. `random(n)`: n bytes."""
+    """All of one broker. `path`: where they are kept; None: they end with the process. `random(n)`: n bytes.
+    `standing`: how a user stands (`PluginHost.standing`); None for one who is not there."""
 
-    def __init__(self, path: Path | None, random: Callable[[int], bytes]) -> None:
+    def __init__(
+        self, path: Path | None, random: Callable[[int], bytes], standing: Callable[[str], str | None]
+    ) -> None:
         """Raises PrivateFileError for a file that others may read, or that is none."""
-        self._path, self._random = path, random
+        self._path, self._random, self._standing = path, random, standing
         self._tokens: dict[str, ApiToken] = {}
         self._stamps = Stamps([] if path is None else [path])
+        self._taking = threading.Lock()  # held while `_tokens` becomes what the file says
         self._read()
 
     def issue(self, user: str, days: int, days_max: int, note: str, now: float) -> tuple[str, ApiToken]:
-        """A new token: the secret, which is shown once, and what is kept. Raises ApiTokenError, PrivateFileError."""
+        """Returns the secret of a new token, which is shown once, and what is kept. Raises ApiTokenError,
+        PrivateFileError."""
         if not user or len(user) > USER_MAX or not user.isprintable():
             raise ApiTokenError("a token stands for a user; give a name")
         if not 1 <= days <= days_max:
@@ -66,73 +76,79 @@ class ApiTokens:
         if len(note) > NOTE_MAX or not (note.isprintable() or not note):
             raise ApiTokenError(f"a note is one line of at most {NOTE_MAX} characters; shorten it")
         secret = self._random(SECRET_BYTES).hex()
-        token = ApiToken(_digest(secret), user, now + days * 86_400.0, note)
-        with self._changing():
-            kept = {digest: one for digest, one in self._tokens.items() if one.ends > now}
-            if len(kept) >= TOKENS_MAX:
+        mark = self._standing(user)
+        if mark is None:
+            raise ApiTokenError(f"there is no user {user} that may log in; make the user first")
+        token = ApiToken(_digest(secret), user, now + days * 86_400.0, note, mark)
+        with self._changing() as tokens:
+            for ended in [one for one in tokens.values() if not self._counts(one, now)]:
+                del tokens[ended.digest]
+            if len(tokens) >= TOKENS_MAX:
                 raise ApiTokenError(f"{TOKENS_MAX} tokens count already; revoke some")
-            self._tokens = {**kept, token.digest: token}
+            tokens[token.digest] = token
         return secret, token
+
+    def _counts(self, token: ApiToken, now: float) -> bool:
+        return token.ends > now and self._standing(token.user) == token.mark
 
     def user_of(self, secret: str, now: float) -> str | None:
         """Whose token it is; None if it is over, or none."""
         self._look()
         token = self._tokens.get(_digest(secret))
-        return token.user if token is not None and token.ends > now else None
+        return token.user if token is not None and self._counts(token, now) else None
 
     def of(self, user: str | None, now: float) -> list[ApiToken]:
         """Those of a user, or (None) all, that still count."""
         self._look()
-        return [token for token in self._tokens.values() if token.ends > now and user in (None, token.user)]
+        return [token for token in self._tokens.values() if user in (None, token.user) and self._counts(token, now)]
 
     def revoke(self, id_: str, user: str | None) -> bool:
         """Whether there was such a token of that user (None: of anybody). Raises PrivateFileError."""
         asked = id_.encode("utf-8", "surrogatepass")
-        with self._changing():
+        with self._changing() as tokens:
             found = [
-                token for token in self._tokens.values()
+                token for token in tokens.values()
                 if hmac.compare_digest(token.id.encode(), asked) and user in (None, token.user)
             ]  # fmt: skip
             for token in found:
-                del self._tokens[token.digest]
+                del tokens[token.digest]
         return bool(found)
 
-    def revoke_all(self, user: str) -> None:
-        """Those of a user who is no more, or has a new password. Raises PrivateFileError."""
+    def revoke_all(self, users: Collection[str]) -> None:
+        """Ends those of users who are no more, or have another password. Raises PrivateFileError."""
         self._look()
-        if any(token.user == user for token in self._tokens.values()):
-            with self._changing():
-                self._tokens = {digest: token for digest, token in self._tokens.items() if token.user != user}
+        if any(token.user in users for token in self._tokens.values()):
+            with self._changing() as tokens:
+                for token in [one for one in tokens.values() if one.user in users]:
+                    del tokens[token.digest]
 
     # --------------------------------------------------------------------------------------------- the file
 
     @contextlib.contextmanager
-    def _changing(self) -> Iterator[None]:
-        """What the file says now is changed and written; nobody else writes meanwhile."""
-        if self._path is None:
-            yield
-            return
-        with alone_in(self._path.parent):
-            self._read()
-            before = self._tokens
-            self._tokens = dict(before)
-            try:
-                yield
-                if self._tokens != before:
-                    entries = [asdict(token) for token in self._tokens.values()]
-                    write_private(self._path, json.dumps(entries, indent=1).encode() + b"\n", replace=True)
-                    self._stamps.changed()
-            except (PrivateFileError, ApiTokenError):
-                self._tokens = before
-                raise
+    def _changing(self) -> Iterator[dict[str, ApiToken]]:
+        """Gives what the file says now; it counts once it is changed and written. Nobody else writes meanwhile."""
+        with contextlib.nullcontext() if self._path is None else alone_in(self._path.parent):
+            with self._taking:
+                self._read()
+                tokens = dict(self._tokens)
+            yield tokens
+            if tokens == self._tokens:
+                return
+            if self._path is not None:
+                entries = [asdict(token) for token in tokens.values()]
+                write_private(self._path, json.dumps(entries, indent=1).encode() + b"\n", replace=True)
+            with self._taking:
+                self._stamps.changed()
+                self._tokens = tokens
 
     def _look(self) -> None:
         """Take up what somebody else changed. A damaged file keeps what was before."""
-        if self._stamps.changed():
-            try:
-                self._read()
-            except PrivateFileError as error:
-                LogEvent.TOKENS_NOT_REREAD.say(log, error)
+        with self._taking:
+            if self._stamps.changed():
+                try:
+                    self._read()
+                except PrivateFileError as error:
+                    LogEvent.TOKENS_NOT_REREAD.say(log, error)
 
     def _read(self) -> None:
         if self._path is None:

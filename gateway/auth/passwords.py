@@ -39,6 +39,7 @@ THREADS = max(1, min(4, (os.cpu_count() or 2) // 2))
 PENDING_MAX = 512
 """Logins that wait for a thread; more are told that the server is busy."""
 REMEMBERED_S, REMEMBERED_MAX = 600.0, 20_000
+MARK_CHARS = 16
 PASSWORD_BYTES_MAX = 4_096
 """Stops a CONNECT with a password of megabytes from being hashed thousands of times."""
 
@@ -89,6 +90,18 @@ class Users:
             self._dummy(password)
         return False
 
+    def mark(self, user: str) -> str | None:
+        """Returns a short text that is another one once the user's password is; None for a user who is not there.
+
+        Logins and tokens keep it: each counts for as long as its user stands as at its beginning.
+        """
+        hashed = self.hash_of(user)
+        return hashlib.sha256(f"veilmq mark {hashed}".encode()).hexdigest()[:MARK_CHARS] if hashed else None
+
+    def changed_since(self, before: Users) -> frozenset[str]:
+        """Returns the users of `before` who are not there any more, or have another password."""
+        return frozenset(user for user, hashed in before._hashes.items() if self._hashes.get(user) != hashed)
+
 
 def _kind(hashed: str) -> str:
     return hashed.split("$")[1] if hashed.count("$") else ""
@@ -103,6 +116,8 @@ class PasswordPlugin(BaseAuthPlugin):  # type: ignore[misc]
         self._pending = 0
         self._key = os.urandom(32)
         self._right: dict[bytes, float] = {}
+        # Told whose standing changed, whenever users or rights did; the host of plugins fills it in.
+        self.when_changed: Callable[[frozenset[str]], None] = lambda users: None
         self._users = self._read(self.config.password_file)
 
     @property
@@ -127,8 +142,12 @@ class PasswordPlugin(BaseAuthPlugin):  # type: ignore[misc]
         return partial(self._take, self._read(options.get("password_file") or self.config.password_file))
 
     def _take(self, users: Users) -> None:
-        self._users = users
-        self._right.clear()
+        before, self._users = self._users, users
+        self.when_changed(users.changed_since(before))
+
+    def mark(self, user: str) -> str | None:
+        """As `Users.mark`, of the users who count now."""
+        return self._users.mark(user)
 
     async def authenticate(self, *, session: Session) -> bool | None:
         """None: it gave no user name, which is for others to decide. Raises BusyError."""
@@ -149,7 +168,7 @@ class PasswordPlugin(BaseAuthPlugin):  # type: ignore[misc]
             is_right = await check
         finally:
             self._pending -= 1
-        if is_right and users is self._users:
+        if is_right:
             self._remember(memory)
         return is_right
 

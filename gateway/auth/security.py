@@ -4,13 +4,16 @@
      "groups": {"plant": {"acl": ["topic readwrite plant/#"]}},
      "everybody": {"acl": ["topic read public/#", "pattern readwrite own/%u/#"]}}
 
-Rules are lines of Mosquitto's `acl_file`. The file is replaced in one step and private. Not here: who asks
-(`dynamic`), who may change it (`gateway/console`).
+Rules are lines of Mosquitto's `acl_file`. The file is replaced in one step and private. Whoever changes it does so
+within `changing`: from the file as it is, alone, and with the next version. Not here: who asks (`dynamic`), who may
+change it (`gateway/console`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -18,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from bridge.base import OperatorError
 from gateway.auth.acl_rules import AclError, FileRules, Rule, parse_rule
 from gateway.auth.password_hashes import is_known
-from gateway.base import PrivateFileError, read_private, write_private
+from gateway.base import PrivateFileError, alone_in, read_private, write_private
 
 USERS_MAX, GROUPS_MAX, RULES_MAX = 100_000, 10_000, 1_000
 NAME = r"^[^\s:#+/\x00-\x1f]{1,255}$"
@@ -48,8 +51,9 @@ class User(_Model):
 
 
 class Security(_Model):
-    """The document."""
+    """The document. `version`: one more with each change."""
 
+    version: int = Field(default=0, ge=0)
     users: dict[str, User] = Field(default={}, max_length=USERS_MAX)
     groups: dict[str, UserGroup] = Field(default={}, max_length=GROUPS_MAX)
     everybody: UserGroup = UserGroup()
@@ -102,10 +106,29 @@ class Security(_Model):
                 of_user[name] = [*topics, *own, *(rule for group in user.groups for rule in groups[group])]
         return FileRules(of_user, [rule for rule in everybody if rule.is_pattern])
 
+    def hash_of(self, name: str) -> str:
+        """Returns the hash of a user who may log in; empty for anybody else."""
+        user = self.users.get(name)
+        return user.hash if user is not None and user.enabled else ""
+
     @property
     def hashes(self) -> dict[str, str]:
         """Of users who may log in."""
         return {name: user.hash for name, user in self.users.items() if user.enabled}
+
+
+@contextlib.contextmanager
+def changing(path: Path) -> Iterator[Security]:
+    """Gives the document as its file has it; checks and writes it afterwards. No other process changes it meanwhile.
+
+    Takes the lock of the directory, and so may wait: not for the event loop. Raises SecurityError, PrivateFileError.
+    """
+    with alone_in(path.parent):
+        security = Security.load(path)
+        yield security
+        security.version += 1
+        security.check()
+        security.save(path)
 
 
 def _check_name(name: str) -> None:

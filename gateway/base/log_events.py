@@ -81,6 +81,10 @@ class LogEvent(Enum):
     PLUGIN_PUBLICATION_FAILED = ERROR, "a publication failed", "What a plugin published was not delivered. Report it."
     USERS_NOT_REREAD = (ERROR, "%s; what was before still counts",
         "The file of users was changed and cannot be read; correct it.")
+    TOKENS_NOT_ENDED = (
+        ERROR, "%s; tokens of users who are no more stay in the file",
+        "They do not count any more. Correct the file, or revoke them with `veilmq tokens`.",
+    )  # fmt: skip
     TOKENS_NOT_REREAD = (ERROR, "%s; the tokens of before still count",
         "The file of the API's tokens was changed and cannot be read; correct it.")
     AMQTT_BEHIND = (WARNING, "amqtt takes no more: %d deliveries dropped so far",

@@ -27,6 +27,7 @@ from amqtt.events import MQTTEvents
 from gateway.base import Limits, Listener, Settings, StartError
 from gateway.base.descriptors import SPARE_FILES, open_files, raise_limit
 from gateway.base.log_events import LogEvent
+from gateway.broker.changed_users import ChangedUsers
 from gateway.broker.exchange import Exchange
 from gateway.broker.for_overlay import ForOverlay
 from gateway.broker.lifecycle import Lifecycle
@@ -104,6 +105,7 @@ class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
         grace_s = self.config.timeout_disconnect_delay or 0
         self.lifecycle = Lifecycle(self.exchange, self._terms(), grace_s, self._sessions, self._servers)
         self.lifecycle.response_information = settings.response_information if settings else None
+        ChangedUsers(self.host, self.lifecycle)
         self.operation = Operation(
             settings,
             self.exchange.limits,

@@ -21,6 +21,7 @@ from gateway.auth import EnhancedAuth
 from gateway.base.peer_clock import stamp
 from gateway.broker.exchange import Exchange
 from gateway.broker.member_sessions import recognised
+from gateway.broker.proving import Proving, no_login
 from gateway.broker.subscribing import Subscribing
 from gateway.broker.terms import Terms
 from gateway.broker.wills import decided, publish_will
@@ -43,11 +44,6 @@ HELD_GRACE_S = 1.0
 _FAILED_LOGIN = (ReasonCode.BAD_USER_NAME_OR_PASSWORD, ReasonCode.NOT_AUTHORIZED)
 DRAIN_LOOK_S = 0.005
 """How often `drain` looks whether everything is decided."""
-
-
-def _no_login(connect: Connect) -> MqttError:
-    code = ReasonCode.BAD_USER_NAME_OR_PASSWORD if connect.username else ReasonCode.NOT_AUTHORIZED
-    return MqttError("not authorised", code)
 
 
 class Lifecycle:
@@ -77,6 +73,7 @@ class Lifecycle:
         self.terms = terms
         self.enhanced_auth = EnhancedAuth(self._host.plugins, self.limits.connect_timeout_s)
         self._host.has_methods = bool(self.enhanced_auth.methods)
+        self._proving = Proving(self._host, self.enhanced_auth)
         # Told to MQTT 5 clients that ask where answers may go; `{client_id}` stands for theirs.
         self.response_information: str | None = None
         exchange.close = self._close
@@ -140,7 +137,7 @@ class Lifecycle:
             if known is None:
                 return self._authenticating(connection, connect, view)
             if not known:
-                raise _no_login(connect)
+                raise no_login(connect)
             return self._let_in(connection, connect, view, None, NO_PROPERTIES)
         except MqttError as error:
             self._not_accepted(connection, connect, error)
@@ -148,12 +145,8 @@ class Lifecycle:
 
     async def _authenticating(self, connection: MqttConnection, connect: Connect, view: EdgeSession) -> None:
         """Where plugins, or the client itself, have to be asked."""
-        proof = NO_PROPERTIES
         try:
-            if connect.properties.authentication_method is not None:
-                proof = await self.enhanced_auth.connect(connection, connect, view)
-            elif not await self._host.authenticate(view):
-                raise _no_login(connect)
+            proof = await self._proving.proven(connection, connect, view)
             later = self._let_in(connection, connect, view, None, proof)
             if later is not None:
                 await later

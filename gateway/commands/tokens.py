@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -39,7 +40,21 @@ def _opened(config: Path) -> tuple[Settings, Console, ApiTokens]:
         raise PrivateFileError(f"{settings.data}: {error.strerror}; start the broker once, which makes it") from None
     if owner != os.geteuid():
         raise PrivateFileError(f"{settings.data}: belongs to user {_name(owner)}; run this as that user (sudo -u)")
-    return settings, settings.console, ApiTokens(settings.data / FILE, os.urandom)
+    return settings, settings.console, ApiTokens(settings.data / FILE, os.urandom, _standing(settings))
+
+
+def _standing(settings: Settings) -> Callable[[str], str | None]:
+    """Returns what says how a user stands, as the plugins of the broker will say it. Raises StartError."""
+    import asyncio
+
+    from gateway.broker import make_broker
+
+    async def made() -> Callable[[str], str | None]:
+        broker = make_broker(settings)
+        await broker.plugins_manager.close()
+        return broker.host.standing
+
+    return asyncio.run(made())
 
 
 def _name(uid: int) -> str:
@@ -77,8 +92,7 @@ def add(
     """Make a token and print it, once."""
     import time
 
-    settings, console, tokens = _opened(config)
-    _check_user(settings, user)
+    _, console, tokens = _opened(config)
     secret, token = tokens.issue(
         user, console.token_days if days is None else days, console.token_days, note, time.time()
     )
@@ -102,19 +116,6 @@ def revoke(
         print(f"{', '.join(ended)}: no longer counts" if len(ended) == 1 else f"{', '.join(ended)}: no longer count")
     if missing:
         raise ApiTokenError(f"no token {', '.join(missing)}; veilmq tokens list shows those that count")
-
-
-def _check_user(settings: Settings, user: str) -> None:
-    """Where users are in the plugin's file, the user has to be there. Raises ApiTokenError, SecurityError."""
-    from gateway.auth.api_tokens import ApiTokenError
-    from gateway.auth.security import Security
-
-    options = settings.plugins.get("gateway.auth.dynamic.DynamicPlugin")
-    if options is None:
-        return
-    known = Security.load(Path(options["file"])).users.get(user)
-    if known is None or not known.enabled:
-        raise ApiTokenError(f"{options['file']}: no user {user} that may log in; add it with veilmq users add")
 
 
 def _day(ends: float) -> str:

@@ -4,37 +4,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from gateway.commands.printing import print_json, print_table
 from gateway.commands.trust import OPTIONS
 
-if TYPE_CHECKING:
-    from gateway.auth.security import Security
-
 users_app = typer.Typer(help="Users, groups and rights that change while a broker runs.", **OPTIONS)
 File = Annotated[Path, typer.Argument(metavar="FILE", help="As the plugin's `file` says, e.g. data/security.json.")]
 Name = Annotated[str, typer.Argument(metavar="NAME")]
 Rules = Annotated[list[str] | None, typer.Option("--rule", help="e.g. 'topic read plant/#'; may be repeated.")]
-
-
-@contextlib.contextmanager
-def _changing(path: Path) -> Iterator[Security]:
-    """The document, checked and written at the end; nobody else writes meanwhile. Raises SecurityError."""
-    from gateway.auth.security import Security
-    from gateway.base import alone_in
-
-    with alone_in(path.parent):
-        security = Security.load(path)
-        yield security
-        security.check()
-        security.save(path)
 
 
 @users_app.command("add")
@@ -49,16 +31,17 @@ def add(
     import secrets
 
     from gateway.auth.password_hashes import make_hash
-    from gateway.auth.security import SecurityError, User
+    from gateway.auth.security import SecurityError, User, changing
     from gateway.commands.passwords import asked
 
     given = password if password is not None else asked(name)
     if not given:
         raise SecurityError("an empty password lets everybody in; give one")
-    with _changing(file) as security:
+    hashed = make_hash(given.encode(), secrets.token_bytes)
+    with changing(file) as security:
         known = security.users.get(name)
         security.users[name] = User(
-            hash=make_hash(given.encode(), secrets.token_bytes),
+            hash=hashed,
             acl=rule if rule is not None else known.acl if known else [],
             groups=group if group is not None else known.groups if known else [],
             enabled=True,
@@ -68,10 +51,10 @@ def add(
 
 @users_app.command("remove")
 def remove(file: File, name: Name) -> None:
-    """Remove a user; who is connected stays until the connection ends (the API sends clients away)."""
-    from gateway.auth.security import SecurityError
+    """Remove a user; a running broker ends its connections, sessions, logins and tokens within a second."""
+    from gateway.auth.security import SecurityError, changing
 
-    with _changing(file) as security:
+    with changing(file) as security:
         if security.users.pop(name, None) is None:
             raise SecurityError(f"{file}: no user {name}; nothing is changed")
     print(f"{name} is removed from {file}")
@@ -82,9 +65,9 @@ def group_(
     file: File, name: Name, rule: Rules = None, delete: Annotated[bool, typer.Option("-D", help="Remove it.")] = False
 ) -> None:
     """Make a group with these rules, or remove it; NAME `everybody`: rules that count for all."""
-    from gateway.auth.security import SecurityError, UserGroup
+    from gateway.auth.security import SecurityError, UserGroup, changing
 
-    with _changing(file) as security:
+    with changing(file) as security:
         if name == "everybody":
             security.everybody = UserGroup(acl=rule or [])
         elif delete:

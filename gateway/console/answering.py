@@ -10,9 +10,7 @@ import asyncio
 import json
 import secrets
 import time
-from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from aiohttp import web
@@ -20,14 +18,11 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.registry import Collector
 
 from bridge.base import TopicError, check_filter, check_name
-from gateway.auth.api_tokens import ApiTokenError, ApiTokens
-from gateway.auth.dynamic import DynamicPlugin
-from gateway.auth.password_hashes import make_hash
-from gateway.auth.security import Security, SecurityError, User, UserGroup
 from gateway.base.config_console import Console
 from gateway.client import LocalEnd, MqttClient
 from gateway.clients import INTERNAL
-from gateway.console.logins import Logins
+from gateway.console.asking import Act, ApiError, ApiRequest
+from gateway.console.editing import Editing
 from gateway.console.operations import document
 from gateway.console.shown import LIST_MAX, Shown, message_json
 from gateway.mqtt5.message import Message
@@ -37,44 +32,15 @@ from gateway.plugins.host import Action
 
 STREAMS_MAX = 50
 STREAM_QUEUE = 500
-STREAM_LOOK_S = 2.0
+STREAM_LOOK_S = 0.5
 PUBLISH_S = 10.0
 
 
-class ApiError(Exception):
-    """An answer that is an error: HTTP status and a line for whoever asked."""
-
-    def __init__(self, status: int, text: str) -> None:
-        super().__init__(text)
-        self.status = status
-
-
-@dataclass(frozen=True, slots=True)
-class ApiRequest:
-    """One request. `id`: the last part of the path, where it names something; `goes_on()`: the login counts still."""
-
-    user: str
-    address: str
-    id: str
-    query: Mapping[str, str]
-    body: dict[str, Any]
-    request: web.Request
-    goes_on: Callable[[], bool]
-
-    @property
-    def limit(self) -> int:
-        text = self.query.get("limit", "")
-        return min(max(int(text), 1), LIST_MAX) if text.isascii() and text.isdigit() else 100
-
-
 class Answering:
-    """See the module. `dynamic`: the plugin whose users may be changed, if it is configured."""
+    """See the module. `editing`: what changes users and tokens."""
 
-    def __init__(
-        self, settings: Console, shown: Shown, logins: Logins, tokens: ApiTokens, dynamic: DynamicPlugin | None
-    ) -> None:
-        self._settings, self._shown, self._dynamic = settings, shown, dynamic
-        self._logins, self._tokens = logins, tokens
+    def __init__(self, settings: Console, shown: Shown, editing: Editing) -> None:
+        self._settings, self._shown, self._editing = settings, shown, editing
         self._broker, self._host = shown.broker, shown.broker.host
         self._streams = 0
         self._clients: set[MqttClient] = set()
@@ -91,23 +57,15 @@ class Answering:
         view.clean_session, view.is_anonymous = True, False
         return view
 
+    def act(self, name: str) -> Act:
+        """Returns what does an operation."""
+        return getattr(self if hasattr(self, name) else self._editing, name)  # type: ignore[no-any-return]
+
     async def authenticate(self, user: str, password: str, address: str) -> bool:
         """Whether plugins let the user in. Nobody gets in without a name, or where no plugin knows names."""
         if not user or not password:
             return False
         return await self._host.proves(self._view(user, password, address))
-
-    def exists(self, user: str) -> bool:
-        """Whether the user may still be let in, as far as we can know."""
-        if self._dynamic is None:
-            return True
-        known = self._dynamic.security.users.get(user)
-        return known is not None and known.enabled
-
-    def end_all(self, user: str) -> None:
-        """Every login and token of a user. Raises PrivateFileError."""
-        self._logins.end_all(user)
-        self._tokens.revoke_all(user)
 
     async def _may(self, user: str, topic: str, action: Action) -> bool:
         view = self._view(user)
@@ -117,30 +75,10 @@ class Answering:
     async def me(self, asked: ApiRequest) -> Any:
         is_admin = asked.user in self._settings.admins
         return {"user": asked.user, "admin": is_admin, "write": is_admin and self._settings.write,
-                "users": self._dynamic is not None}  # fmt: skip
+                "users": self._editing.knows_users}  # fmt: skip
 
     async def document(self, asked: ApiRequest) -> Any:
         return document()
-
-    async def tokens(self, asked: ApiRequest) -> Any:
-        whose = None if asked.user in self._settings.admins else asked.user
-        found = self._tokens.of(whose, time.time())
-        return {"tokens": [{"id": t.id, "user": t.user, "ends": t.ends, "note": t.note} for t in found]}
-
-    async def issue_token(self, asked: ApiRequest) -> Any:
-        most = self._settings.token_days
-        days, note = int(asked.body.get("days", most)), str(asked.body.get("note", ""))
-        try:
-            secret, token = self._tokens.issue(asked.user, days, most, note, time.time())
-        except ApiTokenError as error:
-            raise ApiError(400, str(error)) from None
-        return {"token": secret, "id": token.id, "ends": token.ends}
-
-    async def revoke_token(self, asked: ApiRequest) -> Any:
-        whose = None if asked.user in self._settings.admins else asked.user
-        if not self._tokens.revoke(asked.id, whose):
-            raise ApiError(404, "there is no such token")
-        return {}
 
     # ------------------------------------------------------------------------------------------ messages
 
@@ -225,7 +163,7 @@ class Answering:
             await client.connect()
             client.subscribe(topic_filter, 0, on_answer=lambda code: queue.put_nowait(None))
             with suppress(ConnectionError):
-                while asked.goes_on() and self.exists(asked.user):
+                while asked.goes_on():
                     try:
                         publish = await asyncio.wait_for(queue.get(), STREAM_LOOK_S)
                     except TimeoutError:
@@ -294,86 +232,6 @@ class Answering:
 
         registry.register(Collected())
         return web.Response(body=generate_latest(registry), content_type="text/plain")
-
-    # -------------------------------------------------------------------------------------------- changing
-
-    async def users(self, asked: ApiRequest) -> Any:
-        security = self._known().security
-        users = {
-            name: {"groups": user.groups, "acl": user.acl, "enabled": user.enabled}
-            for name, user in security.users.items()
-        }
-        groups = {name: {"acl": group.acl} for name, group in security.groups.items()}
-        return {"users": users, "groups": groups, "everybody": {"acl": security.everybody.acl}}
-
-    async def put_user(self, asked: ApiRequest) -> Any:
-        security = self._known().security.model_copy(deep=True)
-        known, body = security.users.get(asked.id), asked.body
-        hashed = known.hash if known else ""
-        if password := body.get("password"):
-            hashed = await asyncio.to_thread(make_hash, password.encode(), secrets.token_bytes)
-        if not hashed:
-            raise ApiError(400, "a new user needs a password")
-        security.users[asked.id] = User(
-            hash=hashed,
-            groups=body.get("groups", known.groups if known else []),
-            acl=body.get("acl", known.acl if known else []),
-            enabled=body.get("enabled", known.enabled if known else True),
-        )
-        self._change(security)
-        if password or not security.users[asked.id].enabled:
-            self._send_away(asked.id)
-        return {}
-
-    async def remove_user(self, asked: ApiRequest) -> Any:
-        security = self._known().security.model_copy(deep=True)
-        if security.users.pop(asked.id, None) is None:
-            raise ApiError(404, "there is no such user")
-        self._change(security)
-        self._send_away(asked.id)
-        return {}
-
-    async def put_group(self, asked: ApiRequest) -> Any:
-        security = self._known().security.model_copy(deep=True)
-        security.groups[asked.id] = UserGroup(acl=asked.body.get("acl", []))
-        self._change(security)
-        return {}
-
-    async def remove_group(self, asked: ApiRequest) -> Any:
-        security = self._known().security.model_copy(deep=True)
-        if security.groups.pop(asked.id, None) is None:
-            raise ApiError(404, "there is no such group")
-        self._change(security)
-        return {}
-
-    async def put_everybody(self, asked: ApiRequest) -> Any:
-        security = self._known().security.model_copy(deep=True)
-        security.everybody = UserGroup(acl=asked.body.get("acl", []))
-        self._change(security)
-        return {}
-
-    def _known(self) -> DynamicPlugin:
-        if self._dynamic is None:
-            raise ApiError(404, "users are in files here; configure gateway.auth.dynamic.DynamicPlugin to change them")
-        self._dynamic.look()
-        return self._dynamic
-
-    def _change(self, security: Security) -> None:
-        dynamic = self._known()
-        try:
-            security.check()
-            security.save(dynamic.path)
-        except SecurityError as error:
-            raise ApiError(400, str(error)) from None
-        dynamic.reread({})()
-        self._host.forget_verdicts(client.view for client in self._broker.lifecycle.clients.values())
-
-    def _send_away(self, user: str) -> None:
-        """Whoever was let in under this name has to log in again."""
-        self.end_all(user)
-        for client in list(self._broker.lifecycle.clients.values()):
-            if client.view.username == user and client.peer is None:
-                self._shown.disconnect(client.client_id)
 
     def stop(self) -> None:
         """Close what is open inside the broker."""

@@ -12,6 +12,7 @@ from gateway.auth.dynamic import DynamicPlugin
 from gateway.base.config_console import Console
 from gateway.broker import EdgeBroker
 from gateway.console.answering import Answering
+from gateway.console.editing import Editing
 from gateway.console.logins import Logins
 from gateway.console.serving import ConsoleServer
 from gateway.console.shown import LogTail, Shown
@@ -26,8 +27,10 @@ def make_server(
     log: LogTail,
 ) -> ConsoleServer:
     """`prefix`: of availability topics. Raises PrivateFileError."""
-    logins = Logins(os.urandom)
-    tokens = ApiTokens(None if data is None else data / FILE, os.urandom)
+    logins = Logins(os.urandom, broker.host.standing)
+    tokens = ApiTokens(None if data is None else data / FILE, os.urandom, broker.host.standing)
     dynamic = next((plugin for plugin in broker.host.plugins if isinstance(plugin, DynamicPlugin)), None)
-    answering = Answering(settings, Shown(broker, status, prefix, log), logins, tokens, dynamic)
+    editing = Editing(settings, logins, tokens, dynamic)
+    broker.host.follow_users(editing.users_changed)
+    answering = Answering(settings, Shown(broker, status, prefix, log), editing)
     return ConsoleServer(settings, logins, tokens, answering)

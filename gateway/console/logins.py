@@ -1,13 +1,14 @@
 """Who speaks to the API: logins of the page, and failures that make an address wait. No HTTP here.
 
-A login lasts hours, ends with the process and stands for an MQTT user, whose rights it has; tokens of programs are in
+A login lasts hours, ends with the process and stands for an MQTT user, whose rights it has. It counts for as long as
+that user stands as when it began: neither removed, nor with another password. Tokens of programs are in
 `gateway.auth.api_tokens`. Time and randomness are passed in.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 LOGIN_S = 8 * 3600.0
@@ -29,15 +30,16 @@ class ConsoleLogin:
     """One login of the page."""
 
     user: str
+    mark: str
     begun: float
     seen: float
 
 
 class Logins:
-    """All of one process. `random(n)`: n bytes."""
+    """All of one process. `random(n)`: n bytes; `standing`: as `PluginHost.standing`."""
 
-    def __init__(self, random: Callable[[int], bytes]) -> None:
-        self._random = random
+    def __init__(self, random: Callable[[int], bytes], standing: Callable[[str], str | None]) -> None:
+        self._random, self._standing = random, standing
         self._logins: dict[str, ConsoleLogin] = {}
         self._failures: dict[str, list[float]] = {}
 
@@ -66,7 +68,7 @@ class Logins:
         if len(self._logins) >= LOGINS_MAX:
             del self._logins[min(self._logins, key=lambda digest: self._logins[digest].seen)]
         secret = self._random(SECRET_BYTES).hex()
-        self._logins[_digest(secret)] = ConsoleLogin(user, now, now)
+        self._logins[_digest(secret)] = ConsoleLogin(user, self._standing(user) or "", now, now)
         return secret
 
     def user_of_login(self, secret: str, now: float) -> str | None:
@@ -75,7 +77,7 @@ class Logins:
         login = self._logins.get(digest)
         if login is None:
             return None
-        if now - login.begun >= LOGIN_S or now - login.seen >= IDLE_S:
+        if not self._stands(login, now) or now - login.seen >= IDLE_S:
             del self._logins[digest]
             return None
         login.seen = now
@@ -84,14 +86,17 @@ class Logins:
     def is_on(self, secret: str, now: float) -> bool:
         """Whether a login that is not used now goes on: for what it opened before."""
         login = self._logins.get(_digest(secret))
-        return login is not None and now - login.begun < LOGIN_S
+        return login is not None and self._stands(login, now)
+
+    def _stands(self, login: ConsoleLogin, now: float) -> bool:
+        return now - login.begun < LOGIN_S and self._standing(login.user) == login.mark
 
     def end(self, secret: str) -> None:
         self._logins.pop(_digest(secret), None)
 
-    def end_all(self, user: str) -> None:
-        """Those of a user who is no more, or has a new password."""
-        self._logins = {digest: login for digest, login in self._logins.items() if login.user != user}
+    def end_all(self, users: Collection[str]) -> None:
+        """Ends those of users who are no more, or have another password."""
+        self._logins = {digest: login for digest, login in self._logins.items() if login.user not in users}
 
 
 def _digest(secret: str) -> str:

@@ -19,6 +19,8 @@ ANYBODY, USER, ADMIN, CHANGE = "anybody", "user", "admin", "change"
 TEXT, WHOLE, TRUTH = {"type": "string"}, {"type": "integer"}, {"type": "boolean"}
 TEXTS = {"type": "array", "items": TEXT}
 PAGED = {"limit": WHOLE, "search": TEXT}
+VERSION = {"version": WHOLE}
+"""Changes nothing unless the users are of this version, as GET /users says it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +69,15 @@ OPERATIONS = (
     ApiOperation("GET", "/log", "log", ADMIN, "The last lines of the log."),
     ApiOperation("GET", "/metrics", "metrics", ADMIN, "Prometheus metrics."),
     ApiOperation("GET", "/users", "users", ADMIN, "Users, groups and rights, without hashes."),
-    ApiOperation("PUT", "/users/{id}", "put_user", CHANGE, "Make or change a user.",
+    ApiOperation("PUT", "/users/{id}", "put_user", CHANGE, "Make or change a user.", query=VERSION,
               body={"password": TEXT, "groups": TEXTS, "acl": TEXTS, "enabled": TRUTH}),
-    ApiOperation("DELETE", "/users/{id}", "remove_user", CHANGE, "Remove a user and send its clients away."),
-    ApiOperation("PUT", "/groups/{id}", "put_group", CHANGE, "Make or change a group.", body={"acl": TEXTS}),
-    ApiOperation("DELETE", "/groups/{id}", "remove_group", CHANGE, "Remove a group that nobody is in."),
-    ApiOperation("PUT", "/everybody", "put_everybody", CHANGE, "Rules that count for everybody.", body={"acl": TEXTS}),
+    ApiOperation("DELETE", "/users/{id}", "remove_user", CHANGE, "Remove a user and send its clients away.",
+              query=VERSION),
+    ApiOperation("PUT", "/groups/{id}", "put_group", CHANGE, "Make or change a group.", query=VERSION,
+              body={"acl": TEXTS}),
+    ApiOperation("DELETE", "/groups/{id}", "remove_group", CHANGE, "Remove a group that nobody is in.", query=VERSION),
+    ApiOperation("PUT", "/everybody", "put_everybody", CHANGE, "Rules that count for everybody.", query=VERSION,
+              body={"acl": TEXTS}),
 )  # fmt: skip
 
 

@@ -23,7 +23,8 @@ from gateway.auth.api_tokens import ApiTokens
 from gateway.base import Stamps, StartError
 from gateway.base.config_console import Console
 from gateway.base.log_events import LogEvent
-from gateway.console.answering import Answering, ApiError, ApiRequest
+from gateway.console.answering import Answering
+from gateway.console.asking import ApiError, ApiRequest
 from gateway.console.logins import Logins, TooManyError
 from gateway.console.operations import ADMIN, ANYBODY, API, CHANGE, OPERATIONS, ApiOperation, checked
 
@@ -117,7 +118,7 @@ class ConsoleServer:
     # ------------------------------------------------------------------------------------------- requests
 
     def _handler(self, one: ApiOperation) -> Handler:
-        act = getattr(self._answering, one.name) if one.name not in ("login", "logout") else None
+        act = self._answering.act(one.name) if one.name not in ("login", "logout") else None
 
         async def handle(request: web.Request) -> web.StreamResponse:
             now, address = time.time(), request.remote or ""
@@ -173,9 +174,6 @@ class ConsoleServer:
             if kind:
                 self._logins.failed(address, now)
             raise ApiError(401, "log in, or show a token")
-        if not self._answering.exists(user):
-            self._answering.end_all(user)
-            raise ApiError(401, "this user is no more")
         return user
 
     def _goes_on(self, request: web.Request) -> bool:

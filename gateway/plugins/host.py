@@ -10,9 +10,10 @@ code fails closed, and so do we). This module routes nothing and knows no socket
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -248,13 +249,58 @@ class PluginHost:
         self.sees_packets_received = MQTTEvents.PACKET_RECEIVED in declared
         self.sees_packets_sent = MQTTEvents.PACKET_SENT in declared
         self.sees_messages = BrokerEvents.MESSAGE_RECEIVED in declared or BrokerEvents.MESSAGE_BROADCAST in declared
+        self._followers: list[Callable[[frozenset[str]], None]] = []
+        self._changes: dict[int, set[str]] = {}  # of logins under way: whose standing changed meanwhile
+        self._marking = [plugin for plugin in self.plugins if hasattr(plugin, "mark")]
+        for plugin in self._marking:
+            plugin.when_changed = self._users_changed
         # No plugin has a say in publications, or wants to know of them.
         self.is_absent = not (self.filters_topics or self.sees_messages)
 
+    # ----------------------------------------------------------------------------------------------- users
+
+    def standing(self, user: str) -> str | None:
+        """Returns how a user stands with the plugins that know users: another text once the password is another one.
+
+        None: no plugin has this user any more. Empty where no plugin can tell.
+        """
+        marks = [plugin.mark(user) for plugin in self._marking]
+        known = [mark for mark in marks if mark is not None]
+        return "-".join(known) if known or not marks else None
+
+    def follow_users(self, follower: Callable[[frozenset[str]], None]) -> None:
+        """Calls `follower` after each change of users or rights, with those whose standing changed."""
+        self._followers.append(follower)
+
+    def _users_changed(self, users: frozenset[str]) -> None:
+        for changed in self._changes.values():
+            changed.update(users)
+        for follower in self._followers:
+            follower(users)
+
+    @contextlib.contextmanager
+    def users_changed_meanwhile(self) -> Iterator[set[str]]:
+        """Gives a set that fills with those whose standing changes: a login that began before must not count."""
+        changed: set[str] = set()
+        self._changes[id(changed)] = changed
+        try:
+            yield changed
+        finally:
+            del self._changes[id(changed)]
+
     async def proves(self, session: EdgeSession) -> bool:
-        """Whether a plugin that knows users confirms name and password, and none denies them."""
+        """Returns whether a plugin that knows users confirms name and password, and none denies them.
+
+        Raises BusyError where a plugin cannot say now.
+        """
+        with self.users_changed_meanwhile() as changed:
+            return await self._proves(session) and session.username not in changed
+
+    async def _proves(self, session: EdgeSession) -> bool:
         try:
             answers = await self._manager.map_plugin_auth(session=session) if self._manager._auth_plugins else {}
+        except BusyError:
+            raise
         except Exception:  # noqa: BLE001  the log has its traceback
             LogEvent.AUTH_PLUGIN_FAILED.say(log, session.username, exc_info=True)
             return False

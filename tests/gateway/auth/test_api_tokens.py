@@ -16,8 +16,26 @@ DAY_S = 86_400.0
 DRAWN = itertools.count()
 
 
-def tokens(path: Path | None = None) -> ApiTokens:
-    return ApiTokens(path, lambda size: next(DRAWN).to_bytes(size, "big"))
+def tokens(path: Path | None = None, standing: dict[str, str] | None = None) -> ApiTokens:
+    """`standing`: of users who are there; None: nobody can tell."""
+    known = (lambda user: "") if standing is None else standing.get
+    return ApiTokens(path, lambda size: next(DRAWN).to_bytes(size, "big"), known)
+
+
+def test_a_token_counts_while_its_user_stands_as_when_it_was_issued(tmp_path: Path) -> None:
+    path, standing = tmp_path / "tokens", {"ann": "one", "bob": "one"}
+    running = tokens(path, standing)
+    (secret, _), (other, _) = (running.issue(user, 1, 90, "", 0.0) for user in ("ann", "bob"))
+    standing["ann"] = "two"
+    assert running.user_of(secret, 0.0) is None
+    assert tokens(path, standing).user_of(secret, 0.0) is None, "nor after a restart"
+    assert [one.user for one in running.of(None, 0.0)] == ["bob"]
+    del standing["bob"]
+    assert tokens(path, standing).user_of(other, 0.0) is None
+    with pytest.raises(ApiTokenError, match="no user bob"):
+        running.issue("bob", 1, 90, "", 0.0)
+    running.issue("ann", 1, 90, "", 0.0)
+    assert [one["mark"] for one in json.loads(path.read_text())] == ["two"], "ended ones leave the file"
 
 
 def test_a_token_outlives_the_process_and_the_file_lets_nobody_in(tmp_path: Path) -> None:
@@ -45,7 +63,7 @@ def test_two_processes_see_each_others_tokens_and_lose_none(tmp_path: Path) -> N
     assert [broker.user_of(secret, 0.0) for secret in (first, second)] == ["ann", "bob"]
     assert command.revoke(one.id, None)
     assert broker.user_of(first, 0.0) is None
-    broker.revoke_all("bob")
+    broker.revoke_all({"bob"})
     assert command.user_of(second, 0.0) is None
     path.unlink()
     assert broker.of(None, 0.0) == []

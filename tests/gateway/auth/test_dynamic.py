@@ -15,6 +15,7 @@ from gateway.auth.password_hashes import make_hash
 from gateway.auth.security import Security, User
 from gateway.mqtt5.packets import Publish
 from tests.gateway.harness import Wire, serving
+from tests.waits import until
 
 PLUGIN = "gateway.auth.dynamic.DynamicPlugin"
 
@@ -23,8 +24,10 @@ def security(**acl: str) -> Security:
     return Security(users={n: User(hash=make_hash(b"pw", os.urandom, 1), acl=[line]) for n, line in acl.items()})
 
 
-def test_users_and_rules_follow_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dynamic, "LOOK_S", 0.0)
+def test_users_and_rules_follow_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(dynamic, "LOOK_S", 0.01)
     path = tmp_path / "security.json"
     security(ann="topic readwrite a/#").save(path)
 
@@ -37,7 +40,9 @@ def test_users_and_rules_follow_the_file(tmp_path: Path, monkeypatch: pytest.Mon
         async with serving({"plugins": {PLUGIN: {"file": str(path)}}, "allow_anonymous": False}) as broker:
             assert await code(broker, "ann") == 0
             assert await code(broker, "bob") == 0x86
+            plugin = next(p for p in broker.host.plugins if isinstance(p, DynamicPlugin))
             security(bob="topic readwrite a/#").save(path)
+            await until(lambda: list(plugin.security.users) == ["bob"])
             assert await code(broker, "ann") == 0x86
             bob = await Wire.connect(broker, "bob", username="bob", password=b"pw")
             assert await bob.subscribe("a/1", 0) == 0
@@ -45,8 +50,8 @@ def test_users_and_rules_follow_the_file(tmp_path: Path, monkeypatch: pytest.Mon
             bob.publish("a/1", b"mine")
             assert (await bob.expect(Publish)).payload == b"mine"
             path.write_text("{")  # damaged: what was before counts
+            await until(lambda: "holds no users and groups" in caplog.text)
             assert await code(broker, "bob") == 0
-            plugin = next(p for p in broker.host.plugins if isinstance(p, DynamicPlugin))
             assert list(plugin.security.users) == ["bob"]
 
     asyncio.run(go())

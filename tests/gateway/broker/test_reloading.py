@@ -20,7 +20,7 @@ from gateway.base.config import Settings, load
 from gateway.broker.edge_broker import EdgeBroker
 from gateway.broker.reloading import reload
 from gateway.broker.running import run_broker
-from gateway.mqtt5.packets import PubAck, Publish
+from gateway.mqtt5.packets import Disconnect, PubAck, Publish
 from gateway.mqtt5.types import ReasonCode
 from tests.gateway.certificates import Authority
 from tests.gateway.harness import Wire, cut_all, on_loop
@@ -68,15 +68,19 @@ class Site:
 
 
 @on_loop
-async def test_a_new_password_file_counts_and_connections_stay(tmp_path: Path) -> None:
-    (tmp_path / "passwords").write_text(f"nurse:{_hash('old')}\n")
+async def test_a_new_password_file_counts_and_other_users_connections_stay(tmp_path: Path) -> None:
+    others = f"doctor:{_hash('same')}\n"
+    (tmp_path / "passwords").write_text(f"nurse:{_hash('old')}\n{others}")
     site = Site(tmp_path, allow_anonymous=False, plugins={PASSWORDS: {"password_file": "passwords"}})
     async with site as broker:
-        stays = await Wire.connect(broker, "stays", username="nurse", password=b"old")
-        assert stays.connack is not None
-        assert stays.connack.code == 0
-        (tmp_path / "passwords").write_text(f"nurse:{_hash('new')}\n")
+        stays = await Wire.connect(broker, "stays", username="doctor", password=b"same")
+        goes = await Wire.connect(broker, "goes", username="nurse", password=b"old")
+        for one in (stays, goes):
+            assert one.connack is not None
+            assert one.connack.code == 0
+        (tmp_path / "passwords").write_text(f"nurse:{_hash('new')}\n{others}")
         site.again()
+        assert (await goes.expect(Disconnect)).code == ReasonCode.ADMINISTRATIVE_ACTION
         for password, code in ((b"old", ReasonCode.BAD_USER_NAME_OR_PASSWORD), (b"new", 0)):
             wire = await Wire.connect(broker, "c", username="nurse", password=password)
             assert wire.connack is not None

@@ -10,6 +10,8 @@ import pytest
 import yaml
 
 from gateway.auth.api_tokens import FILE, ApiTokens
+from gateway.auth.password_hashes import make_hash
+from gateway.auth.passwords import Users
 from gateway.auth.security import Security, User
 from gateway.cli import run
 
@@ -17,9 +19,9 @@ from gateway.cli import run
 def configured(directory: Path, **more: object) -> str:
     data = directory / "data"
     data.mkdir(mode=0o700)
-    Security(users={"ann": User(hash="$7$1$AA==$AA=="), "off": User(hash="$7$1$AA==$AA==", enabled=False)}).save(
-        data / "security.json"
-    )
+    hashed = make_hash(b"pw", os.urandom, 1)
+    users = {"ann": User(hash=hashed), "off": User(hash=hashed, enabled=False)}
+    Security(users=users).save(data / "security.json")
     content: dict[str, object] = {
         "data": "data", "console": {"token_days": 30},
         "plugins": {"gateway.auth.dynamic.DynamicPlugin": {"file": "data/security.json"}}, **more,
@@ -31,7 +33,8 @@ def configured(directory: Path, **more: object) -> str:
 
 def test_add_list_revoke(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = configured(tmp_path)
-    broker = ApiTokens(tmp_path / "data" / FILE, os.urandom)
+    known = Users(Security.load(tmp_path / "data" / "security.json").hashes)
+    broker = ApiTokens(tmp_path / "data" / FILE, os.urandom, known.mark)
     assert run(["tokens", "add", "-c", config, "ann", "--days", "7", "--note", "backup script"]) == 0
     shown = capsys.readouterr()
     secret = shown.out.strip()

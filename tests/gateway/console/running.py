@@ -91,7 +91,7 @@ def console(directory: Path, **more: Any) -> Iterator[Running]:
         "listeners": {"default": {"bind": f"127.0.0.1:{mqtt}"}},
         "data": str(data),
         "plugins": {"gateway.auth.dynamic.DynamicPlugin": {"file": str(data / "security.json")}},
-        "console": {"bind": f"127.0.0.1:{port}", "admins": ["ann"], **more},
+        "console": {"bind": f"127.0.0.1:{port}", "admins": ["ann", "ann2"], **more},
         "availability": {"enabled": True},
     }
     (directory / "broker.yaml").write_text(yaml.safe_dump(config))

@@ -3,15 +3,35 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 
 import pytest
 
 from gateway.console.logins import FAILURES_MAX, FAILURES_S, IDLE_S, LOGIN_S, LOGINS_MAX, Logins, TooManyError
 
+STANDING: dict[str, str] = {}
+
 
 def logins() -> Logins:
     count = itertools.count()
-    return Logins(lambda size: next(count).to_bytes(size, "big"))
+    return Logins(lambda size: next(count).to_bytes(size, "big"), STANDING.get)
+
+
+@pytest.fixture(autouse=True)
+def standing() -> Iterator[None]:
+    STANDING.update(ann="one", bob="one")
+    yield
+    STANDING.clear()
+
+
+def test_a_login_counts_while_its_user_stands_as_when_it_began() -> None:
+    one = logins()
+    ann, bob = one.begin("ann", 0.0), one.begin("bob", 0.0)
+    STANDING["ann"] = "another password"
+    del STANDING["bob"]
+    for secret in (ann, bob):
+        assert not one.is_on(secret, 1.0)
+        assert one.user_of_login(secret, 1.0) is None
 
 
 def test_a_login_ends_by_itself_and_when_it_is_not_used() -> None:
@@ -35,7 +55,7 @@ def test_a_login_ends_when_it_is_ended_or_its_user_is() -> None:
     first, second, other = one.begin("ann", 0.0), one.begin("ann", 0.0), one.begin("bob", 0.0)
     one.end(first)
     assert one.user_of_login(first, 1.0) is None
-    one.end_all("ann")
+    one.end_all({"ann"})
     assert one.user_of_login(second, 1.0) is None
     assert one.user_of_login(other, 1.0) == "bob"
 

@@ -1,0 +1,41 @@
+"""Proof of who a client is, where plugins or the client itself have to be asked.
+
+Not here: who need not be asked, and what follows (`lifecycle`).
+Source: MQTT 5.0 §3.1.4, §4.12.
+"""
+
+from __future__ import annotations
+
+from gateway.auth import EnhancedAuth
+from gateway.mqtt5.packets import NO_PROPERTIES, Connect, Properties
+from gateway.mqtt5.types import MqttError, ReasonCode
+from gateway.plugins import EdgeSession, PluginHost
+from gateway.sockets.connection import MqttConnection
+
+
+class Proving:
+    """The logins of one broker that take time."""
+
+    def __init__(self, host: PluginHost, enhanced_auth: EnhancedAuth) -> None:
+        self._host, self._enhanced_auth = host, enhanced_auth
+
+    async def proven(self, connection: MqttConnection, connect: Connect, view: EdgeSession) -> Properties:
+        """Returns what goes with CONNACK. Raises MqttError for a refusal, ConnectionError if the client leaves."""
+        with self._host.users_changed_meanwhile() as changed:
+            proof = await self._asked(connection, connect, view)
+        if view.username in changed:
+            raise MqttError("the user was changed meanwhile", ReasonCode.SERVER_BUSY)
+        return proof
+
+    async def _asked(self, connection: MqttConnection, connect: Connect, view: EdgeSession) -> Properties:
+        if connect.properties.authentication_method is not None:
+            return await self._enhanced_auth.connect(connection, connect, view)
+        if not await self._host.authenticate(view):
+            raise no_login(connect)
+        return NO_PROPERTIES
+
+
+def no_login(connect: Connect) -> MqttError:
+    """Returns the refusal of a client that is nobody we know."""
+    code = ReasonCode.BAD_USER_NAME_OR_PASSWORD if connect.username else ReasonCode.NOT_AUTHORIZED
+    return MqttError("not authorised", code)

@@ -1,0 +1,231 @@
+"""Users and tokens with several writers: the API in parallel, the command beside it, and users who are removed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import paho.mqtt.client as paho
+import pytest
+
+from gateway.auth.api_tokens import ApiTokens
+from gateway.auth.dynamic import DynamicPlugin
+from gateway.auth.security import Security, changing
+from gateway.base.config_console import Console
+from gateway.cli import run
+from gateway.console import editing
+from gateway.console.asking import ApiError, ApiRequest
+from gateway.console.editing import Editing
+from gateway.console.logins import Logins
+from tests.gateway.console.running import Api, Running, user
+from tests.gateway.harness import serving
+from tests.waits import wait_until
+
+USERS = "/users"
+
+
+def users_of(broker: Running) -> Security:
+    return Security.load(broker.directory / "data" / "security.json")
+
+
+# ------------------------------------------------------------------------------- real processes, parallel writers
+
+
+def test_ten_users_made_in_parallel_are_ten_users(broker: Running, ann: Api) -> None:
+    names = [f"dev{number}" for number in range(10)]
+    before = users_of(broker).version
+
+    def put(name: str) -> int:
+        return ann.ask("PUT", f"{USERS}/{name}", {"password": name, "acl": []})[0]
+
+    with ThreadPoolExecutor(10) as pool:
+        assert list(pool.map(put, names)) == [200] * 10
+    found = users_of(broker)
+    assert set(names) <= set(found.users)
+    assert found.version == before + 10
+    assert set(names) <= set(ann.ask("GET", "/users")[1]["users"])
+
+
+def test_the_command_and_the_api_undo_nothing_of_each_other(
+    broker: Running, ann: Api, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, done = str(broker.directory / "data" / "security.json"), threading.Event()
+    assert ann.ask("PUT", f"{USERS}/mallory", {"password": "pw", "acl": ["topic readwrite #"]})[0] == 200
+    said: list[int] = []
+
+    def change_groups() -> None:
+        while not done.is_set():
+            said.append(ann.ask("PUT", f"/groups/g{len(said)}", {"acl": ["topic read a/#"]})[0])
+
+    script = threading.Thread(target=change_groups)
+    script.start()
+    try:
+        assert wait_until(lambda: len(said) > 2, 20.0)
+        assert run(["users", "remove", path, "mallory"]) == 0
+        for name in ("one", "two", "three"):
+            assert run(["users", "add", path, name, "--password", name]) == 0
+        after = len(said)
+        assert wait_until(lambda: len(said) > after + 2, 20.0)
+    finally:
+        done.set()
+        script.join(20)
+    capsys.readouterr()
+    found = users_of(broker)
+    assert set(said) == {200}
+    assert "mallory" not in found.users
+    assert {"one", "two", "three"} <= set(found.users)
+    assert {f"g{number}" for number in range(len(said))} <= set(found.groups)
+
+
+def test_a_removed_admin_is_no_more_within_a_second(
+    broker: Running, ann: Api, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Logins, tokens, streams, MQTT connections; nothing else happens at the broker meanwhile."""
+    path = broker.directory / "data" / "security.json"
+    assert ann.ask("PUT", f"{USERS}/ann2", {"password": "ann-pw", "acl": ["topic read #"]})[0] == 200
+    ann = broker.api()
+    assert ann.log_in("ann2", "ann-pw") == 200
+    token = Api(broker.port, token=ann.ask("POST", "/tokens", {"note": "t"})[1]["token"])
+    assert token.ask("GET", "/me")[0] == 200
+    stream = socket.create_connection(("127.0.0.1", broker.port), 10)
+    stream.sendall(
+        f"GET /api/v1/stream?filter=quiet HTTP/1.1\r\nHost: 127.0.0.1\r\nCookie: veilmq={ann.cookie}\r\n\r\n".encode()
+    )
+    assert b"200 OK" in stream.recv(4096)
+    gone = threading.Event()
+    client = paho.Client(paho.CallbackAPIVersion.VERSION2, "ann2-client", protocol=paho.MQTTv5)
+    up = threading.Event()
+    client.on_connect = lambda *rest: up.set()
+    client.on_disconnect = lambda *rest: gone.set()
+    client.username_pw_set("ann2", "ann-pw")
+    client.reconnect_delay_set(60, 60)
+    client.connect("127.0.0.1", broker.mqtt)
+    client.loop_start()
+    assert up.wait(20)
+    assert run(["users", "remove", str(path), "ann2"]) == 0
+    removed = time.monotonic()
+    assert gone.wait(20)
+    assert wait_until(lambda: ann.ask("GET", "/me")[0] == token.ask("GET", "/me")[0] == 401, 20.0, every_s=0.02)
+    took_s = time.monotonic() - removed
+    said = b""
+    while not said.endswith(b"\r\n0\r\n\r\n") and (more := stream.recv(4096)):
+        said += more
+    ended_s = time.monotonic() - removed
+    client.loop_stop()
+    capsys.readouterr()
+    assert took_s < 1.0, "which the manual says"
+    assert ended_s < 1.5
+    assert wait_until(lambda: "ann2" not in (broker.directory / "data" / "console-tokens.json").read_text(), 20.0)
+
+
+def test_a_change_may_say_of_which_version_it_is(broker: Running, ann: Api) -> None:
+    version = ann.ask("GET", "/users")[1]["version"]
+    new = {"password": "x", "acl": []}
+    status, content, _ = ann.ask("PUT", f"{USERS}/vera?version={version}", new)
+    assert (status, content) == (200, {"version": version + 1})
+    for method, path in (
+        ("PUT", f"{USERS}/vera"),
+        ("DELETE", f"{USERS}/vera"),
+        ("PUT", "/groups/v"),
+        ("PUT", "/everybody"),
+    ):
+        assert ann.ask(method, f"{path}?version={version}", {} if method == "PUT" else None)[0] == 409, path
+    assert "vera" in users_of(broker).users
+    assert ann.ask("DELETE", f"{USERS}/vera?version={version + 1}")[0] == 200
+
+
+# --------------------------------------------------------------------------- one request waits, others are quicker
+
+
+class Held:
+    """An `Editing` beside a broker; `make_hash` waits until `go_on` is set."""
+
+    def __init__(self, broker: Any, monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
+        self.hashing, self.go_on, self.path = threading.Event(), threading.Event(), path
+        plugin = next(one for one in broker.host.plugins if isinstance(one, DynamicPlugin))
+        self.logins = Logins(os.urandom, broker.host.standing)
+        tokens = ApiTokens(None, os.urandom, broker.host.standing)
+        self.editing = Editing(Console(admins=["ann"], write=True), self.logins, tokens, plugin)
+        broker.host.follow_users(self.editing.users_changed)
+        make_hash = editing.make_hash
+
+        def slow(*arguments: Any) -> str:
+            self.hashing.set()
+            assert self.go_on.wait(20)
+            return make_hash(*arguments, 1)
+
+        monkeypatch.setattr(editing, "make_hash", slow)
+        secret = self.logins.begin("ann", 0.0)
+        self.goes_on: Callable[[], bool] = lambda: self.logins.is_on(secret, 0.0)
+
+    def asked(self, name: str, **body: Any) -> ApiRequest:
+        request: Any = None
+        return ApiRequest("ann", "", name, {}, body, request, self.goes_on)
+
+    async def changed_while_hashing(self, name: str, quicker: Callable[[Security], None]) -> int:
+        """Sets a user's password; before it is hashed somebody else makes a change. The status of the answer."""
+        put = asyncio.ensure_future(self.editing.put_user(self.asked(name, password="new")))
+        await asyncio.to_thread(self.hashing.wait, 20)
+        with changing(self.path) as security:
+            quicker(security)
+        self.go_on.set()
+        try:
+            await put
+        except ApiError as error:
+            return error.status
+        return 200
+
+
+def remove(name: str) -> Callable[[Security], None]:
+    def change(security: Security) -> None:
+        del security.users[name]
+
+    return change
+
+
+def with_rule(security: Security) -> None:
+    security.users["bob"].acl.append("topic read more")
+
+
+def with_another(security: Security) -> None:
+    security.users["carl"] = user("carl")
+
+
+@pytest.mark.parametrize(
+    ("name", "quicker", "status", "after"),
+    [
+        ("bob", remove("bob"), 409, {"ann"}),  # a removed user does not come back
+        ("bob", with_rule, 409, {"ann", "bob"}),
+        ("ann", remove("ann"), 401, {"bob"}),  # nor does a removed admin make herself again
+        ("eve", remove("ann"), 401, {"bob"}),  # or another one
+        ("bob", remove("ann"), 401, {"bob"}),
+        ("bob", with_another, 200, {"ann", "bob", "carl"}),  # what somebody else did stays
+        ("carl", with_another, 409, {"ann", "bob", "carl"}),
+    ],
+)
+def test_a_password_that_is_hashed_meanwhile_undoes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, quicker: Callable[[Security], None], status: int,
+    after: set[str],
+) -> None:  # fmt: skip
+    path = tmp_path / "security.json"
+    Security(users={"ann": user("ann", "topic readwrite #"), "bob": user("bob")}).save(path)
+
+    async def check() -> None:
+        plugins = {"gateway.auth.dynamic.DynamicPlugin": {"file": str(path)}}
+        async with serving({"plugins": plugins, "allow_anonymous": False}) as broker:
+            held = Held(broker, monkeypatch, path)
+            old = Security.load(path).users
+            assert await held.changed_while_hashing(name, quicker) == status
+            found = Security.load(path).users
+            assert set(found) == after
+            if status != 200 and name in found and name in old:
+                assert found[name].hash == old[name].hash
+
+    asyncio.run(check())
