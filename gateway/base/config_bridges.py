@@ -65,9 +65,11 @@ class BridgeTopic(Model):
 
 
 class BridgeTls(Model):
-    """TLS towards the other broker. Its certificate is checked against `cafile`, or whom this system knows."""
+    """TLS towards the other broker. Its certificate is checked against `cafile` and `capath`, or whom this system
+    knows."""
 
     cafile: Path | None = Field(default=None, description="whom to trust, PEM; absent: whom this system knows")
+    capath: Path | None = Field(default=None, description="the same as a directory of hashed names, as OpenSSL has it")
     certfile: Path | None = Field(default=None, description="our client certificate, PEM")
     keyfile: Path | None = Field(default=None, description="its key, a private file")
     check_hostname: bool = Field(default=True, description="false: any certificate that the CA signed")
@@ -104,7 +106,7 @@ class BridgeSettings(Model):
         """The same with relative paths taken from `directory`."""
         tls = self.tls
         if tls is not None:
-            names = ("cafile", "certfile", "keyfile")
+            names = ("cafile", "capath", "certfile", "keyfile")
             found = {name: directory / path.expanduser() for name in names if (path := getattr(tls, name)) is not None}
             tls = tls.model_copy(update=found)
         password_file = self.password_file and directory / self.password_file.expanduser()

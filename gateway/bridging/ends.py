@@ -91,7 +91,9 @@ class RemoteEnd(RelayClient):
             except StartError as error:
                 LogEvent.CERTIFICATE_NOT_RENEWED.say(log, self._where, error)
             else:
-                LogEvent.CERTIFICATE_RENEWED.say(log, self._where, self._tls.certfile or self._tls.cafile)
+                LogEvent.CERTIFICATE_RENEWED.say(
+                    log, self._where, self._tls.certfile or self._tls.cafile or self._tls.capath
+                )
         self._connect = self._session.connect = replace(self._connect, is_bridge=self.is_private)
         self._is_reached = False
         await super()._open(host, port)
@@ -101,13 +103,15 @@ class RemoteEnd(RelayClient):
 def tls_context(tls: BridgeTls) -> ssl.SSLContext:
     """Raises StartError for a file that cannot be used."""
     try:
-        context = ssl.create_default_context(cafile=str(tls.cafile) if tls.cafile else None)
+        context = ssl.create_default_context(
+            cafile=str(tls.cafile) if tls.cafile else None, capath=str(tls.capath) if tls.capath else None
+        )
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.check_hostname = tls.check_hostname
         if tls.certfile is not None and tls.keyfile is not None:
             context.load_cert_chain(tls.certfile, tls.keyfile)
     except (OSError, ssl.SSLError) as error:
-        files = ", ".join(str(path) for path in (tls.cafile, tls.certfile, tls.keyfile) if path)
+        files = ", ".join(str(path) for path in (tls.cafile, tls.capath, tls.certfile, tls.keyfile) if path)
         raise StartError(f"bridge: {files}: {getattr(error, 'strerror', None) or error}; correct the files") from None
     return context
 

@@ -24,12 +24,16 @@ def import_(
     out: Annotated[Path, typer.Option("-o", "--out", metavar="DIR", help="New folder.")] = Path("veilmq"),
     db: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="mosquitto.db, if not where the configuration says; stop Mosquitto first."),
+        typer.Option(
+            metavar="FILE",
+            help="mosquitto.db or mosquitto.sqlite3, if not where the configuration says; stop Mosquitto first.",
+        ),
     ] = None,
 ) -> None:
     """Make a configuration of ours from Mosquitto's, with its logins, rights, bridges, retained messages and sessions.
 
-    Says of every line that it does not carry over why.
+    Says of every line whether it is taken, not needed, changed or refused, and what to do. A setting that protects
+    and has no counterpart is refused: then nothing is written.
     """
     from gateway.base import parse, private_directory
     from gateway.importing import ConfError, load_db, read_conf, translate
@@ -37,25 +41,48 @@ def import_(
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ConfError(f"{out}: holds something already; name a new folder with -o")
     made = translate(read_conf(conf))
+    if made.refused:
+        _report(made)
+        raise ConfError(
+            f"{conf}: {len(made.refused)} lines are refused, and nothing is written; do in a copy of the file as they "
+            "say, then import that"
+        )
     settings = parse(made.settings, source=f"what is made of {conf}")  # before anything is written
     contents = _read(made, conf)
+    source = db or _database(made)
     private_directory(out)
     _write(made, contents, out, conf)
-    for note in made.notes:
-        print(note)
-    source = db or made.database
-    if source is None or (db is None and not source.exists()):
-        if source is not None:
-            print(f"{source} is not there: no retained messages and sessions are imported")
-    else:
-        loaded = load_db(source, out / "data", time.time(), settings.session_expiry_s)
+    if source is not None:
+        loaded = load_db(source, out / "data", time.time(), settings.session_expiry_s, made.local_sessions)
         for note in loaded.notes:
             print(f"{source}: {note}")
         print(
             f"{source}: {loaded.retained} retained messages, {loaded.sessions} sessions with "
             f"{loaded.subscriptions} subscriptions and {loaded.queued} queued messages"
         )
+    _report(made)
     print(f"then: veilmq check -c {out / 'broker.yaml'}; veilmq broker -c {out / 'broker.yaml'}")
+
+
+def _report(made: Translated) -> None:
+    """Print an answer for every line, the worst last."""
+    for one in made.report:
+        print(one)
+
+
+def _database(made: Translated) -> Path | None:
+    """Mosquitto's database, if there is one. Raises ConfError if two files could be it."""
+    from gateway.importing import ConfError
+
+    there = [path for path in made.database if path.exists()]
+    names = " or ".join(str(path.absolute()) for path in made.database)
+    if len(there) > 1:
+        raise ConfError(f"the configuration does not say where the database is: {names}; name it with --db")
+    if made.database and not there:
+        print(f"{names} is not there: no retained messages and sessions are imported; name the file with --db")
+    elif len(made.database) > 1:
+        print(f"{there[0].absolute()} is taken, as the configuration does not say where the database is")
+    return there[0] if there else None
 
 
 def _read(made: Translated, conf: Path) -> dict[str, bytes]:

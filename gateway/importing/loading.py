@@ -1,17 +1,20 @@
 """What a `mosquitto.db` holds, put into a data directory of ours: retained messages, sessions, their queues.
 
 Written as one transaction, into a directory that holds no sessions yet; the broker finds it at its next start as if it
-had been its own. What has no counterpart is returned as notes, one line each. Not here: the file's format
-(`mosquitto_db`).
+had been its own. What has no counterpart is returned as notes, one line each. Not here: the file's formats
+(`mosquitto_db`, `mosquitto_sqlite`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from bridge.base import TopicError, check_filter, check_name, split_share
+from gateway.clients import INTERNAL
 from gateway.importing.mosquitto_db import Database, DbError, StoredClient, StoredDelivery, StoredMessage, parse_db
+from gateway.importing.mosquitto_sqlite import MAGIC, read_sqlite
 from gateway.mqtt5.actions import KeptSession, SessionSubscription
 from gateway.mqtt5.delivery import Queued
 from gateway.mqtt5.message import Message
@@ -37,15 +40,18 @@ class Loaded:
     notes: tuple[str, ...]
 
 
-def load_db(path: Path, data: Path, now: float, expiry_max_s: int) -> Loaded:
-    """Import the file into the directory `data`. `expiry_max_s`: the broker's `limits.session_expiry_s`.
+def load_db(path: Path, data: Path, now: float, expiry_max_s: int, bridges: Mapping[str, str] | None = None) -> Loaded:
+    """Import the file into the directory `data`. `expiry_max_s`: the broker's `limits.session_expiry_s`. `bridges`:
+    client ids of Mosquitto's bridges in its own broker, to the name of our bridge that goes on in its place.
 
     Raises DbError, StoreError.
     """
     try:
         if path.stat().st_size > DB_BYTES_MAX:
             raise DbError(f"{path}: larger than {DB_BYTES_MAX} bytes; is this a mosquitto.db?")
-        found = parse_db(path.read_bytes())
+        with path.open("rb") as file:
+            is_sqlite = file.read(len(MAGIC)) == MAGIC
+        found = read_sqlite(path) if is_sqlite else parse_db(path.read_bytes())
     except OSError as error:
         raise DbError(f"{path}: {error.strerror or error}; name the file with --db") from None
     except DbError as error:
@@ -55,7 +61,7 @@ def load_db(path: Path, data: Path, now: float, expiry_max_s: int) -> Loaded:
         present = database.load()
         if present.sessions or present.retained:
             raise StoreError(f"{data}: holds sessions or retained messages already; import into a new directory")
-        writing = _Writing(found, now, expiry_max_s)
+        writing = _Writing(found, now, expiry_max_s, bridges or {})
         changes = writing.changes()
         database.commit(changes)
     finally:
@@ -66,11 +72,11 @@ def load_db(path: Path, data: Path, now: float, expiry_max_s: int) -> Loaded:
 class _Writing:
     """Rows of one file. Identifiers rise over all tables, as the store's do."""
 
-    def __init__(self, found: Database, now: float, expiry_max_s: int) -> None:
-        self._found, self._now, self._expiry_max_s = found, now, expiry_max_s
+    def __init__(self, found: Database, now: float, expiry_max_s: int, bridges: Mapping[str, str]) -> None:
+        self._found, self._now, self._expiry_max_s, self._bridges = found, now, expiry_max_s, bridges
         self._last_id = 0
         self._ids: dict[int, int] = {}
-        self._notes: list[str] = []
+        self._notes: list[str] = [*found.notes]
 
     def changes(self) -> Changes:
         changes = Changes()
@@ -129,30 +135,50 @@ class _Writing:
         )
 
     def _client(self, changes: Changes, client: StoredClient) -> None:
-        expiry_s = min(client.expiry_s, self._expiry_max_s)
-        if not expiry_s:
+        bridge = self._bridges.get(client.client_id)
+        session = self._session(changes, client) if bridge is None else self._bridge(changes, bridge)
+        if session is None:
             return
-        ends_at = client.ends_at if client.ends_at and client.expiry_s != NEVER else self._now + expiry_s
-        if ends_at <= self._now:
-            return
-        is_v5 = client.expiry_s != NEVER or any(one.identifier or one.options for one in client.subscriptions)
-        version = Version.V5 if is_v5 else Version.V311  # the file does not say; the next CONNECT does
-        kept = KeptSession(version, expiry_s, None, None, ends_at)
-        session = self._new_id()
-        is_anonymous = client.username is None
-        changes.sessions.append(session_row(session, client.client_id, client.username, is_anonymous, False, kept))
         for one in client.subscriptions:
             try:
                 check_filter(split_share(one.filter)[1])
             except TopicError as error:
                 self._notes.append(f"a subscription of {client.client_id} is left out: {error}")
                 continue
-            options = Subscription(
-                one.filter, one.qos, bool(one.options & 4), bool(one.options & 8), min(one.options >> 4 & 3, 2)
-            )
+            no_local = bridge is not None or bool(one.options & 4)
+            options = Subscription(one.filter, one.qos, no_local, bool(one.options & 8), min(one.options >> 4 & 3, 2))
             changes.subscriptions.append(subscription_row(session, SessionSubscription(options, one.identifier)))
         for delivery in client.queued:
             self._queued(changes, client.client_id, session, delivery)
+
+    def _session(self, changes: Changes, client: StoredClient) -> int | None:
+        """Identifier of the session of a client; None: it has ended."""
+        expiry_s = min(client.expiry_s, self._expiry_max_s)
+        if not expiry_s:
+            return None
+        ends_at = client.ends_at if client.ends_at and client.expiry_s != NEVER else self._now + expiry_s
+        if ends_at <= self._now:
+            return None
+        is_v5 = client.expiry_s != NEVER or any(one.identifier or one.options for one in client.subscriptions)
+        version = Version.V5 if is_v5 else Version.V311  # the file does not say; the next CONNECT does
+        kept = KeptSession(version, expiry_s, None, None, ends_at)
+        session = self._new_id()
+        is_anonymous = client.username is None
+        changes.sessions.append(session_row(session, client.client_id, client.username, is_anonymous, False, kept))
+        if not client.subscriptions:
+            self._notes.append(
+                f"{client.client_id} has a session without a subscription: a shared one, or one made with Clean Start "
+                "1, is not in a mosquitto.db; have the client subscribe anew"
+            )
+        return session
+
+    def _bridge(self, changes: Changes, bridge: str) -> int:
+        """Identifier of the session that our bridge of this name has in our broker. It never ends: Mosquitto 2.0
+        writes an expiry of 0 for it and keeps it."""
+        session = self._new_id()
+        kept = KeptSession(Version.V5, NEVER, None, None, None)
+        changes.sessions.append(session_row(session, f"{INTERNAL}bridge/{bridge}", None, False, False, kept))
+        return session
 
     def _queued(self, changes: Changes, client_id: str, session: int, one: StoredDelivery) -> None:
         message = self._message(self._found.messages.get(one.message), f"a queued message of {client_id}")

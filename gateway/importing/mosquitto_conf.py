@@ -1,104 +1,28 @@
 """`mosquitto.conf` as its directives: which line, which listener or bridge it belongs to. Means nothing by them yet.
 
 A directive is a word and the rest of its line; `#` begins a comment at the beginning of a line only, as Mosquitto reads
-it. `listener` and `connection` begin a section; some directives belong to the section before them, some are always
-global. `include_dir` is followed, in the order of file names.
+it. `listener` and `connection` begin a section each. The two are independent: an option of listeners belongs to the
+last `listener` of its file, also behind a `connection`. `include_dir` is followed from the main file, in Mosquitto's
+order of names, and each file begins without a section, as in `config__read_file_core` of Mosquitto 2.0.11 and 2.1.2.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from bridge.base import OperatorError, text_lines
+from gateway.importing.options import OF_PLUGIN, OptionPlace, option_of
 
 FILE_BYTES_MAX = 4 << 20
 """Stops a wrong path from being read as a configuration."""
 FILES_MAX = 1_000
-DEPTH_MAX = 8
-
-OF_LISTENER = frozenset(
-    [
-        "address",
-        "bind_address",
-        "bind_interface",
-        "cafile",
-        "capath",
-        "certfile",
-        "ciphers",
-        "ciphers_tls1.3",
-        "crlfile",
-        "dhparamfile",
-        "http_dir",
-        "keyfile",
-        "max_connections",
-        "max_qos",
-        "max_topic_alias",
-        "mount_point",
-        "port",
-        "protocol",
-        "psk_file",
-        "psk_hint",
-        "require_certificate",
-        "socket_domain",
-        "tls_engine",
-        "tls_engine_kpass_sha1",
-        "tls_keyform",
-        "tls_version",
-        "use_identity_as_username",
-        "use_subject_as_username",
-        "use_username_as_clientid",
-        "websockets_headers_size",
-        "websockets_origin",
-        "enable_proxy_protocol",
-        "max_topic_alias_broker",
-        "disable_client_cn_checks",
-    ]
-)
-BY_LISTENER_SETTINGS = frozenset(
-    [
-        "acl_file",
-        "allow_anonymous",
-        "allow_zero_length_clientid",
-        "auth_plugin",
-        "auto_id_prefix",
-        "password_file",
-        "plugin",
-        "plugin_load",
-        "plugin_use",
-    ]
-)
-"""Of a listener where `per_listener_settings` is true, else of all."""
-OF_BRIDGE = frozenset(
-    [
-        "address",
-        "addresses",
-        "cleansession",
-        "clientid",
-        "keepalive_interval",
-        "idle_timeout",
-        "local_clientid",
-        "local_cleansession",
-        "local_password",
-        "local_username",
-        "notification_topic",
-        "notifications",
-        "notifications_local_only",
-        "password",
-        "remote_clientid",
-        "remote_password",
-        "remote_username",
-        "restart_timeout",
-        "round_robin",
-        "start_type",
-        "threshold",
-        "topic",
-        "try_private",
-        "username",
-        "max_topic_alias",
-    ]
-)
+OF_DEFAULT_LISTENER = frozenset({"port", "bind_address"})
+"""Options that always speak of the listener that no `listener` line opens."""
+LOADS_PLUGIN = frozenset({"plugin", "auth_plugin", "global_plugin", "plugin_load"})
+OPENS_NO_LISTENER = frozenset({"acl_file", "allow_anonymous", "auto_id_prefix", "max_topic_alias", "tls_version"})
+"""Options that do not by themselves open the listener that no `listener` line opens."""
 
 
 class ConfError(OperatorError):
@@ -119,7 +43,19 @@ class Directive:
 
     @property
     def is_true(self) -> bool:
-        return self.value.strip().lower() in ("true", "1")
+        """Raises ConfError for what is neither true nor false; Mosquitto does not start with it either."""
+        word = self.words[0] if self.value else ""
+        if word not in ("true", "1", "false", "0"):
+            raise ConfError(f"{self.where}: {self.name} is {word!r}; write true or false")
+        return word in ("true", "1")
+
+    @property
+    def number(self) -> int:
+        """Raises ConfError for what is no whole number; Mosquitto does not start with it either."""
+        try:
+            return int(self.words[0])
+        except (IndexError, ValueError):
+            raise ConfError(f"{self.where}: {self.name} is {self.value!r}; write a whole number") from None
 
 
 @dataclass(slots=True)
@@ -129,72 +65,141 @@ class Section:
     begin: Directive | None
     directives: list[Directive] = field(default_factory=list)
 
-    def last(self, name: str) -> Directive | None:
-        """The last directive of that name: it counts."""
-        return next((one for one in reversed(self.directives) if one.name == name), None)
+    def last(self, *names: str) -> Directive | None:
+        """The last directive of one of these names: it counts."""
+        return next((one for one in reversed(self.directives) if one.name in names), None)
 
-    def all(self, name: str) -> list[Directive]:
-        return [one for one in self.directives if one.name == name]
+
+@dataclass(slots=True)
+class Plugin:
+    """A plugin that `load` names. `sections`: whose clients it judges. `options`: its `plugin_opt_` lines."""
+
+    load: Directive
+    sections: list[Section] = field(default_factory=list)
+    options: list[Directive] = field(default_factory=list)
+
+    @property
+    def kind(self) -> str:
+        """The name of its file, without directory and ending."""
+        is_named = self.load.name == "plugin_load"
+        path = self.load.value.partition(" ")[2] if is_named else self.load.value
+        return PurePath(path.strip()).stem
+
+    def option(self, key: str) -> Directive | None:
+        return next((one for one in self.options if one.name.partition("_opt_")[2] == key), None)
 
 
 @dataclass(slots=True)
 class Conf:
-    """A whole configuration. `default`: the listener that `port` and the options before any `listener` speak of."""
+    """A whole configuration. `default`: the listener that `port` and the options before any `listener` speak of.
+    `unknown`: lines of no option; `unread`: `include_dir` of included files, which Mosquitto passes over."""
 
     everywhere: Section = field(default_factory=lambda: Section(None))
     default: Section = field(default_factory=lambda: Section(None))
     listeners: list[Section] = field(default_factory=list)
     bridges: list[Section] = field(default_factory=list)
+    unknown: list[Directive] = field(default_factory=list)
+    unread: list[Directive] = field(default_factory=list)
+    plugins: list[Plugin] = field(default_factory=list)
     per_listener: bool = False
+
+    @property
+    def opens_default(self) -> bool:
+        """Whether Mosquitto opens the listener that no `listener` line opens."""
+        return not self.listeners or any(one.name not in OPENS_NO_LISTENER for one in self.default.directives)
+
+    @property
+    def is_local_only(self) -> bool:
+        """Whether no line says where to listen: Mosquitto 2 then serves this machine only, and anybody on it."""
+        return not self.listeners and self.default.last(*OF_DEFAULT_LISTENER) is None
 
 
 def read_conf(path: Path) -> Conf:
     """Raises ConfError."""
-    directives = list(_directives(path, 0, [0]))
-    conf = Conf(per_listener=any(one.name == "per_listener_settings" and one.is_true for one in directives))
-    section = conf.default
-    in_bridge = False
-    for one in directives:
-        if one.name == "listener":
-            section, in_bridge = Section(one), False
-            conf.listeners.append(section)
-        elif one.name == "connection":
-            section, in_bridge = Section(one), True
-            conf.bridges.append(section)
-        elif in_bridge and (one.name in OF_BRIDGE or one.name.startswith("bridge_")):
-            section.directives.append(one)
-        elif one.name in OF_LISTENER or (conf.per_listener and one.name in BY_LISTENER_SETTINGS):
-            (conf.default if in_bridge else section).directives.append(one)
-        else:
-            conf.everywhere.directives.append(one)
+    conf = Conf()
+    _read_file(conf, path, is_main=True)
     return conf
 
 
-def _directives(path: Path, depth: int, files: list[int]) -> Iterator[Directive]:
-    files[0] += 1
-    if depth > DEPTH_MAX or files[0] > FILES_MAX:
-        raise ConfError(f"{path}: includes others too deep or too many; write one file")
+def _read_file(conf: Conf, path: Path, is_main: bool) -> None:
+    listener, bridge, plugin = conf.default, None, None
+    for one in _directives(path):
+        option = option_of(one.name)
+        if option is None:
+            conf.unknown.append(one)
+        elif one.name == "include_dir":
+            (conf.everywhere.directives if is_main else conf.unread).append(one)
+            for included in _included(one) if is_main else ():
+                _read_file(conf, included, is_main=False)
+        elif one.name == "listener":
+            listener = Section(one)
+            conf.listeners.append(listener)
+        elif one.name == "connection":
+            bridge = Section(one)
+            conf.bridges.append(bridge)
+        elif one.name in OF_DEFAULT_LISTENER:
+            listener = conf.default
+            listener.directives.append(one)
+        elif option.place is OptionPlace.BRIDGE:
+            if bridge is None:
+                raise ConfError(f"{one.where}: {one.name} stands before any connection; move it behind its connection")
+            bridge.directives.append(one)
+        elif one.name in LOADS_PLUGIN:
+            own = listener if conf.per_listener and one.name != "global_plugin" else conf.everywhere
+            plugin = Plugin(one, [] if one.name == "plugin_load" else [own])
+            conf.plugins.append(plugin)
+        elif one.name == "plugin_use":
+            plugin = _used(conf, one)
+            plugin.sections.append(listener)
+            plugin.options.append(one)
+        elif one.name.startswith(OF_PLUGIN):
+            if plugin is None:
+                raise ConfError(f"{one.where}: {one.name} stands before any plugin; move it behind its plugin")
+            plugin.options.append(one)
+        elif option.place is OptionPlace.LISTENER or (conf.per_listener and option.place is OptionPlace.SECURITY):
+            listener.directives.append(one)
+        else:
+            conf.everywhere.directives.append(one)
+            conf.per_listener = conf.per_listener or (one.name == "per_listener_settings" and one.is_true)
+
+
+def _used(conf: Conf, one: Directive) -> Plugin:
+    for plugin in conf.plugins:
+        if plugin.load.name == "plugin_load" and plugin.load.words[:1] == [one.value]:
+            return plugin
+    raise ConfError(f"{one.where}: no plugin_load names {one.value}; correct the name")
+
+
+def _included(one: Directive) -> list[Path]:
+    directory = Path(one.value)
+    if not directory.is_dir():
+        raise ConfError(f"{one.where}: {directory} is no directory; correct it or remove the line")
+    names = sorted((path.name for path in directory.iterdir() if path.name.endswith(".conf")), key=reading_order)
+    if len(names) > FILES_MAX:
+        raise ConfError(f"{one.where}: {directory} holds more than {FILES_MAX} files; write one file")
+    return [directory / name for name in names if len(name) > len(".conf")]
+
+
+def reading_order(name: str) -> list[tuple[int, int]]:
+    """Sorts names of files as Mosquitto reads them: letters without regard to case, of equal letters the upper case
+    first (`scmp_p` in its conf.c). The last file that sets an option counts."""
+    return [(byte - 32 if 97 <= byte <= 122 else byte, byte) for byte in name.encode("utf-8", "surrogateescape")]
+
+
+def _directives(path: Path) -> Iterator[Directive]:
     for number, raw in enumerate(text_lines(_text(path)), 1):
-        line = raw.strip()
+        line = raw.strip(" \t\r\n")
         if not line or line.startswith("#"):
             continue
         name, _, value = line.partition(" ")
-        one = Directive(name, value.strip(), f"{path}:{number}")
-        if name == "include_dir":
-            directory = Path(one.value)
-            if not directory.is_dir():
-                raise ConfError(f"{one.where}: {directory} is no directory; correct it or remove the line")
-            for included in sorted(directory.glob("*.conf")):
-                yield from _directives(included, depth + 1, files)
-        else:
-            yield one
+        yield Directive(name, value.strip(" \t"), f"{path}:{number}")
 
 
 def _text(path: Path) -> str:
     try:
         if path.stat().st_size > FILE_BYTES_MAX:
             raise ConfError(f"{path}: larger than {FILE_BYTES_MAX} bytes; is this a mosquitto.conf?")
-        return path.read_text("utf-8")
+        return path.read_bytes().decode("utf-8")
     except OSError as error:
         raise ConfError(f"{path}: {error.strerror or error}; name another file") from None
     except UnicodeDecodeError:

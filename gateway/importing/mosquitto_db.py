@@ -1,4 +1,4 @@
-"""Mosquitto's persistence file `mosquitto.db`, versions 5 and 6 (Mosquitto 1.6 and 2), parsed. No I/O.
+"""Mosquitto's persistence file `mosquitto.db`, versions 5 and 6 (Mosquitto 1.6, 2.0 and 2.1), parsed. No I/O.
 
 A header of 23 bytes, then chunks: kind and length in network order, a fixed structure of the C program with its
 padding, and names, payload and properties behind it. Numbers that Mosquitto keeps to itself (message ids, times) are in
@@ -23,6 +23,11 @@ CONFIGURATION, MESSAGE, QUEUED, RETAINED, SUBSCRIPTION, CLIENT = 1, 2, 3, 4, 5, 
 _RECEIVED_STATES = frozenset({6, 7, 9})
 """States of a queued message whose content the receiver has already: only the end of the QoS 2 handshake is left."""
 _INCOMING = 0
+
+
+def is_owed(state: int) -> bool:
+    """Whether a queued message in this state has still to be sent with its content."""
+    return state not in _RECEIVED_STATES
 
 
 class DbError(OperatorError):
@@ -76,13 +81,15 @@ class StoredClient:
 
 @dataclass(slots=True)
 class Database:
-    """What a file holds. `half_received`: publications of QoS 2 whose publisher has still to release them."""
+    """What a file holds. `half_received`: publications of QoS 2 whose publisher has still to release them. `notes`:
+    what the file cannot say, one line each."""
 
     version: int
     messages: dict[int, StoredMessage] = field(default_factory=dict)
     clients: dict[str, StoredClient] = field(default_factory=dict)
     retained: list[int] = field(default_factory=list)
     half_received: list[tuple[str, int]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
 
 def parse_db(data: bytes) -> Database:
@@ -178,7 +185,7 @@ def _queued(found: Database, chunk: _Content) -> None:
     client_id = chunk.text(id_bytes)
     if direction == _INCOMING:
         found.half_received.append((client_id, id_))
-    elif state not in _RECEIVED_STATES and client_id in found.clients:
+    elif is_owed(state) and client_id in found.clients:
         identifiers = tuple(chunk.properties().subscription_ids)
         found.clients[client_id].queued.append(StoredDelivery(id_, min(qos, 2), bool(flags >> 4), identifiers))
 

@@ -1,4 +1,4 @@
-"""What becomes of a `mosquitto.conf`, gathered while it is translated."""
+"""What becomes of a `mosquitto.conf`, gathered while it is translated, with an answer for each of its lines."""
 
 from __future__ import annotations
 
@@ -7,21 +7,65 @@ from pathlib import Path
 from typing import Any
 
 from gateway.importing.mosquitto_conf import Directive
+from gateway.importing.options import Option, Outcome, option_of
+
+
+@dataclass(frozen=True, slots=True)
+class LineAnswer:
+    """One row of the report. `where`: FILE:LINE; `name`: the option; `text`: what follows, or what to do."""
+
+    outcome: Outcome
+    where: str
+    name: str
+    text: str = ""
+
+    def __str__(self) -> str:
+        return " ".join(f"{self.outcome:<10}  {self.where}  {self.name}  {self.text}".rstrip().splitlines())
 
 
 @dataclass(slots=True)
 class Translated:
     """`settings`: our YAML as dictionaries. `files`: to copy into the new folder, by their name there. `secrets`:
-    contents of private files by name. `notes`: one line each. `database`: Mosquitto's, if it keeps one."""
+    contents of private files by name. `database`: where Mosquitto's may be, if it keeps one.
+    `local_sessions`: client ids of Mosquitto's bridges in its own database, by the name of our bridge."""
 
     settings: dict[str, Any] = field(default_factory=dict)
     files: dict[str, Path] = field(default_factory=dict)
     secrets: dict[str, str] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-    database: Path | None = None
+    answers: list[LineAnswer] = field(default_factory=list)
+    database: list[Path] = field(default_factory=list)
+    local_sessions: dict[str, str] = field(default_factory=dict)
 
-    def leave(self, one: Directive, why: str) -> None:
-        self.notes.append(f"{one.where}: {one.name} is not carried over: {why}")
+    @property
+    def refused(self) -> list[LineAnswer]:
+        """What stops the import."""
+        return [one for one in self.answers if one.outcome is Outcome.REFUSED]
 
-    def needless(self, one: Directive, why: str) -> None:
-        self.notes.append(f"{one.where}: {one.name} is not needed: {why}")
+    @property
+    def report(self) -> list[LineAnswer]:
+        """All answers, the worst last."""
+        order = list(Outcome)
+        return sorted(self.answers, key=lambda one: order.index(one.outcome))
+
+    def take(self, one: Directive, text: str = "") -> None:
+        self.answers.append(LineAnswer(Outcome.TAKEN, one.where, one.name, text))
+
+    def change(self, one: Directive, text: str) -> None:
+        self.answers.append(LineAnswer(Outcome.CHANGED, one.where, one.name, text))
+
+    def refuse(self, one: Directive, text: str) -> None:
+        self.answers.append(LineAnswer(Outcome.REFUSED, one.where, one.name, text))
+
+    def note(self, where: str, text: str) -> None:
+        """What changes without a line that says so."""
+        self.answers.append(LineAnswer(Outcome.CHANGED, where, "-", text))
+
+    def answer(self, one: Directive, option: Option | None = None) -> None:
+        """LineAnswer a line by the row of its option alone."""
+        option = option or option_of(one.name)
+        if option is None:
+            self.refuse(one, "is no option of Mosquitto 2.0 or 2.1; correct it or take it out")
+        elif one.value.replace(" ", "") in option.like_ours or one.words[:1] in [[v] for v in option.like_ours]:
+            self.answers.append(LineAnswer(Outcome.NEEDLESS, one.where, one.name, "it is so here"))
+        else:
+            self.answers.append(LineAnswer(option.outcome, one.where, one.name, option.text))

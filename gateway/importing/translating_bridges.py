@@ -1,86 +1,107 @@
 """`connection` sections of a `mosquitto.conf` to our `bridges`. Reads and writes no file.
 
-A password becomes a private file of its own, named in the result. What has no counterpart is a note.
+A password becomes a private file of its own, named in the result. A bridge that Mosquitto encrypts is encrypted here,
+with no weaker check of the other broker, or refused.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import socket
+from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
-if TYPE_CHECKING:
-    from gateway.importing.mosquitto_conf import Directive, Section
-    from gateway.importing.translated import Translated
+from gateway.importing.mosquitto_conf import ConfError, Directive, Section
+from gateway.importing.options import OPTIONS, Outcome
+from gateway.importing.translated import Translated
 
-NEEDLESS = {
-    "round_robin": "addresses are tried in their order, and the first again after each round",
-    "restart_timeout": "pauses between attempts double up to 30 s",
-    "try_private": "loops are kept out by an origin mark and no local",
-    "start_type": "a bridge connects at the start and stays connected",
-    "bridge_attempt_unsubscribe": "only what is configured is subscribed",
-    "bridge_outgoing_retain": "retained messages cross as retained",
-    "bridge_tls_version": "TLS 1.2 and 1.3 are used",
-    "notifications": "status_topic says here whether the other broker is reached",
-    "notifications_local_only": "status_topic says here whether the other broker is reached",
-    "local_clientid": "a bridge is no client here",
-    "local_cleansession": "the queue here is on disk",
-    "bridge_max_packet_size": "the other broker says what it takes",
-    "max_topic_alias": "topic aliases are agreed by themselves",
+_TLS = {
+    "bridge_cafile": "cafile",
+    "bridge_capath": "capath",
+    "bridge_certfile": "certfile",
+    "bridge_keyfile": "keyfile",
 }
-_TLS = {"bridge_cafile": "cafile", "bridge_certfile": "certfile", "bridge_keyfile": "keyfile"}
-_VERSIONS = {"mqttv50": "5", "mqttv311": "3.1.1"}
+_VERSIONS = {"mqttv50": "5", "mqttv311": "3.1.1", "mqttv31": "3.1.1"}
 DEFAULT_PORT = 1883
 
 
 def translate_bridge(out: Translated, section: Section) -> tuple[str, dict[str, Any]]:
-    """Name and settings of one bridge."""
+    """Name and settings of one bridge. Raises ConfError."""
     assert section.begin is not None
-    name = section.begin.value or "bridge"
-    made: dict[str, Any] = {"addresses": [], "version": "3.1.1", "topics": []}
-    tls: dict[str, Any] = {}
+    out.take(section.begin)
+    name = (section.begin.words or ["bridge"])[0]
+    # Mosquitto's own name for it there, so that the other broker's session and what waits in it go on.
+    made: dict[str, Any] = {
+        "addresses": [], "version": "3.1.1", "client_id": f"{socket.gethostname()}.{name}", "topics": [],
+    }  # fmt: skip
     for one in section.directives:
-        match one.name:
-            case "address" | "addresses":
-                made["addresses"] += [_address(word) for word in one.words]
-            case "topic":
-                _topic(out, made["topics"], one)
-            case "remote_clientid" | "clientid":
-                made["client_id"] = one.value
-            case "remote_username" | "username":
-                made["username"] = one.value
-            case "remote_password" | "password":
-                file = f"bridge-{quote(name, safe='')}.password"
-                out.secrets[file] = one.value
-                made["password_file"] = file
-            case "keepalive_interval" if one.value.isdigit():
-                made["keep_alive_s"] = max(int(one.value), 5)
-            case "cleansession":
-                if one.is_true:
-                    made["session_expiry_s"] = 0
-            case "bridge_protocol_version" if one.value in _VERSIONS:
-                made["version"] = _VERSIONS[one.value]
-            case "notification_topic":
-                made["status_topic"] = one.value
-            case "bridge_cafile" | "bridge_certfile" | "bridge_keyfile":
-                tls[_TLS[one.name]] = one.value
-            case "bridge_insecure":
-                tls["check_hostname"] = not one.is_true
-            case other:
-                _other(out, other, one)
-    if tls:
+        _option(out, name, made, one)
+    tls = _tls(section)
+    if tls is not None:
         made["tls"] = tls
-    if not made["addresses"]:
-        out.notes.append(f"{section.begin.where}: connection {name} has no address; add one")
-    if not made["topics"]:
-        out.notes.append(f"{section.begin.where}: connection {name} has no topic; add one")
+    for key, word in (("addresses", "address"), ("topics", "topic")):
+        if not made[key]:
+            raise ConfError(f"{section.begin.where}: connection {name} has no {word}; add one or take it out")
+    if made["version"] == "3.1.1" and made.get("session_expiry_s") and section.last("bridge_session_expiry_interval"):
+        made.pop("session_expiry_s")
+    _local_session(out, name, made, section)
     return name, made
 
 
-def _other(out: Translated, name: str, one: Directive) -> None:
-    if name in NEEDLESS:
-        out.needless(one, NEEDLESS[name])
-    else:
-        out.leave(one, "there is no counterpart for bridges")
+def _option(out: Translated, name: str, made: dict[str, Any], one: Directive) -> None:
+    match one.name:
+        case "address" | "addresses":
+            made["addresses"] += [_address(word) for word in one.words]
+        case "topic":
+            if not _topic(out, made["topics"], one):
+                return
+        case "remote_clientid" | "clientid":
+            made["client_id"] = one.value
+        case "remote_username" | "username":
+            made["username"] = one.value
+        case "remote_password" | "password":
+            file = f"bridge-{quote(name, safe='')}.password"
+            out.secrets[file] = one.value
+            made["password_file"] = file
+        case "keepalive_interval":
+            made["keep_alive_s"] = min(max(one.number, 5), 65_535)
+        case "cleansession":
+            if one.is_true:
+                made["session_expiry_s"] = 0
+        case "try_private":
+            made["try_private"] = one.is_true
+        case "bridge_session_expiry_interval":
+            made.setdefault("session_expiry_s", min(max(one.number, 0), 0xFFFF_FFFF))
+        case "bridge_protocol_version" if one.value in _VERSIONS:
+            made["version"] = _VERSIONS[one.value]
+            if one.value == "mqttv31":
+                out.change(one, "MQTT 3.1.1 is spoken")
+                return
+        case "notification_topic":
+            made["status_topic"] = one.value
+            out.change(one, "the status is told here only, not at the other broker")
+            return
+        case other if OPTIONS[other].outcome is not Outcome.TAKEN or other == "bridge_protocol_version":
+            out.answer(one)
+            return
+    out.take(one)
+
+
+def _tls(section: Section) -> dict[str, Any] | None:
+    """TLS where Mosquitto has it, and where client certificates say that it was meant."""
+    system, insecure = section.last("bridge_tls_use_os_certs"), section.last("bridge_insecure")
+    tls = {_TLS[one.name]: str(Path(one.value).absolute()) for one in section.directives if one.name in _TLS}
+    if not tls and not (system is not None and system.is_true):
+        return None
+    return {**tls, "check_hostname": False} if insecure is not None and insecure.is_true else dict(tls)
+
+
+def _local_session(out: Translated, name: str, made: dict[str, Any], section: Section) -> None:
+    """Mosquitto's bridge has a session in its own broker, under this client id; what waits in it is our bridge's."""
+    clean = section.last("local_cleansession") or section.last("cleansession")
+    if clean is None or not clean.is_true:
+        local = section.last("local_clientid")
+        out.local_sessions[local.value if local else f"local.{made['client_id']}"] = name
 
 
 def _address(word: str) -> str:
@@ -88,25 +109,39 @@ def _address(word: str) -> str:
     return word if colon and port.isdigit() and host else f"{word}:{DEFAULT_PORT}"
 
 
-def _topic(out: Translated, topics: list[dict[str, Any]], one: Directive) -> None:
-    """`topic PATTERN [[[DIRECTION] QOS] LOCAL REMOTE]`; two quotation marks stand for nothing."""
-    words = ["" if word == '""' else word for word in one.words]
+def _topic(out: Translated, topics: list[dict[str, Any]], one: Directive) -> bool:
+    """`topic PATTERN [[[DIRECTION] QOS] LOCAL REMOTE]`; two quotation marks stand for nothing. False: refused."""
+    words = _words(one)
     pattern, direction, qos, local, remote = (*words, *("", "out", "0", "", "")[len(words) :])[:5]
+    direction = direction.lower()
     if direction not in ("in", "out", "both") or qos not in ("0", "1", "2"):
-        out.leave(one, f"{one.value!r} is no topic of a bridge")
-        return
+        out.refuse(one, f"{one.value!r} is no topic of a bridge; correct it")
+        return False
     if not pattern:
         # One topic with another name there: the prefixes are the names.
         pattern, local, remote = _split_names(local, remote)
         if not pattern:
-            out.leave(one, "local and remote name have no level in common at their end; write it by hand")
-            return
+            out.refuse(one, "local and remote name have no level in common at their end; write a filter and prefixes")
+            return False
     made: dict[str, Any] = {"filter": pattern, "direction": direction, "qos": int(qos)}
     if local:
         made["local_prefix"] = local
     if remote:
         made["remote_prefix"] = remote
     topics.append(made)
+    return True
+
+
+def _words(one: Directive) -> list[str]:
+    """Words of a topic line. The first may stand in quotation marks, with spaces; a comment ends the others."""
+    text = one.value
+    if text.startswith('"') and not text.startswith('""') and '"' in text[1:]:
+        pattern, _, rest = text[1:].partition('"')
+    else:
+        pattern, _, rest = text.partition(" ")
+    others = rest.split()
+    end = next((number for number, word in enumerate(others) if word.startswith("#")), len(others))
+    return ["" if word == '""' else word for word in (pattern, *others[:end])]
 
 
 def _split_names(local: str, remote: str) -> tuple[str, str, str]:

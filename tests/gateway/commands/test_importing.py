@@ -24,8 +24,8 @@ def test_the_folder_loads_and_what_to_do_next_is_said(conf: Path, tmp_path: Path
     status, said, err = veilmq("import", conf, "-o", out)
     assert (status, err) == (0, "")
     assert said.splitlines()[-1] == f"then: veilmq check -c {out}/broker.yaml; veilmq broker -c {out}/broker.yaml"
-    assert "log_dest is not needed" in said
-    assert load(out / "broker.yaml").listeners["listener1"].bind == "0.0.0.0:21990"
+    assert f"not needed  {conf}:3  log_dest" in said
+    assert load(out / "broker.yaml").listeners["listener1"].bind == ":21990"
     assert (out / "passwords").read_text().startswith("ann:")
     assert (out / "passwords").stat().st_mode & 0o077 == 0
 
@@ -76,7 +76,7 @@ def test_what_the_database_held_is_counted(
 ) -> None:
     asked: list[tuple[Path, Path]] = []
 
-    def fake(source: Path, data: Path, now: float, expiry_s: int) -> Loaded:
+    def fake(source: Path, data: Path, now: float, expiry_s: int, bridges: dict[str, str]) -> Loaded:
         asked.append((source, data))
         return Loaded(retained=3, sessions=2, subscriptions=5, queued=7, notes=("x is left out",))
 

@@ -31,7 +31,8 @@ def test_what_expired_or_is_handed_over_already_is_left_and_what_is_half_receive
     path.write_bytes(data)
     loaded = load_db(path, tmp_path / "data", NOW, DAY_S)
     assert (loaded.retained, loaded.sessions, loaded.queued) == (0, 1, 0)
-    assert len(loaded.notes) == 3
+    assert len(loaded.notes) == 4
+    assert "k has a session without a subscription: a shared one" in loaded.notes[0]
     assert "received by half" in loaded.notes[-1]
 
 
