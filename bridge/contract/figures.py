@@ -103,6 +103,7 @@ class FigureName(StrEnum):
         "link_throttled",
         "This member's link brought more than its budget, and is read no further for a while.",
     )
+    MACHINE_FAILED = "machine_failed", "An exception of ours: the machine dropped one event."
     NAMED = "named", "A member was named as a liar."
     NEWCOMERS_UNSERVED = (
         "newcomers_unserved",

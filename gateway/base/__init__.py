@@ -21,6 +21,7 @@ from gateway.base.config_discovery import Discovery
 from gateway.base.config_hosted import Hosted
 from gateway.base.config_listeners import Listener
 from gateway.base.config_traces import DeviceSettings, OtherWitnessSettings, TraceSettings, WatchedSettings
+from gateway.base.defects import Defects
 from gateway.base.figures import FIGURES_TOPIC, Figures, LinkFigures, LinkState
 from gateway.base.garbage import collect_seldom
 from gateway.base.limits import Limits
@@ -50,6 +51,7 @@ __all__ = [
     "BridgeTopic",
     "Clock",
     "ConfigError",
+    "Defects",
     "DeviceSettings",
     "Discovery",
     "Figures",

@@ -66,7 +66,12 @@ class LogEvent(Enum):
     NO_PACKET = INFO, "%s: %s", "A connection was closed before CONNECT, since it sent what is no packet of MQTT."
     LIMIT_REACHED = (WARNING, "limits.%s is reached",
         "A bound held. `who`: whom it hit last; `times`: since the last such line; `total`: since the start.")
-    CONNECTION_FAILED = ERROR, "%s: internal error", "A defect of ours ended one connection. Report the traceback."
+    CONNECTION_FAILED = (ERROR, "%s: internal error",
+        "A defect of ours ended one connection, with reason code 0x80. Report the traceback.")
+    PUBLICATION_FAILED = (ERROR, "internal error; a publication of %s is refused",
+        "A defect of ours: the client gets reason code 0x80, and nobody gets the publication. Report the traceback.")
+    MACHINE_FAILED = (ERROR, "internal error in what the overlay does with %s",
+        "A defect of ours: the event is dropped, links and clients stay. Report the traceback.")
     SUBSCRIPTION_REFUSED = WARNING, "%s refused the subscription to %s: 0x%02x", "A broker that we are a client of."
     UNREACHABLE = WARNING, "%s", "A member or broker that we dial does not answer, or refuses us. Once for each cause."
     # ---------------------------------------------------------------------------------------------------- plugins

@@ -37,7 +37,7 @@ class _Numbering(Acknowledgements):
     next: tuple[int, bool] | None = None
 
     def of(
-        self, on_ack: Callable[[], None] | None, on_refused: Callable[[int], None] | None, written_now: bool
+        self, on_ack: Callable[[], object] | None, on_refused: Callable[[int], None] | None, written_now: bool
     ) -> Awaiting:
         plain = super().of(on_ack, on_refused, written_now)
         return plain if self.next is None else _Numbered(on_ack, on_refused, plain.written_at, *self.next)

@@ -8,6 +8,7 @@ the end of sessions (`lifecycle.py`).
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from amqtt.events import BrokerEvents, MQTTEvents
 from bridge.contract import Publication
 from bridge.document import OwnTopics
 from gateway.base import Limits
+from gateway.base.log_events import LogEvent
 from gateway.broker import member_sessions as members
 from gateway.broker.delivering import Delivering
 from gateway.broker.holding import Backlog
@@ -48,6 +50,7 @@ from gateway.sockets.flushing import UNACKNOWLEDGED, Later, Waiting
 if TYPE_CHECKING:
     from gateway.sessions import SessionStore
 
+log = logging.getLogger("veilmq.clients")
 
 RESERVED_TOPICS = "$SYS/"
 """Only the broker itself publishes here."""
@@ -99,7 +102,15 @@ class Exchange(Delivering):
     # ------------------------------------------------------------------------------------------- from clients
 
     def received(self, client: Client, packets: Sequence[Packet], now: float) -> list[SessionAction]:
-        """The packets of one read, through the session, with the notices that somebody asked for."""
+        """Takes the packets of one read through the session, with the notices that somebody asked for. An exception of
+        ours ends the client's connection."""
+        try:
+            return self._received(client, packets, now)
+        except Exception as error:  # noqa: BLE001  counted, and the log has its traceback
+            self.traffic.defects.note(log, LogEvent.CONNECTION_FAILED, error, client.client_id)
+            return [client.session.close(ReasonCode.UNSPECIFIED_ERROR, "internal error")]
+
+    def _received(self, client: Client, packets: Sequence[Packet], now: float) -> list[SessionAction]:
         if self.host.sees_packets_received:
             for packet in packets:
                 view = PacketView(packet, client.session.version)
@@ -126,7 +137,7 @@ class Exchange(Delivering):
         return waited
 
     def published(self, client: Client, publish: Publish) -> Later | Waiting | None:
-        """A PUBLISH whose alias is resolved: authorise, route, acknowledge."""
+        """Authorises, routes and acknowledges a PUBLISH whose alias is resolved."""
         host = self.host
         if not publish.retain and publish.properties is NO_PROPERTIES and host.is_absent:
             if self.tracing is None:
@@ -224,7 +235,9 @@ class Exchange(Delivering):
         before = 0 if store is None else store.changes
         message = Message.of(publish, since, client.client_id)
         owed = OwedAck(publish)
-        if self.overlay is not None and not offer_for(self.overlay, client, owed, message, self.now(), self._settle):
+        if self.overlay is not None and not offer_for(
+            self.overlay, client, owed, message, self.now(), self._settle, self.traffic.defects
+        ):
             return None
         if publish.retain:
             self.retain(client.view, message)

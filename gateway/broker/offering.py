@@ -6,34 +6,51 @@ delivered here each time. Not here: what becomes of an acknowledgement that wait
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
+from gateway.base import Defects
+from gateway.base.log_events import LogEvent
 from gateway.clients import Client, Done, OverlayPort, OwedAck, publication_of, without_reserved
 from gateway.mqtt5.message import Message
 from gateway.mqtt5.types import ReasonCode
 
+log = logging.getLogger("veilmq.clients")
 
-def offer(overlay: OverlayPort, client_id: str, message: Message, now: float, done: Done) -> bool:
-    """Give a message to the overlay before anybody here hears it. False: it refuses at once, so nobody may.
 
-    `done(code)` is called once, now or later, also where the topic stays local.
+def offer(overlay: OverlayPort, client_id: str, message: Message, now: float, done: Done, defects: Defects) -> bool:
+    """Gives a message to the overlay before anybody here hears it. False: it refuses at once, so nobody may.
+
+    `done(code)` is called once, now or later, also where the topic stays local. An exception of the overlay is a
+    refusal.
     """
     if message.properties.user:
         message.properties = without_reserved(message.properties)
-    refused = False
+    refused = is_answered = False
 
     def answered(code: int) -> None:
-        nonlocal refused
-        refused = code >= ReasonCode.UNSPECIFIED_ERROR
-        done(code)
+        nonlocal refused, is_answered
+        if not is_answered:
+            is_answered, refused = True, code >= ReasonCode.UNSPECIFIED_ERROR
+            done(code)
 
-    if not overlay.publish(client_id, publication_of(message, now), answered):
-        done(ReasonCode.SUCCESS)
+    try:
+        if not overlay.publish(client_id, publication_of(message, now), answered):
+            answered(ReasonCode.SUCCESS)
+    except Exception as error:  # noqa: BLE001  counted, and the log has its traceback
+        defects.note(log, LogEvent.PUBLICATION_FAILED, error, client_id)
+        answered(ReasonCode.UNSPECIFIED_ERROR)
     return not refused
 
 
 def offer_for(
-    overlay: OverlayPort, client: Client, owed: OwedAck, message: Message, now: float, settle: Callable[[Client], None]
+    overlay: OverlayPort,
+    client: Client,
+    owed: OwedAck,
+    message: Message,
+    now: float,
+    settle: Callable[[Client], None],
+    defects: Defects,
 ) -> bool:
     """The same for a client's message, whose acknowledgement then waits for the overlay; a refusal is told at once."""
     owed.answers += 1
@@ -42,7 +59,7 @@ def offer_for(
         owed.answer(code)
         settle(client)
 
-    if offer(overlay, client.client_id, message, now, done):
+    if offer(overlay, client.client_id, message, now, done, defects):
         return True
     owed.answer(ReasonCode.SUCCESS)
     if owed.publish.qos:

@@ -137,7 +137,10 @@ class Subscribing:
                 if not permitted:
                     self._exchange.audit.may_not("subscribe", client, asked.filter)
         granted = client.session.subscribed(packet, codes)
-        self.enter(client, granted)
+        if not self.enter(client, granted):  # a defect of ours, which is said and counted where it is
+            self._take_back(client, granted)
+            refused = [code if code >= ReasonCode.UNSPECIFIED_ERROR else ReasonCode.UNSPECIFIED_ERROR for code in codes]
+            granted = client.session.subscribed(packet, refused)
         began = self._exchange.retained.kept_so_far, self._exchange.system.kept_so_far
         counted = None if quiet or client.peer is not None else self._until_counted(granted)
         if counted is not None:
@@ -201,8 +204,17 @@ class Subscribing:
             return None
         return self._send_retained(client, granted.retained, began)
 
-    def enter(self, client: Client, granted: Granted) -> None:
-        """Put granted subscriptions into the router; a member's go to the overlay instead."""
+    def _take_back(self, client: Client, granted: Granted) -> None:
+        """The subscriptions of one packet count no longer, nor those that they replaced."""
+        filters = tuple(subscription.options.filter for subscription in granted.subscriptions)
+        client.session.unsubscribed(Unsubscribe(1, filters))
+        for topic_filter in filters:
+            self._remove(client, topic_filter)
+
+    def enter(self, client: Client, granted: Granted) -> bool:
+        """Puts granted subscriptions into the router; a member's go to the overlay instead. False: the overlay could
+        not take one."""
+        taken = True
         for subscription in granted.subscriptions:
             topic_filter, options = subscription.options.filter, subscription.options
             former = client.filters.get(topic_filter)
@@ -220,11 +232,12 @@ class Subscribing:
             if self._exchange.overlay is not None:
                 group, plain_filter = route_name(options)
                 if self._exchange.predicates:
-                    self._exchange.overlay.subscribed(plain_filter, predicate_of(options))
+                    taken &= self._exchange.overlay.subscribed(plain_filter, predicate_of(options)) is not False
                 elif fresh:
-                    self._exchange.overlay.subscribed(plain_filter)
+                    taken &= self._exchange.overlay.subscribed(plain_filter) is not False
                 if group is not None:
                     self._tell("group_joined", group, plain_filter)
+        return taken
 
     def _send_retained(
         self, client: Client, subscriptions: Sequence[SessionSubscription], began: _Began
@@ -290,14 +303,20 @@ class Subscribing:
             packet = replace(packet, filters=tuple(map(self._routed, packet.filters)))
         data, _ = client.session.unsubscribed(packet)
         for topic_filter in packet.filters:
-            gone = client.filters.pop(topic_filter, None)
-            if gone is not None:
-                self._leave(client, gone.options)
-                if self._exchange.store is not None:
-                    self._exchange.store.subscribed(client, topic_filter, None)
+            if self._remove(client, topic_filter):
                 self._host.fire(BrokerEvents.CLIENT_UNSUBSCRIBED, client_id=client.client_id, topic=topic_filter)
         if client.connection is not None:
             client.connection.write(data)
+
+    def _remove(self, client: Client, topic_filter: str) -> bool:
+        """Takes a subscription from the router and the store. False: there is none."""
+        gone = client.filters.pop(topic_filter, None)
+        if gone is None:
+            return False
+        self._leave(client, gone.options)
+        if self._exchange.store is not None:
+            self._exchange.store.subscribed(client, topic_filter, None)
+        return True
 
     def forget(self, client: Client, unfinished: Sequence[Message] = ()) -> None:
         """The session has ended: its subscriptions go, and what its shared groups sent it goes to other members."""

@@ -20,7 +20,7 @@ from gateway.mqtt5.types import ReasonCode
 class Awaiting:
     """The token of one publication. `written_at`: of `time.perf_counter` (uvloop's clock counts milliseconds)."""
 
-    on_ack: Callable[[], None] | None
+    on_ack: Callable[[], object] | None
     on_refused: Callable[[int], None] | None
     written_at: float | None
 
@@ -36,7 +36,7 @@ class Acknowledgements:
         self._timed: float | None = None
 
     def of(
-        self, on_ack: Callable[[], None] | None, on_refused: Callable[[int], None] | None, written_now: bool
+        self, on_ack: Callable[[], object] | None, on_refused: Callable[[int], None] | None, written_now: bool
     ) -> Awaiting:
         return Awaiting(on_ack, on_refused, time.perf_counter() if written_now and self._timed is None else None)
 

@@ -227,7 +227,7 @@ class MqttClient(asyncio.Protocol):
         qos: int = 0,
         retain: bool = False,
         properties: UserProperties | Properties = (),
-        on_ack: Callable[[], None] | None = None,
+        on_ack: Callable[[], object] | None = None,
         on_refused: Callable[[int], None] | None = None,
         urgent: bool = False,
     ) -> bool:

@@ -61,9 +61,9 @@ class OverlayPort(Protocol):
         """
         ...
 
-    def subscribed(self, topic_filter: str, wanted: Predicate | None = None, /) -> None:
-        """First local subscription of a filter, share prefix stripped, and every one where clients may have predicates.
-        None: it wants everything."""
+    def subscribed(self, topic_filter: str, wanted: Predicate | None = None, /) -> bool | None:
+        """Takes the first local subscription of a filter, share prefix stripped, and every one where clients may have
+        predicates. `wanted` None: it wants everything. Returns False where it cannot be taken: it is refused (0x80)."""
         ...
 
     def unsubscribed(self, topic_filter: str, /) -> None:

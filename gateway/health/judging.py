@@ -47,7 +47,7 @@ class Finding:
 class View:
     """How the whole process stands. `ends`: UNIX times by what ends. `disk_free`: bytes, by directory.
 
-    `more`: findings of parts that judge themselves.
+    `defects`: exceptions of ours since the start, of the broker. `more`: findings of parts that judge themselves.
     """
 
     now: float
@@ -57,6 +57,7 @@ class View:
     clients: int = 0
     connections: int = 0
     connections_max: int = 0
+    defects: int = 0
     more: tuple[Finding, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
 
@@ -90,7 +91,7 @@ def all_ends(view: View) -> dict[str, float]:
 
 def judge(view: View) -> HealthReport:
     """Everything that is wrong, worst first."""
-    findings = [*view.more, *_ends(view), *_disk(view), *_connections(view)]
+    findings = [*view.more, *_ends(view), *_disk(view), *_connections(view), *_defects(view)]
     if view.overlay is not None:
         findings += _overlay(view.overlay)
     findings.sort(key=lambda finding: (-LEVELS.index(finding.level), finding.key))
@@ -134,6 +135,14 @@ def _connections(view: View) -> Iterator[Finding]:
             "connections",
             f"{view.connections} of {view.connections_max} connections are taken; raise limits.connections",
         )
+
+
+def _defects(view: View) -> Iterator[Finding]:
+    """What happened once stays told until the process starts again."""
+    count = view.defects + (view.overlay.failures if view.overlay is not None else 0)
+    if count:
+        said = f"{count} internal errors since the start, each of which refused something"
+        yield Finding(DEGRADED, "defects", f"{said}; report the tracebacks in the log, and restart when it suits")
 
 
 # ---------------------------------------------------------------------------------------------- overlay

@@ -98,6 +98,10 @@ BROKER_FIGURES = (
     ),
     _counter("clients_accepted", "CONNECTs that were accepted.", lambda s: s.traffic.connects, load="connections"),
     _counter(
+        "internal_errors", "Exceptions of ours: one connection or publication was refused for each.",
+        lambda s: s.traffic.defects.count,
+    ),
+    _counter(
         "sessions_expired", "Sessions that ended because nobody came back.", lambda s: s.traffic.expired,
         "clients/expired",
     ),

@@ -10,6 +10,7 @@ import time
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
+from gateway.base import Defects
 from gateway.mqtt5.actions import SessionFigures
 from gateway.mqtt5.packets import Publish
 
@@ -23,7 +24,8 @@ class Traffic:
     """Totals since the start. `packets`: of any type. `flooded`: deliveries that no session counts.
 
     `held`: publications that waited for a receiver. `evaluated`: those of topics to which somebody subscribed with a
-    predicate; `withheld`: subscriptions that did not get one since their predicate does not hold.
+    predicate; `withheld`: subscriptions that did not get one since their predicate does not hold. `defects`: exceptions
+    of ours.
     """
 
     __slots__ = (
@@ -31,6 +33,7 @@ class Traffic:
         "bytes_sent",
         "clients_maximum",
         "connects",
+        "defects",
         "ended",
         "evaluated",
         "expired",
@@ -53,6 +56,7 @@ class Traffic:
         self.packets_received = self.packets_sent = 0
         self.publish_received = self.publish_bytes_received = 0
         self.flooded = self.flooded_bytes = self.held = self.evaluated = self.withheld = 0
+        self.defects = Defects()
         self.ended = SessionFigures()  # of sessions that are no more
 
     def read(self, packets: Sequence[Packet]) -> None:

@@ -44,7 +44,7 @@ class Outgoing:
         self,
         store: Store,
         figures: Figures,
-        handle: Callable[[Event], None],
+        handle: Callable[[Event], object],
         chain_of: Callable[[str], Chain],
         *,
         full_is_local: bool = False,

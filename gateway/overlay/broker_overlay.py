@@ -245,10 +245,10 @@ class BrokerOverlay:
         limit = self._dials.packet_limit(home.members, home.threshold)
         return gateway.packet_bytes(publication) <= limit
 
-    def subscribed(self, topic_filter: str, wanted: Predicate | None = None, narrows: bool = False) -> None:
-        """The first local subscription of a filter, or a further one that wants something else."""
-        if not constrained.stays_here(topic_filter):
-            self._handle(Subscribed(topic_filter, wanted, narrows))
+    def subscribed(self, topic_filter: str, wanted: Predicate | None = None, narrows: bool = False) -> bool:
+        """Takes the first local subscription of a filter, or a further one that wants something else. False: a defect
+        of ours prevents it."""
+        return constrained.stays_here(topic_filter) or self._handle(Subscribed(topic_filter, wanted, narrows))
 
     def unsubscribed(self, topic_filter: str) -> None:
         if not constrained.stays_here(topic_filter):
@@ -351,12 +351,13 @@ class BrokerOverlay:
     def delay(self, delay_s: float) -> None:
         self._delay_s = delay_s
 
-    def _handle(self, event: Event) -> None:
-        self._driver.handle(event)
+    def _handle(self, event: Event) -> bool:
+        is_handled = self._driver.handle(event)
         if type(event) is Acked:
             self._accepting.look()
         elif type(event) is NotTaken:
             self._limits_of = None
+        return is_handled
 
     def send(self, peer: str, wire: Wire, ticket: int) -> None:
         self._wires.send(peer, wire, ticket)

@@ -46,7 +46,7 @@ from bridge.contract import (
     Withhold,
 )
 from bridge.document import Overlay
-from gateway.base import Alarm, Figures
+from gateway.base import Alarm, Defects, Figures
 from gateway.base.log_events import LogEvent
 from gateway.overlay.dials import Dials
 from gateway.trust import LiveOverlay
@@ -106,7 +106,7 @@ class Driver:
         hands: Hands,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.node, self.figures = node, figures
+        self.node, self.figures, self.defects = node, figures, Defects()
         self._live, self._dials, self._hands, self._clock = live, dials, hands, clock
         self._alarm = Alarm(clock, lambda: self.handle(Tick()))
         self._alarm_due: asyncio.Handle | None = None  # sets the alarm
@@ -126,9 +126,18 @@ class Driver:
             self._watching.cancel()
             await asyncio.gather(self._watching, return_exceptions=True)
 
-    def handle(self, event: Event) -> None:
-        """Let `event` happen now, and do what follows from it."""
-        for effect in self.node.handle(event, self._clock()):
+    def handle(self, event: Event) -> bool:
+        """Lets `event` happen now, and does what follows from it. False: the machine raised an exception, a defect of
+        ours, which is said and counted; whoever brought the event, a client or a member, stays connected."""
+        try:
+            effects = self.node.handle(event, self._clock())
+        except Exception as error:  # noqa: BLE001  counted, and the log has its traceback
+            self.defects.note(log, LogEvent.MACHINE_FAILED, error, type(event).__name__)
+            self.figures.count(Count("machine_failed"))
+            effects, is_handled = (), False
+        else:
+            is_handled = True
+        for effect in effects:
             self._perform(effect)
         if self._alarm_due is None and self._watching is not None:
             # At the end of this turn of the loop or soon: to ask the node costs as much as to forward a repetition.
@@ -136,6 +145,7 @@ class Driver:
             at = self._alarm_set_at + LOOK_WITHIN_S
             is_due = at <= loop.time()
             self._alarm_due = loop.call_soon(self._set_alarm) if is_due else loop.call_at(at, self._set_alarm)
+        return is_handled
 
     def _set_alarm(self) -> None:
         self._alarm_due = None

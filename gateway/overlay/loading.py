@@ -45,7 +45,7 @@ class Loading:
         queued = sum(sum(client.load[:2]) for client in self._lanes.values())
         return Worked((self._worked_ns - before) // 1000, queued)
 
-    async def run(self, handle: Callable[[Loads], None]) -> None:
+    async def run(self, handle: Callable[[Loads], object]) -> None:
         """Say it until this is cancelled."""
         while True:
             if not self._goes_by_planes():

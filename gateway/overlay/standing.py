@@ -34,7 +34,8 @@ class OverlayStanding:
     `keys_missing`: scopes, by clear filter, without a key of the present epoch; `keys_late`: without one of the next
     though it could have been fetched for `late_s` seconds. `oldest_s`: how long the oldest in the outbox waits that too
     few replicas have; what only one that is away lacks is in `outbox_depth`, and waits for nothing else.
-    `outlived`: a later start of our identity runs elsewhere. `refusals`: why replicas take nothing of ours.
+    `outlived`: a later start of our identity runs elsewhere. `failures`: exceptions of our machine.
+    `refusals`: why replicas take nothing of ours.
     `summaries`: what replicas say that they measured, signed frames in base64. `proposal`: which swap of the tree they
     speak for, as `SwapProposal.to_json` has it; empty where nobody measures. `swaps`: what the organiser changed and
     offers; empty where there is none.
@@ -60,6 +61,7 @@ class OverlayStanding:
     epoch_left_s: float = 0.0
     removed: bool = False
     outlived: bool = False
+    failures: int = 0
     refusals: Mapping[str, str] = field(default_factory=dict)
     summaries: tuple[str, ...] = ()
     proposal: Mapping[str, object] = field(default_factory=dict)
@@ -120,6 +122,7 @@ def standing(links: BrokerOverlay, now: float, outbox_bytes_max: int) -> Overlay
         late_s=late_s,
         epoch_left_s=calendar.end_s(epoch) - now if calendar.length_s else 0.0,
         removed=node.removed,
+        failures=links.figures.counts["machine_failed"],
         refusals=dict(node.publisher.refusals.reasons) if isinstance(node, GatewayNode) else {},
         outlived=isinstance(node, GatewayNode) and node.life.outlived_by > 0,
         summaries=_summaries(node) if isinstance(node, ReplicaNode) else (),

@@ -37,7 +37,7 @@ class Wires:
         self,
         dials: Dials,
         figures: Figures,
-        handle: Callable[[Event], None],
+        handle: Callable[[Event], object],
         flow: Backpressure | None,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -83,7 +83,7 @@ class Wires:
         client = self._dials.get(peer)
         if client is not None:
             urgent = is_control(wire.topic)
-            on_ack: Callable[[], None] | None = None
+            on_ack: Callable[[], object] | None = None
             if ticket:
                 on_ack = partial(self._handle, Acked(peer, ticket))
             elif self.flow is not None and not urgent:

@@ -21,6 +21,7 @@ from gateway.mqtt5.codec import Decoder
 from gateway.mqtt5.packets import Connect, Packet, Publish, Version
 from gateway.mqtt5.session import Action, Close, refusal
 from gateway.mqtt5.types import MqttError, ReasonCode
+from gateway.sockets.failing import end_failed
 from gateway.sockets.flushing import BUSY, CLOSING, UNACKNOWLEDGED, UNREAD, Core, Flusher, Later, Waiting, end_writing
 from gateway.sockets.held_actions import HeldActions
 from gateway.sockets.host_probes import probe_host
@@ -58,8 +59,7 @@ class MqttConnection(asyncio.Protocol):
         self._answer: asyncio.Future[Packet] | None = None
         self.reauthentication: Any = None  # that is under way (`enhanced_auth.py`)
         self._task: Waiting | None = None
-        self._is_paced = False  # what is waited for is only the time
-        self._reads_on = False  # what is waited for keeps us from nothing but what came behind it
+        self._is_paced = self._reads_on = False  # it waits for the time alone; it reads on meanwhile
         self._paused = 0
         self.held_until = 0.0  # when reading was last resumed, in the broker's time
         self._lost: tuple[Exception | None] | None = None
@@ -71,12 +71,12 @@ class MqttConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport) or hasattr(transport, "write")
         self._transport = transport  # type: ignore[assignment]
-        limits = self._core.limits
-        transport.set_write_buffer_limits(high=limits.write_bytes)  # type: ignore[attr-defined]
+        transport.set_write_buffer_limits(high=self._core.limits.write_bytes)  # type: ignore[attr-defined]
         if not self._core.opened(self):
             self.abort()
             return
-        self._timer = asyncio.get_running_loop().call_later(limits.connect_timeout_s, behind_reads, self._no_connect)
+        timeout_s = self._core.limits.connect_timeout_s
+        self._timer = asyncio.get_running_loop().call_later(timeout_s, behind_reads, self._no_connect)
 
     def _no_connect(self) -> None:
         if self._timer is not None and not self.closed:  # else CONNECT was read meanwhile
@@ -199,37 +199,39 @@ class MqttConnection(asyncio.Protocol):
             held.put(self._fault(self._decoder.error))
 
     def _fault(self, error: MqttError) -> Close:
-        assert self.client is not None
-        return self.client.session.close(error.reason, str(error))
+        return self.client.session.close(error.reason, str(error))  # type: ignore[union-attr]
 
     def _perform(self, actions: Iterable[Action]) -> None:
         """Do what the session says, in order; stop where something must be waited for. What is held stays held then."""
         core, client = self._core, self.client
         assert client is not None
         pace, rest = client.pace, iter(actions)
-        for action in rest:
-            kind = type(action)
-            if kind is Publish:
-                if pace is not None and (wait_s := pace.take(core.now())):
-                    core.reached.note("publish_rate", client.client_id)
-                    if self._held is None or actions is not self._held:
-                        self._held = HeldActions(rest)
-                    self._held.put_back(action)
-                    self._wait_for(asyncio.sleep(wait_s))
-                    self._is_paced = True
+        try:
+            for action in rest:
+                kind = type(action)
+                if kind is Publish:
+                    if pace is not None and (wait_s := pace.take(core.now())):
+                        core.reached.note("publish_rate", client.client_id)
+                        if self._held is None or actions is not self._held:
+                            self._held = HeldActions(rest)
+                        self._held.put_back(action)
+                        self._wait_for(asyncio.sleep(wait_s))
+                        self._is_paced = True
+                        return
+                    later: Later | Waiting | None = core.published(client, action)  # type: ignore[arg-type]
+                elif kind is bytes:
+                    self.write(action)  # type: ignore[arg-type]
+                    continue
+                else:
+                    later = core.perform(client, action)
+                if later is not None:
+                    self._keep(() if actions is self._held else rest)
+                    self._wait_for(later)
                     return
-                later: Later | Waiting | None = core.published(client, action)  # type: ignore[arg-type]
-            elif kind is bytes:
-                self.write(action)  # type: ignore[arg-type]
-                continue
-            else:
-                later = core.perform(client, action)
-            if later is not None:
-                self._keep(() if actions is self._held else rest)
-                self._wait_for(later)
-                return
-            if client.connection is not self and self._lost is None:
-                return  # closed by us, or taken over: nothing of this connection counts any more
+                if client.connection is not self and self._lost is None:
+                    return  # closed by us, or taken over: nothing of this connection counts any more
+        except Exception as error:  # noqa: BLE001 - it ends this connection
+            self._settled(error)
 
     def _keep(self, actions: Iterable[Action]) -> None:
         """Something that came earlier is undecided: the client waits, but not for answers that do not depend on it."""
@@ -270,9 +272,7 @@ class MqttConnection(asyncio.Protocol):
     def _settled(self, error: BaseException | None = None) -> None:
         """Do what came behind what is decided now; of a connection that was taken over or closed nothing counts."""
         if error is not None:
-            LogEvent.CONNECTION_FAILED.say(log, self.address, exc_info=error)
-            self._held = None
-            self.abort()
+            end_failed(self, self._core, self._decoder, error)
         if self._held is not None and self.client is not None and self.client.connection is self:
             self._perform(self._held)
         if self._task is not None:

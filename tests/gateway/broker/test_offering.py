@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from bridge.contract import Publication
+from gateway.base import Defects
 from gateway.broker.offering import offer, offer_for
 from gateway.clients import Client, OwedAck
 from gateway.mqtt5.message import Message
@@ -45,7 +46,7 @@ def message(**fields: Any) -> Message:
 ])  # fmt: skip
 def test_only_a_refusal_at_once_keeps_it_from_local_receivers(overlay: Overlay, said: list[int], for_us: bool) -> None:
     told: list[int] = []
-    assert offer(overlay, "c", message(), NOW, told.append) is for_us  # type: ignore[arg-type]
+    assert offer(overlay, "c", message(), NOW, told.append, Defects()) is for_us  # type: ignore[arg-type]
     assert told == said
     assert overlay.offered[0][0] == "c"
     assert overlay.offered[0][1].topic == "t"
@@ -53,7 +54,7 @@ def test_only_a_refusal_at_once_keeps_it_from_local_receivers(overlay: Overlay, 
 
 def test_what_members_say_in_reserved_properties_no_client_can_say() -> None:
     overlay, one = Overlay(), message(properties=Properties(user=((PROPERTY_HEADER, "forged"), ("k", "v"))))
-    offer(overlay, "c", one, NOW, lambda code: None)  # type: ignore[arg-type]
+    offer(overlay, "c", one, NOW, lambda code: None, Defects())  # type: ignore[arg-type]
     assert overlay.offered[0][1].properties == one.properties.user == (("k", "v"),)
 
 
@@ -63,7 +64,7 @@ def client() -> Client:
 
 def offered(overlay: Overlay, qos: int = 1) -> tuple[Client, OwedAck, list[Client], bool]:
     one, owed, settled = client(), OwedAck(Publish("t", b"x", qos, packet_id=1 if qos else 0)), list[Client]()
-    goes_on = offer_for(overlay, one, owed, message(), NOW, settled.append)  # type: ignore[arg-type]
+    goes_on = offer_for(overlay, one, owed, message(), NOW, settled.append, Defects())  # type: ignore[arg-type]
     return one, owed, settled, goes_on
 
 

@@ -53,6 +53,8 @@ def test_a_replica_that_is_away_is_named_and_a_lost_quorum_breaks() -> None:
         (View(NOW, disk_free={"data": 500 << 20}), DEGRADED, "500 MiB are free"),
         (View(NOW, disk_free={"data": 1 << 20}), BROKEN, "make room"),
         (View(NOW, connections=95, connections_max=100), DEGRADED, "limits.connections"),
+        (View(NOW, defects=3), DEGRADED, "3 internal errors since the start"),
+        (View(NOW, stands(failures=2), defects=1), DEGRADED, "3 internal errors since the start"),
         (View(NOW, stands(removed=True)), BROKEN, "lists g1 no longer"),
         (View(NOW, stands(clocks={"r1": 6.0})), DEGRADED, "r1 was 6 s ahead of ours"),
         (View(NOW, stands(clocks={"r1": -61.0})), BROKEN, "61 s behind ours"),

@@ -232,6 +232,21 @@ def test_a_defect_of_ours_in_a_look_at_the_file_is_told_and_the_next_one_comes(
     asyncio.run(check())
 
 
+def test_an_exception_of_the_machine_is_said_and_counted_and_the_next_event_comes(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver, node, hands, *_ = made()
+    with monkeypatch.context() as patched:
+        patched.setattr(node, "handle", lambda event, now: 1 // 0)
+        assert not driver.handle(Tick())
+    assert driver.figures.counts["machine_failed"] == 1
+    assert [each.id for each in caplog.records] == ["machine_failed"]  # type: ignore[attr-defined]
+    assert "Tick" in caplog.text
+    node.effects = [Deliver("site", 1, MESSAGE)]
+    assert driver.handle(Tick())
+    assert hands.did == ["deliver"]
+
+
 class Waiting(Node):
     """A machine that waits for nothing but its own deadlines; asked before one, it does nothing."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
@@ -43,7 +44,7 @@ def stands(
         return next(((number, int((now - rows[number]) * 1000)) for number in sorted(rows) if number >= start), None)
 
     store = SimpleNamespace(depth=depth, held_bytes=7, first=first)
-    figures = SimpleNamespace(name=name, role="gateway", named={"liar": "why"})
+    figures = SimpleNamespace(name=name, role="gateway", named={"liar": "why"}, counts=Counter())
     made = node or (gateway(world, name) if name.startswith("g") else replica(world, name))
     links = SimpleNamespace(
         parts=(made, store, SimpleNamespace(overlay=world.overlay), dials), figures=figures

@@ -1,0 +1,51 @@
+"""The end of one connection for an exception of ours: the client hears 0x80, the operator reads the traceback.
+
+Nothing else ends: other clients, and the sessions of this one, go on. Not here: publications that are
+refused one by one (`broker.offering`).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from gateway.base.log_events import LogEvent
+from gateway.mqtt5.codec import Decoder
+from gateway.mqtt5.packets import Version
+from gateway.mqtt5.types import ReasonCode
+from gateway.sockets.flushing import Core
+
+if TYPE_CHECKING:
+    from gateway.clients import Client
+
+log = logging.getLogger("veilmq.connection")
+
+
+class Failing(Protocol):
+    """A connection of a client, as far as its end needs it."""
+
+    client: Client | None
+    closed: bool
+
+    @property
+    def address(self) -> str: ...
+    def refuse(self, reason: ReasonCode, version: Version | None, /) -> None: ...
+    def abort(self) -> None: ...
+
+
+def end_failed(connection: Failing, core: Core, decoder: Decoder, error: BaseException) -> None:
+    """Counts and says `error`, and ends the connection with CONNACK or DISCONNECT 0x80, as far as its version has one.
+
+    What is broken may be what says so: then the connection ends without a word.
+    """
+    core.traffic.defects.note(log, LogEvent.CONNECTION_FAILED, error, connection.address)
+    client, here = connection.client, cast(Any, connection)
+    try:
+        if client is None:
+            connection.refuse(ReasonCode.UNSPECIFIED_ERROR, Version.V5 if decoder.answers_v5 else decoder.version)
+        elif client.connection is here:
+            core.perform(client, client.session.close(ReasonCode.UNSPECIFIED_ERROR, "internal error"))
+    except Exception as fault:  # noqa: BLE001  counted as well
+        core.traffic.defects.note(log, LogEvent.CONNECTION_FAILED, fault, connection.address)
+    if not connection.closed:
+        connection.abort()
