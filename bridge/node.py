@@ -293,8 +293,8 @@ class GatewayNode(ReaderNode):
             case LinkDown(peer):
                 self.groups.link_down(peer)
                 return super()._own(event, now) + self.publisher.link_down(peer)
-            case GroupJoined(group, topic_filter):
-                return self.groups.joined((group, topic_filter), now)
+            case GroupJoined(group, topic_filter, is_whole, owner):
+                return self.groups.joined((group, topic_filter), now, is_whole, owner)
             case GroupLeft(group, topic_filter):
                 return self.groups.left((group, topic_filter), now)
             case Subscribed(topic_filter):

@@ -30,7 +30,7 @@ from bridge.predicates import Predicate
 from gateway.base import ConfigError, load
 from gateway.base.log_events import LogEvent
 from gateway.broker import EdgeBroker
-from gateway.clients import SharedName
+from gateway.clients import LocalGroup, SharedName
 from gateway.overlay import BrokerOverlay
 from gateway.party import Party, build
 from keys.identity import Role
@@ -141,7 +141,7 @@ class _Shell:
     def deliver_shared(self, name: SharedName, publication: Publication) -> None:
         """amqtt knows no shared subscriptions."""
 
-    def local_groups(self) -> Sequence[SharedName]:
+    def local_groups(self) -> Sequence[LocalGroup]:
         return ()
 
     def kept(self) -> Mapping[bytes, bytes]:

@@ -58,7 +58,7 @@ class FigureName(StrEnum):
     FORWARDED = "forwarded", "A replica forwarded a publication that it had not seen."
     GAUGES_UNANSWERED = "gauges_unanswered", "A broker did not answer what a tracker wants to hear."
     GROUPS_TAKEN_OVER = "groups_taken_over", "A shared group of another gateway is served by us, since its lease ended."
-    GROUPS_UNLEASED = "groups_unleased", "A shared group has no lease of ours yet: others serve it."
+    GROUPS_UNLEASED = "groups_unleased", "A shared group lost its lease to newer ones of its client."
     GENERATIONS_PASSED = (
         "generations_passed",
         "A start of ours with a wrong clock came to count: we went on with a later generation.",

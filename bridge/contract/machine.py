@@ -195,10 +195,14 @@ class Unsubscribed:
 
 @value
 class GroupJoined:
-    """The first local client subscribed to `$share/<group>/<filter>`; `Subscribed` came before, if it was new."""
+    """`$share/<group>/<filter>` has local clients; `Subscribed` came before, if the filter was new. Told again whenever
+    `is_whole` changes: whether one of them may receive all that the filter matches. `owner`: the client for whom the
+    group is held."""
 
     group: str
     filter: str
+    is_whole: bool = True
+    owner: str = ""
 
 
 @value

@@ -5,7 +5,11 @@ publications; in what others publish we take part once a quorum of the region kn
 `JOIN_S` later, when everybody knows. Who leaves ends its lease at once; the others hold what it was to serve for
 `HOLD_S`, and serve what its lease does not cover any more. What is still on its way to a gateway that left is given
 back: the end of its lease moves to before it. So a group loses nothing when members come and go, as long as gateways
-and replicas are connected; twice may come what was delivered between the two ends. Not here: the choice (`groups`).
+and replicas are connected; twice may come what was delivered between the two ends.
+
+A group is *narrow* here while no local client may receive all that its filter matches. It gets no lease, since others
+would leave to us what we may deliver to nobody. Its clients get what they may receive of what no other gateway has
+leased, and of what our own devices publish. Not here: the choice (`groups`).
 """
 
 from __future__ import annotations
@@ -32,7 +36,8 @@ HELD_MAX = 4_096  # publications held; a publisher of too many loses its own old
 LARGE_BYTES = 16_384  # larger ones are held apart ...
 HELD_LARGE_MAX = 32  # ... and so few, lest they fill memory
 LEARN_S = 0.5  # after the first lease that we hear, all that this replica knows has come
-GROUPS_MAX = 1_024  # local groups that get leases; the others are served as if nobody else had members
+GROUPS_MAX = 1_024  # local groups that get leases; who has most loses its oldest, served as if nobody else had members
+NARROWED_MS = 2_000  # the broker reads rights again within a second: for so long before, others take over
 
 SharedName: TypeAlias = tuple[str, str]
 """Name and clear filter of a group."""
@@ -60,6 +65,7 @@ class _Group:
     """A group with local members, or that had some until a moment ago (`linger_until`)."""
 
     name: SharedName
+    is_narrow: bool = False
     shares: dict[str, _Share] = field(default_factory=dict)  # by wire filter of the scope
     linger_until: float | None = None
 
@@ -96,7 +102,7 @@ class SharedGroups:
         self._set_secrets(secrets)
         self._accepted = accepted
         self._table = LeaseTable(overlay)
-        self._groups: dict[SharedName, _Group] = {}
+        self._groups: FairTable[SharedName, _Group] = FairTable(GROUPS_MAX)  # by client
         self._index: TopicIndex[_Group] = TopicIndex()
         self._by_id: dict[GroupId, _Group] = {}
         self._postponed: set[str] = set()  # filters that nobody here wants, but groups that linger do
@@ -110,19 +116,41 @@ class SharedGroups:
 
     # ------------------------------------------------------------------------------------- local clients
 
-    def joined(self, name: SharedName, now: float) -> list[Effect]:
-        """The first local client is in the group."""
+    def joined(self, name: SharedName, now: float, is_whole: bool = True, owner: str = "") -> list[Effect]:
+        """The group has local clients. `is_whole`: one of them may receive all of it. `owner`: who loses its oldest
+        group, if there are too many and it has most."""
         group = self._groups.get(name)
         if group is not None and group.linger_until is None:
-            return []
+            if group.is_narrow is not is_whole:
+                return []
+            if group.is_narrow:
+                group.is_narrow = False
+                return self._lease_anew(group, now)
+            return self._narrow(group, now)
+        effects: list[Effect] = []
         if group is None:
-            if len(self._groups) >= GROUPS_MAX:
-                return [Count("groups_unleased")]
-            group = self._groups[name] = _Group(name)
+            group = _Group(name)
             self._index.add(name[1], name[0], group)
-        group.linger_until = None
+            gone = self._groups.put(name, owner.encode(), group)
+            effects = self._evicted(gone[1], now) if gone is not None else []
+        group.linger_until, group.is_narrow = None, not is_whole
+        return effects if self._groups.get(name) is None else effects + self._lease_anew(group, now)
+
+    def _lease_anew(self, group: _Group, now: float) -> list[Effect]:
         group.shares.clear()
         return self._lease(group, now)
+
+    def _narrow(self, group: _Group, now: float) -> list[Effect]:
+        """Nobody here may receive all of the group any more: others take over, also the last two seconds."""
+        group.is_narrow, before_ms = True, int(now * 1000) - NARROWED_MS
+        leased = [share for share in group.shares.values() if share.lease.on]
+        return [e for s in leased for e in self._cut(s, min(s.ends_ms, before_ms), before_ms, now)]
+
+    def _evicted(self, group: _Group, now: float) -> list[Effect]:
+        """There are too many groups: this one is served as if no other gateway had members."""
+        ended = [effect for share in group.shares.values() if share.lease.on for effect in self._end(share, now)]
+        self._unlist(group)
+        return [*ended, Count("groups_unleased")]
 
     def _lease(self, group: _Group, now: float) -> list[Effect]:
         """Lease the group in every scope that it touches and has no lease in."""
@@ -134,7 +162,7 @@ class SharedGroups:
                 share = _Share((scope, group_id(secret, *group.name)), int(now * 1000) + 1)
                 group.shares[scope] = share
                 self._by_id[share.id] = group
-                effects += self._state(share, now)
+                effects += [] if group.is_narrow else self._state(share, now)
         return effects
 
     def left(self, name: SharedName, now: float) -> list[Effect]:
@@ -144,7 +172,7 @@ class SharedGroups:
             return []
         group.linger_until = now + LINGER_S
         self._deadline = None
-        return [effect for share in group.shares.values() for effect in self._end(share, now)]
+        return [effect for share in group.shares.values() if share.lease.on for effect in self._end(share, now)]
 
     def postpones(self, topic_filter: str) -> bool:
         """Whether to stay subscribed to a filter that no local client wants, until `tick` returns it."""
@@ -197,7 +225,8 @@ class SharedGroups:
 
     def _own_of_before(self, lease: Lease, now: float) -> list[Effect]:
         """A lease of our former process. Without members of the group we must not be believed to serve it."""
-        if not lease.on or lease.id in self._by_id:
+        held = self._by_id.get(lease.id)
+        if not lease.on or (held is not None and not held.is_narrow):
             return []
         self._version = max(self._version, lease.version)
         now_ms = int(now * 1000)
@@ -212,7 +241,7 @@ class SharedGroups:
         self._set_secrets(secrets)
         scopes = {secret.scope.filter for secret in secrets}
         effects: list[Effect] = []
-        for group in self._groups.values():
+        for group in list(self._groups.values()):
             for gone in [scope for scope in group.shares if scope not in scopes]:
                 self._by_id.pop(group.shares.pop(gone).id, None)
             effects += self._lease(group, now) if group.linger_until is None else []
@@ -248,10 +277,12 @@ class SharedGroups:
             if share is None:
                 continue  # we have no lease there: nobody chooses us, and nobody can tell others to leave it to us
             server = self._server(share, deliver, now)
+            gives_back = group.linger_until is not None or group.is_narrow
+            if gives_back and server == self._name and deliver.sealed_ms < share.ends_ms:
+                effects += self._give_back(share, deliver.sealed_ms, now)
             if group.linger_until is not None:
-                if server == self._name and deliver.sealed_ms < share.ends_ms:
-                    effects += self._give_back(share, deliver.sealed_ms, now)
-            elif server == self._name and (now >= self._learned_at or deliver.sealed_ms >= share.own_from_ms):
+                continue
+            if server == self._name and (now >= self._learned_at or deliver.sealed_ms >= share.own_from_ms):
                 share.served_ms = max(share.served_ms, deliver.sealed_ms)
             else:
                 # What was queued for us comes before, and between, the leases that say whether it is ours.
@@ -344,7 +375,10 @@ class SharedGroups:
         return [share for group in self._groups.values() for share in group.shares.values()]
 
     def _forget(self, group: _Group) -> None:
-        del self._groups[group.name]
+        self._groups.pop(group.name)
+        self._unlist(group)
+
+    def _unlist(self, group: _Group) -> None:
         self._index.remove(group.name[1], group.name[0])
         for share in group.shares.values():
             self._by_id.pop(share.id, None)

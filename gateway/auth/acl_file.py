@@ -41,6 +41,10 @@ class _RulesPlugin(BaseTopicPlugin):  # type: ignore[misc]
         """The verdict, at once (`plugins/host.py`)."""
         return self._rules.permits(session.username, session.client_id or "", topic, action)
 
+    def covers(self, session: Session, topic_filter: str) -> bool:
+        """Whether the client may receive all that the filter matches (`plugins/host.py`)."""
+        return self._rules.covers(session.username, session.client_id or "", topic_filter)
+
     def _take(self, rules: AclRules) -> None:
         self._rules = rules
 

@@ -40,6 +40,10 @@ class AclRules(Protocol):
         """`topic`: a name, or the filter of a subscription without share prefix."""
         ...
 
+    def covers(self, user: str | None, client_id: str, topic_filter: str) -> bool:
+        """Whether the client may receive every topic that the filter matches."""
+        ...
+
 
 def filled_in(pattern: str, user: str | None, client_id: str) -> str | None:
     """The filter for this client; None if it does not count for it."""
@@ -73,6 +77,9 @@ class Table:
         # What was subscribed while more was permitted is not delivered any more.
         subscribed = self._any(self._subscribe, user, client_id, topic)
         return subscribed and self._any(self._receive, user, client_id, topic)
+
+    def covers(self, user: str | None, client_id: str, topic_filter: str) -> bool:
+        return self.permits(user, client_id, topic_filter, Action.RECEIVE)  # of filters a rule must cover all
 
     @staticmethod
     def _any(table: dict[str, tuple[str, ...]] | None, user: str | None, client_id: str, topic: str) -> bool:
@@ -124,6 +131,12 @@ class FileRules:
             if verdict is not None:
                 return verdict
         return False
+
+    def covers(self, user: str | None, client_id: str, topic_filter: str) -> bool:
+        own, everybody = (_for_client(r, user, client_id) for r in (self.of_user.get(user, ()), self.patterns))
+        if any(not access and overlaps(text, topic_filter) for text, access in (*own, *everybody)):
+            return False
+        return any(access & READ and covers(text, topic_filter) for text, access in (*own, *everybody))
 
 
 def _for_client(rules: Iterable[Rule], user: str | None, client_id: str) -> list[tuple[str, int]]:

@@ -107,6 +107,13 @@ class DynamicPlugin(PasswordPlugin, BaseTopicPlugin):  # type: ignore[misc]
             return False
         return self._rules.permits(user, session.client_id or "", topic, action)
 
+    def covers(self, session: Session, topic_filter: str) -> bool:
+        """Returns whether the client may receive all that the filter matches."""
+        user = session.username
+        if user is not None and not self.security.hash_of(user):
+            return False
+        return self._rules.covers(user, session.client_id or "", topic_filter)
+
     async def topic_filtering(
         self, *, session: Session | None = None, topic: str | None = None, action: Action | None = None
     ) -> bool | None:

@@ -21,9 +21,8 @@ class ChangedUsers:
 
     def changed(self, users: frozenset[str]) -> None:
         """`users`: those whose standing changed; none of them where only rights did."""
-        clients = list(self._lifecycle.clients.values())
-        self._host.forget_verdicts(client.view for client in clients)
-        for client in clients if users else ():
+        self._lifecycle.rights_changed()
+        for client in list(self._lifecycle.clients.values()) if users else ():
             if client.peer is None and not client.view.is_internal and client.view.username in users:
                 self._lifecycle.dismiss(client, ReasonCode.ADMINISTRATIVE_ACTION)
                 if client.alive and self._host.standing(client.view.username) is None:

@@ -14,7 +14,7 @@ from bridge.predicates import Predicate
 from gateway.broker.exchange import Exchange
 from gateway.broker.lifecycle import Lifecycle
 from gateway.broker.member_sessions import send as send_to_member
-from gateway.clients import Done, PeerMessage, SharedName, message_of
+from gateway.clients import Done, LocalGroup, PeerMessage, SharedName, message_of
 from gateway.mqtt5.packets import Properties
 from gateway.sessions import SessionStore
 
@@ -98,6 +98,6 @@ class ForOverlay:
         left = self.exchange.router.narrowed
         return [left.pop() for _ in range(min(NARROWED_AT_ONCE, len(left)))]
 
-    def local_groups(self) -> list[SharedName]:
-        """Shared groups that have local members."""
-        return self.exchange.router.groups()
+    def local_groups(self) -> list[LocalGroup]:
+        """Shared groups that have local members, by the rights of this moment."""
+        return self.lifecycle.subscribing.local_groups()

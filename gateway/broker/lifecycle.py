@@ -35,15 +35,13 @@ from gateway.mqtt5.types import MqttError, ReasonCode
 from gateway.plugins import EdgeSession, PacketView
 from gateway.sockets.connection import MqttConnection
 from gateway.sockets.door import Door, Failures, origin_of
-from gateway.sockets.flushing import CLIENTS_FAULT, DRAINING, Later
+from gateway.sockets.flushing import CLIENTS_FAULT, Later
 
 PEER_PREFIX = "\0"
 """Members have a name space of their own: U+0000 cannot occur in a client id that came over the wire."""
 HELD_GRACE_S = 1.0
 """After we paused reading, a client has so long to be heard again before its keep-alive counts."""
 _FAILED_LOGIN = (ReasonCode.BAD_USER_NAME_OR_PASSWORD, ReasonCode.NOT_AUTHORIZED)
-DRAIN_LOOK_S = 0.005
-"""How often `drain` looks whether everything is decided."""
 
 
 class Lifecycle:
@@ -87,11 +85,16 @@ class Lifecycle:
         self.door.limits = self.failures.limits = terms.limits
         for client in self.clients.values():
             terms.grant(client)
-            client.view.forget_verdicts()  # rules of access may be others
             if client.pace is not None or self.limits.publish_rate:
                 client.pace = self._new_pace(client.peer, self.now())
             if client.is_behind and not client.holds:
                 self.exchange.holding.lift(client)
+        self.rights_changed()
+
+    def rights_changed(self) -> None:
+        """Users or rights may be others: everything is asked anew."""
+        self._host.forget_verdicts(client.view for client in self.clients.values())
+        self.subscribing.review()
 
     # ------------------------------------------------------------------------------- what connections call
 
@@ -384,15 +387,6 @@ class Lifecycle:
             del self.clients[key]
             self._sessions.pop(key, None)
             self.traffic.session_ended(client.session.counted)
-
-    async def drain(self, timeout_s: float) -> None:
-        """Read nothing more, and wait until what was read is decided and acknowledged."""
-        for connection in self.connections:
-            connection.pause(DRAINING)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s):
-                while any(one.is_waiting or (one.client and one.client.acks) for one in self.connections):  # noqa: ASYNC110
-                    await asyncio.sleep(DRAIN_LOOK_S)
 
     def close_all(self) -> None:
         """Say goodbye to everybody; what has been written leaves first. Who only lingers had its farewell."""

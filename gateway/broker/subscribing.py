@@ -23,6 +23,7 @@ from gateway.broker.exchange import Exchange
 from gateway.clients import (
     Client,
     ClientConnection,
+    LocalGroup,
     SharedGroup,
     SharedName,
     all_predicates,
@@ -235,8 +236,7 @@ class Subscribing:
                     taken &= self._exchange.overlay.subscribed(plain_filter, predicate_of(options)) is not False
                 elif fresh:
                     taken &= self._exchange.overlay.subscribed(plain_filter) is not False
-                if group is not None:
-                    self._tell("group_joined", group, plain_filter)
+                self._joined(client, group, plain_filter)
         return taken
 
     def _send_retained(
@@ -363,16 +363,45 @@ class Subscribing:
         if self._exchange.overlay is None:
             return
         group, plain_filter = route_name(options)
-        if group is not None and self._exchange.router.group(group, plain_filter) is None:
-            self._tell("group_left", group, plain_filter)
+        if group is not None:
+            left = self._exchange.router.group(group, plain_filter)
+            if left is None:
+                self._tell("group_left", group, plain_filter)
+            elif not left.wide:
+                self._tell("group_joined", _described(left))
         if last:
             self._exchange.overlay.unsubscribed(plain_filter)
 
-    def _tell(self, what: str, *names: str) -> None:
+    def _joined(self, client: Client, name: str | None, topic_filter: str) -> None:
+        """A client is in a shared group, if `name` is one."""
+        group = None if name is None else self._exchange.router.group(name, topic_filter)
+        if group is not None:
+            if self._host.covers(client.view, topic_filter):
+                group.wide.add(client)
+            self._tell("group_joined", _described(group))
+
+    def local_groups(self) -> list[LocalGroup]:
+        """Shared groups that have local members, and who of them may receive everything, asked anew."""
+        groups = self._exchange.router.groups()
+        for group in groups:
+            group.wide = {member for member in group.members if self._host.covers(member.view, group.filter)}
+        return [_described(group) for group in groups]
+
+    def review(self) -> None:
+        """Rights are others: what may not be delivered here any more is left to other gateways."""
+        if self._exchange.overlay is not None:
+            for group in self.local_groups():
+                self._tell("group_joined", group)
+
+    def _tell(self, what: str, *said: str | LocalGroup) -> None:
         """Call a method of the overlay that it need not have."""
         told = getattr(self._exchange.overlay, what, None)
         if told is not None:
-            told(*names)
+            told(*said)
+
+
+def _described(group: SharedGroup[Client]) -> LocalGroup:
+    return LocalGroup(group.name, group.filter, bool(group.wide), next(iter(group.members)).client_id)
 
 
 def _inner(topic_filter: str) -> str | None:

@@ -25,6 +25,7 @@ __all__ = [
     "EntityGone",
     "EntitySeen",
     "LocalBroker",
+    "LocalGroup",
     "Measured",
     "OverlayPort",
     "PeerRefusal",
@@ -47,6 +48,17 @@ class PeerRefusal:
 
     code: int
     properties: Properties
+
+
+@value
+class LocalGroup:
+    """A shared group that has local members. `is_whole`: one of them may receive all that the filter matches. `owner`:
+    the client id of its first member, for whom it is held."""
+
+    name: str
+    filter: str
+    is_whole: bool
+    owner: str
 
 
 class OverlayPort(Protocol):
@@ -145,8 +157,8 @@ class Measured(Protocol):
 class SharedSubscriptions(Protocol):
     """Optional methods of an `OverlayPort` that shares groups with other gateways."""
 
-    def group_joined(self, group: str, topic_filter: str) -> None:
-        """The first local member of a shared group; after `subscribed`. May be told again."""
+    def group_joined(self, group: LocalGroup) -> None:
+        """A shared group has local members; after `subscribed`. Told again when a member or a right came or went."""
         ...
 
     def group_left(self, group: str, topic_filter: str) -> None:
@@ -196,4 +208,4 @@ class LocalBroker(Protocol):
         """A few of the filters of which somebody left since this was asked last, while some have predicates."""
         ...
 
-    def local_groups(self) -> Sequence[SharedName]: ...
+    def local_groups(self) -> Sequence[LocalGroup]: ...

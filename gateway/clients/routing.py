@@ -39,13 +39,15 @@ class RouteEntry(Generic[C]):
 
 
 class SharedGroup(Generic[C]):
-    """A shared subscription: each publication goes to one member, in turn. `slots`: as a subscription's."""
+    """A shared subscription: each publication goes to one member, in turn. `slots`: as a subscription's. `wide`: the
+    members that may receive all that the filter matches."""
 
-    __slots__ = ("filter", "members", "name", "slots", "turn")
+    __slots__ = ("filter", "members", "name", "slots", "turn", "wide")
 
     def __init__(self, name: str, topic_filter: str, slots: tuple[int, ...] | None = None) -> None:
         self.name, self.filter, self.slots = name, topic_filter, slots
         self.members: dict[C, RouteEntry[C]] = {}
+        self.wide: set[C] = set()
         self.turn = 0
 
     def in_turn(self) -> Iterator[RouteEntry[C]]:
@@ -204,6 +206,7 @@ class Router(Generic[C]):
         group = self.group(group_name, topic_filter)
         if group is None or group.members.pop(client, None) is None:
             return False
+        group.wide.discard(client)
         self.predicates -= group.slots is not None
         if group.members:
             return False
@@ -215,10 +218,10 @@ class Router(Generic[C]):
         found = self._index.entry(topic_filter, name)
         return found if isinstance(found, SharedGroup) else None
 
-    def groups(self) -> list[tuple[str, str]]:
-        """Name and filter of every shared group that has members."""
+    def groups(self) -> list[SharedGroup[C]]:
+        """Every shared group that has members."""
         found = [value for topic_filter in self._index for value in self._index.entries(topic_filter).values()]
-        return [(group.name, group.filter) for group in found if isinstance(group, SharedGroup)]
+        return [group for group in found if isinstance(group, SharedGroup)]
 
     def filters(self) -> list[str]:
         """Distinct filters that local clients hold, share prefixes stripped."""

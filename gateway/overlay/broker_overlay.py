@@ -43,7 +43,7 @@ from bridge.traces import Announce, AvailabilityEffect, AvailabilityEvent
 from gateway.base import FIGURES_TOPIC, Figures
 from gateway.base.log_events import LogEvent
 from gateway.client import MqttClient
-from gateway.clients import Done, LocalBroker, PeerRefusal
+from gateway.clients import Done, LocalBroker, LocalGroup, PeerRefusal
 from gateway.mqtt5.packets import Publish
 from gateway.outbox import Outgoing, Store
 from gateway.overlay.accepting import Accepting
@@ -136,8 +136,8 @@ class BrokerOverlay:
             self._handle(Restored(kept))
         for topic_filter in broker.local_filters():
             self.subscribed(topic_filter, broker.wanted_of(topic_filter))
-        for group, topic_filter in broker.local_groups():
-            self.group_joined(group, topic_filter)
+        for group in broker.local_groups():
+            self.group_joined(group)
         self._dials.start(self.peers_to_dial(), self)
         self._wires.start(broker)
         if self._entities is not None:
@@ -254,9 +254,9 @@ class BrokerOverlay:
         if not constrained.stays_here(topic_filter):
             self._handle(Unsubscribed(topic_filter))
 
-    def group_joined(self, group: str, topic_filter: str) -> None:
+    def group_joined(self, group: LocalGroup) -> None:
         """A shared group has local members."""
-        self._handle(GroupJoined(group, topic_filter))
+        self._handle(GroupJoined(group.name, group.filter, group.is_whole, group.owner))
 
     def group_left(self, group: str, topic_filter: str) -> None:
         self._handle(GroupLeft(group, topic_filter))

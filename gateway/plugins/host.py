@@ -243,6 +243,8 @@ class PluginHost:
         deciding = [getattr(plugin, "decides", None) for plugin in manager._topic_plugins]
         # Where every topic plugin can say at once, nobody waits for verdicts (`auth/acl_file.py`).
         self._deciding = tuple(filter(None, deciding)) if all(deciding) else ()
+        covering = [getattr(plugin, "covers", None) for plugin in manager._topic_plugins]
+        self._covering = tuple(filter(None, covering)) if all(covering) else None
         # Without topic plugins everything is permitted and nobody is asked.
         self.filters_topics = bool(manager._topic_plugins)
         declared = manager._event_plugin_callbacks
@@ -306,6 +308,13 @@ class PluginHost:
             return False
         given = [a for p, a in answers.items() if a is not None and not isinstance(p, AnonymousAuthPlugin)]
         return bool(given) and all(given)
+
+    def covers(self, session: EdgeSession, topic_filter: str) -> bool:
+        """Whether the client may receive all that a filter matches. A plugin that cannot say so without a message says
+        no: rather is a shared group served twice than never."""
+        if session.is_internal or not self.filters_topics:
+            return True
+        return self._covering is not None and all(one(session, topic_filter) for one in self._covering)
 
     def forget_verdicts(self, sessions: Iterable[EdgeSession]) -> None:
         """Rights have changed: everything is asked anew."""

@@ -17,7 +17,7 @@ from cryptography.x509.oid import NameOID
 from bridge.contract.machine import Publication
 from gateway.base.config import StartError, parse
 from gateway.broker.edge_broker import EdgeBroker
-from gateway.clients import EntityConnected, EntityGone, EntitySeen
+from gateway.clients import EntityConnected, EntityGone, EntitySeen, LocalGroup
 from gateway.mqtt5.packets import (
     Disconnect,
     Properties,
@@ -69,8 +69,8 @@ class FakeOverlay:
     def unsubscribed(self, topic_filter: str) -> None:
         self.filters.append(f"-{topic_filter}")
 
-    def group_joined(self, group: str, topic_filter: str) -> None:
-        self.groups.append(f"+{group}:{topic_filter} after {self.filters[-1]}")
+    def group_joined(self, group: LocalGroup) -> None:
+        self.groups.append(f"+{group.name}:{group.filter} after {self.filters[-1]}")
 
     def group_left(self, group: str, topic_filter: str) -> None:
         self.groups.append(f"-{group}:{topic_filter} after {self.filters[-1]}")
@@ -392,7 +392,7 @@ def test_groups_are_reported_from_their_first_member_to_their_last() -> None:
             await a.subscribe("$share/g/u")
             assert overlay.groups == ["+g:t/# after +t/#", "+g:u after +u"]
             await b.subscribe("$share/g/t/#")
-            assert set(broker.local_groups()) == {("g", "t/#"), ("g", "u")}
+            assert set(broker.local_groups()) == {LocalGroup("g", "t/#", True, "a"), LocalGroup("g", "u", True, "a")}
             a.send(Unsubscribe(9, ("$share/g/t/#",)))
             await a.expect(UnsubAck)
             assert not any(told.startswith("-") for told in overlay.groups), "b is a member still"
@@ -400,7 +400,7 @@ def test_groups_are_reported_from_their_first_member_to_their_last() -> None:
             await b.closed()
             assert overlay.groups[-1] == "-g:t/# after +u"
             assert overlay.filters[-1] == "-t/#"
-            assert broker.local_groups() == [("g", "u")]
+            assert broker.local_groups() == [LocalGroup("g", "u", True, "a")]
 
     asyncio.run(check())
 

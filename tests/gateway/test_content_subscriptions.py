@@ -211,7 +211,7 @@ async def test_the_overlay_is_told_the_filter_alone_and_what_it_brings_is_judged
             broker.deliver_local(Publication("far/x", payload, 1))
         found = await payloads(wire)
         assert sorted(found) == [b"2", b"3", b"3"]
-        lost = [name for name in broker.local_groups() if name[0].startswith("g/")]
+        lost = [(each.name, each.filter) for each in broker.local_groups() if each.name.startswith("g/")]
         broker.deliver_local(Publication("far/x", b"4", 1), lost)
         broker.deliver_shared(lost[0], Publication("far/x", b"5", 1))
         assert [(await wire.expect(Publish)).payload for _ in range(2)] == [b"4", b"5"]

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from bridge.contract import FairTable
 from bridge.contract.machine import (
     Acked,
     Deliver,
@@ -26,7 +27,15 @@ from bridge.contract.machine import (
 from bridge.document.policy import Scope
 from bridge.groups import shared_groups as sharing
 from bridge.groups.leases import GROUPS_TOPIC, Lease, group_id
-from bridge.groups.shared_groups import HOLD_S, JOIN_S, LEASE_S, LINGER_S, RENEW_AFTER_S, SharedGroups
+from bridge.groups.shared_groups import (
+    HOLD_S,
+    JOIN_S,
+    LEASE_S,
+    LINGER_S,
+    NARROWED_MS,
+    RENEW_AFTER_S,
+    SharedGroups,
+)
 from bridge.membership.adopting import canonical
 from bridge.node import GatewayNode
 from bridge.reader.interest import ScopeInterest
@@ -320,12 +329,69 @@ def test_a_retained_publication_of_before_is_not_for_the_group():
     assert us.serves(2, NOW + 5, retain=True)
 
 
-def test_groups_are_bounded(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(sharing, "GROUPS_MAX", 3)
+def test_who_has_too_many_groups_loses_its_own_oldest(monkeypatch: pytest.MonkeyPatch):
+    """Attack: two clients join a thousand junk groups; later groups of others got no lease, and were served twice."""
     us = Gateway()
-    told = [us.node.handle(GroupJoined(f"g{n}", "plant/a"), NOW) for n in range(5)]
-    assert [counted(effects, "groups_unleased") for effects in told] == [0, 0, 0, 1, 1]
-    assert [len(leases(effects)) for effects in told] == [1, 1, 1, 0, 0]
+    monkeypatch.setattr(us.node.groups, "_groups", FairTable(3))
+    assert len(leases(us.node.handle(GroupJoined("good", "plant/a", owner="good"), NOW))) == 1
+    junk = [us.node.handle(GroupJoined(f"g{n}", "plant/a", owner="evil"), NOW) for n in range(5)]
+    assert [counted(effects, "groups_unleased") for effects in junk] == [0, 0, 1, 1, 1]
+    assert [[lease.on for lease in leases(effects)] for effects in junk] == [[True], [True], *[[False, True]] * 3]
+    late = us.node.handle(GroupJoined("late", "plant/a", owner="late"), NOW)
+    assert [lease.on for lease in leases(late)] == [False, True]
+    assert us.node.handle(GroupLeft("g0", "plant/a"), NOW) == [], "forgotten"
+    placed = us.node.groups.placed(
+        Deliver("site", 1, Publication("plant/a", b"x", 1), False, PLANT.scope.filter, int(NOW * 1000)),
+        NOW,
+    )
+    assert isinstance(placed[0], Deliver)
+    assert ("g0", "plant/a") not in placed[0].groups_lost, "served as if no other gateway had members"
+
+
+def test_a_group_of_which_nobody_here_may_receive_all_gets_no_lease():
+    """Attack: a client that may read one topic joins a group; its gateway leased the group, and all that it was to
+    serve the group with was lost."""
+    us = Gateway()
+    assert leases(us.node.handle(GroupJoined(*GROUP, is_whole=False), NOW)) == []
+    us.hears(of_them(NOW), NOW)
+    assert not any(us.serves(sequence, NOW + 10) for sequence in range(40)), "others serve all of it"
+    taken_over = us.hears(replace(of_them(NOW + 11, 0.0), on=False), NOW + 11)
+    assert not taken(taken_over), "theirs until they left"
+    assert us.serves(99, NOW + 20), "no other gateway has members: its clients get what they may receive"
+    assert leases(us.node.handle(GroupLeft(*GROUP), NOW + 21)) == []
+
+
+def test_two_gateways_whose_clients_have_different_narrow_rights_both_serve_theirs():
+    us, them = Gateway(), Gateway()
+    for each in (us, them):
+        assert leases(each.node.handle(GroupJoined(*GROUP, is_whole=False), NOW)) == []
+        assert all(each.serves(sequence, NOW + 10) for sequence in range(40))
+
+
+def test_a_group_whose_rights_became_narrow_is_left_to_others_with_the_last_seconds():
+    us = Gateway()
+    us.joined()
+    us.hears(of_them(NOW), NOW)
+    ours, _ = ours_and_theirs(us, NOW + 10)
+    assert ours
+    (ended,) = leases(us.node.handle(GroupJoined(*GROUP, is_whole=False), NOW + 12))
+    assert not ended.on
+    assert ended.ends_ms == ended.own_until_ms == (NOW + 12) * 1000 - NARROWED_MS
+    assert not us.serves(100, NOW + 13)
+    given_back = us.placed(ours[0], NOW + 9, now=NOW + 13)
+    assert [lease.ends_ms for lease in leases(given_back)] == [(NOW + 9) * 1000], "it may be for nobody here"
+    assert leases(us.node.handle(GroupJoined(*GROUP, is_whole=False), NOW + 14)) == [], "told twice, said once"
+    (again,) = leases(us.node.handle(GroupJoined(*GROUP), NOW + 15))
+    assert again.on
+
+
+def test_what_a_former_process_leased_ends_where_the_group_is_narrow_now():
+    us = Gateway()
+    before = Gateway()
+    lease = before.joined()
+    us.node.handle(GroupJoined(*GROUP, is_whole=False), NOW + 1)
+    (ended,) = leases(us.hears(lease, NOW + 1))
+    assert not ended.on
 
 
 def test_another_version_of_the_overlay_ends_what_a_revoked_gateway_serves():

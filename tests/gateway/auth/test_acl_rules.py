@@ -137,3 +137,28 @@ def test_any_text_is_rules_or_an_error(text: str) -> None:
     except AclError:
         return
     rules.permits("u", "c", "a/b", RECEIVE)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["read", "write", "deny"]), FILTERS), max_size=4),
+    st.sampled_from(["topic", "pattern"]),
+    FILTERS,
+    NAMES,
+)
+def test_who_may_receive_all_of_a_filter_may_receive_each_topic_of_it(
+    lines: list[tuple[str, str]], kind: str, asked: str, topic: str
+) -> None:
+    """What `covers` says decides which gateway serves a shared group: never more than `permits`."""
+    rules = parse_acl("\n".join(f"{kind} {access} {text}" for access, text in lines))
+    if rules.covers(None, "c", asked) and matches(asked, topic):
+        assert rules.permits(None, "c", topic, RECEIVE)
+
+
+def test_a_right_to_all_of_a_filter_is_seen() -> None:
+    rules = parse_acl("user ann\ntopic read plant/#\nuser eve\ntopic read plant/lobby\npattern read own/%u/#\n")
+    assert rules.covers("ann", "c", "plant/#")
+    assert rules.covers("ann", "c", "plant/+/temp")
+    assert not rules.covers("eve", "c", "plant/#")
+    assert rules.covers("eve", "c", "own/eve/#")
+    assert Table(None, {"ann": ["plant/#"]}, None).covers("ann", "c", "plant/+")
+    assert not Table(None, {"ann": ["plant/#"]}, {"ann": ["plant/a"]}).covers("ann", "c", "plant/+")
