@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -10,6 +11,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from gateway.base.limits import Model
 
 PORT_MAX = 65_535
+PROXIES_MAX = 100
+"""Addresses and networks that one listener compares each new connection with."""
 
 
 def _is_text_or_number(value: object) -> object:
@@ -29,6 +32,13 @@ def _bind(text: str) -> str:
     if number and not (number.isascii() and number.isdigit() and int(number) <= PORT_MAX):
         raise ValueError(f"port {number} is none; write HOST:PORT with a port up to {PORT_MAX}")
     return text
+
+
+def _network(text: str) -> str:
+    try:
+        return str(ip_network(text))
+    except ValueError as error:
+        raise ValueError(f"{error}; write an address such as 192.0.2.7, or a network such as 10.0.0.0/8") from None
 
 
 Bind = Annotated[str, BeforeValidator(_is_text_or_number), AfterValidator(_bind)]
@@ -55,6 +65,12 @@ class Listener(Model):
     )
     origins: list[str] = Field(
         default=[], description="pages whose scripts may connect by WebSocket, e.g. https://ward.example; none: any"
+    )
+    proxy: list[Annotated[str, AfterValidator(_network)]] = Field(
+        default=[],
+        max_length=PROXIES_MAX,
+        description="addresses or networks of proxies that begin each connection with a header of the PROXY protocol, "
+        "version 1 or 2; connections from elsewhere are closed. None: no header is believed",
     )
     when_full: Literal["hold", "drop_oldest", "drop_newest"] = Field(
         default="hold", description="what a full queue of a client that is connected here means for who publishes to it"
@@ -84,6 +100,8 @@ class Listener(Model):
             raise ValueError("an overlay listener is of type tcp")
         if self.bind == UNIX:
             raise ValueError("bind names no path; write unix:/run/veilmq.sock")
+        if self.proxy and (self.overlay or self.type == "external" or self.unix_path is not None):
+            raise ValueError("proxy is for listeners of clients over TCP; take it out, or bind HOST:PORT")
         if self.origins and self.type != "ws":
             raise ValueError("origins is for listeners of type ws")
         return self

@@ -64,6 +64,7 @@ class LogEvent(Enum):
     CLIENT_REFUSED = INFO, "refused: %s", "A CONNECT was refused, with its reason code in `code`."
     CLIENT_MAY_NOT = INFO, "may not %s", "A client was refused a `topic` to publish or subscribe to."
     NO_PACKET = INFO, "%s: %s", "A connection was closed before CONNECT, since it sent what is no packet of MQTT."
+    PROXY_REFUSED = INFO, "listener %s: %s %s", "A connection of a listener with `proxy` was closed before its header."
     LIMIT_REACHED = (WARNING, "limits.%s is reached",
         "A bound held. `who`: whom it hit last; `times`: since the last such line; `total`: since the start.")
     CONNECTION_FAILED = (ERROR, "%s: internal error",

@@ -15,8 +15,9 @@ import logging
 import socket
 import ssl
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from ipaddress import ip_network
 from typing import Any
 
 from amqtt.adapters import ReaderAdapter, WriterAdapter
@@ -40,6 +41,7 @@ from gateway.clients import (
 )
 from gateway.listening import (
     BACKLOG,
+    ProxiedServer,
     WebSocketProtocol,
     accepting,
     amqtt_config,
@@ -59,6 +61,7 @@ from gateway.plugins import EdgeSession, PacketView, PluginHost
 from gateway.sessions import SessionStore
 from gateway.sockets.connection import MqttConnection
 from gateway.sockets.flushing import Flusher, Later
+from gateway.sockets.proxied_connection import ProxiedConnection
 
 log = logging.getLogger("veilmq.broker")
 
@@ -240,7 +243,12 @@ class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
                 continue
             for place, sock in enumerate(self._sockets.pop(name, [])):
                 context = self._contexts[name]
-                factory = partial(self._websocket if listener.type == ListenerType.WS else self._protocol, name)
+                make = self._websocket if listener.type == ListenerType.WS else self._protocol
+                factory = partial(make, name)
+                ours = self._listener(name)
+                if ours is not None and ours.proxy:
+                    self._start_proxied(name, place, sock, factory, ours.proxy)
+                    continue
                 is_unix = sock.family == socket.AF_UNIX
                 create: Any = self._loop.create_unix_server if is_unix else self._loop.create_server
                 # A handshake that never ends must not hold a socket for longer than a missing CONNECT.
@@ -255,6 +263,17 @@ class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
                     self._servers[key] = Server(name, instance, listener.max_connections or -1)
                 where = listener.bind if is_unix else ":".join(map(str, sock.getsockname()[:2]))
                 LogEvent.LISTENING.say(log, name, where)
+
+    def _start_proxied(
+        self, name: str, place: int, sock: socket.socket, factory: Callable[..., asyncio.Protocol], proxy: Sequence[str]
+    ) -> None:
+        instance: Any = ProxiedServer(
+            name, sock, factory, self._contexts[name], [ip_network(one) for one in proxy],
+            self.limits.connect_timeout_s, self.limits.half_open,
+        )  # fmt: skip
+        most = self.listeners_config[name].max_connections or -1
+        self._servers[f"{name} ({place + 1})" if place else name] = Server(name, instance, most)
+        LogEvent.LISTENING.say(log, name, ":".join(map(str, sock.getsockname()[:2])))
 
     def port(self, listener: str = "default") -> int:
         """The TCP port that a listener is bound to."""
@@ -307,11 +326,13 @@ class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
 
     # ------------------------------------------------------------------------------------- connections
 
-    def _protocol(self, listener: str) -> MqttConnection:
+    def _protocol(self, listener: str, client: tuple[str, int] | None = None) -> MqttConnection:
+        """`client`: whom a proxy named as the other end."""
         server = self._servers.get(listener)
         most = self.listeners_config[listener].max_connections
         over = server is not None and 0 < most <= server.conn_count
-        connection = MqttConnection(self.lifecycle, self._flusher, listener, self._is_overlay(listener), over)
+        of_connection = self.lifecycle, self._flusher, listener, self._is_overlay(listener), over
+        connection = MqttConnection(*of_connection) if client is None else ProxiedConnection(client, *of_connection)
         if self.host.sees_packets_sent:
             connection.tap = partial(self._packets_sent, connection)
         return connection
@@ -320,9 +341,11 @@ class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
         """The broker's end of a connection to a part of this process; `listener` begins with `terms.INTERNAL`."""
         return MqttConnection(self.lifecycle, self._flusher, listener, False, False)
 
-    def _websocket(self, listener: str) -> WebSocketProtocol:
+    def _websocket(self, listener: str, client: tuple[str, int] | None = None) -> WebSocketProtocol:
         ours = self._listener(listener)
-        return WebSocketProtocol(self._protocol(listener), self.limits.packet_bytes, ours.origins if ours else ())
+        return WebSocketProtocol(
+            self._protocol(listener, client), self.limits.packet_bytes, ours.origins if ours else ()
+        )
 
     async def external_connected(self, reader: ReaderAdapter, writer: WriterAdapter, listener_name: str) -> None:
         """Serve an established connection of another server until it ends (amqtt's extension point)."""

@@ -80,7 +80,7 @@ OPTIONS: dict[str, Option] = {
     **_taken(
         OptionPlace.LISTENER,
         "listener port bind_address cafile capath certfile keyfile require_certificate max_connections max_topic_alias "
-        "protocol websockets_origin socket_domain listener_allow_anonymous plugin_use",
+        "protocol websockets_origin socket_domain listener_allow_anonymous enable_proxy_protocol plugin_use",
     ),
     **_taken(
         OptionPlace.BRIDGE,
@@ -164,7 +164,6 @@ OPTIONS: dict[str, Option] = {
             "crlfile": (
                 "revoked certificates would be let in; sign those that count with a new CA and name it as cafile"
             ),
-            "enable_proxy_protocol": "the PROXY protocol is not spoken; have the balancer pass connections on without",
             "mount_point": "its clients would see all topics; run a broker of their own for them, bridged to this",
             "proxy_protocol_v2_require_tls": (
                 "a balancer is not asked whether its client used TLS; have it listen with TLS only", _FALSE,

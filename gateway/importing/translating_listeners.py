@@ -63,6 +63,10 @@ def _option(out: Translated, made: dict[str, Any], one: Directive) -> None:
         made["max_connections"] = max(one.number, 0)
     elif one.name == "websockets_origin":
         made.setdefault("origins", []).append(one.value)
+    elif one.name == "enable_proxy_protocol":
+        made["proxy"] = ["127.0.0.1", "::1"]
+        out.change(one, "Mosquitto takes a header from every address; name the balancer's in `proxy`")
+        return
     elif OPTIONS[one.name].outcome is not Outcome.TAKEN:
         out.answer(one)
         return

@@ -17,11 +17,13 @@ from gateway.listening.listeners import (
     serve_adapter,
     server_context,
 )
+from gateway.listening.proxied import ProxiedServer
 from gateway.listening.websocket import WebSocketProtocol
 
 __all__ = [
     "BACKLOG",
     "OURS",
+    "ProxiedServer",
     "WebSocketProtocol",
     "accepting",
     "amqtt_config",

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs what the interop tests drive: mosquitto and its clients, iproute2, node with npm, chromium, systemd's tool,
-# PostgreSQL (Debian packages), MQTT.js below .tools/. Run as root, needs no terminal, does nothing where all is there
+# PostgreSQL, HAProxy (Debian packages), MQTT.js below .tools/. Run as root, needs no terminal, does nothing where all is there
 # already.
 set -eu
 
@@ -12,6 +12,7 @@ missing=
 have() { command -v "$1" >/dev/null 2>&1 || [ -x "/usr/sbin/$1" ] || [ -x "/sbin/$1" ]; }
 have mosquitto || missing="$missing mosquitto"
 have mosquitto_pub || missing="$missing mosquitto-clients"
+have haproxy || missing="$missing haproxy"
 have ip || missing="$missing iproute2"
 have node || missing="$missing nodejs"
 have npm || missing="$missing npm"

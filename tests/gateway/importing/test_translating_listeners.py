@@ -57,6 +57,12 @@ def test_half_of_tls_is_refused(tmp_path: Path, line: str) -> None:
     assert made(tmp_path, f"listener 1\n{line}\n", False).refused
 
 
+def test_the_proxy_protocol_is_taken_from_named_addresses(tmp_path: Path) -> None:
+    out = made(tmp_path, "listener 1\nenable_proxy_protocol 2\n")
+    assert out.settings["listeners"]["listener1"]["proxy"] == ["127.0.0.1", "::1"]
+    assert [one.outcome for one in out.answers if one.name == "enable_proxy_protocol"] == ["changed"]
+
+
 def test_the_largest_number_of_aliases_counts(tmp_path: Path) -> None:
     limits = made(tmp_path, "listener 1\nmax_topic_alias 5\nlistener 2\nmax_topic_alias 9\n").settings["limits"]
     assert limits["topic_aliases"] == 9
