@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 from bridge.topology import LinkNow, LinkWitness
 from gateway.base import LinkState, PrivateFileError, Settings, StartError, read_private, write_private
 from gateway.base.log_events import LogEvent
-from gateway.bridging import Bridge, make_bridge
+from gateway.bridged import make_bridges
+from gateway.bridging import Bridge
 from gateway.broker import EdgeBroker
 from gateway.client import LocalEnd
 from gateway.clients import INTERNAL, EntityConnected, EntityEvent, EntityGone
@@ -51,12 +52,8 @@ class Attached:
     def begin(self, broker: EdgeBroker) -> None:
         """Raises ConfigError, StartError."""
         settings = self._settings
-        if settings.bridges:
-            name = self._name()
-            may_leave = self._links.may_leave if self._links is not None else lambda topic: True
-            self._bridges = [
-                make_bridge(bridge, one, broker, name, INTERNAL, may_leave) for bridge, one in settings.bridges.items()
-            ]
+        if settings.bridges or self._links is not None:
+            self._bridges = make_bridges(settings.bridges, broker, self._links, self._name())
             for each in self._bridges:
                 each.start()
         self._watch = HealthWatch(

@@ -95,6 +95,10 @@ class BridgeSettings(Model):
     tls: BridgeTls | None = Field(default=None, description="absent: without TLS")
     keep_alive_s: int = Field(default=60, ge=5, le=65_535, description="how soon a dead connection is noticed")
     session_expiry_s: int = Field(default=7 * 86_400, ge=0, le=0xFFFF_FFFF, description="of ours there; MQTT 5 only")
+    broker: str = Field(
+        default="", description="what the other broker is called; equal at gateways whose bridges lead to the same one"
+        " by different addresses, and unlike where equal addresses mean different brokers"
+    )  # fmt: skip
     topics: list[BridgeTopic] = Field(min_length=1, max_length=TOPICS_MAX, description="what crosses the bridge")
     queue_messages: int = Field(default=100_000, ge=1, description="what waits here for it; then the oldest go")
     queue_bytes: int = Field(default=256 << 20, ge=65_536, description="their bytes")

@@ -140,6 +140,8 @@ class LogEvent(Enum):
     BRIDGE_CANNOT_CROSS = (WARNING, "bridge %s: a publication cannot cross: %s",
         "It is dropped: it would be refused at every attempt.")
     BRIDGE_REFUSED = WARNING, "bridge %s: %s was refused (0x%02x) and is dropped", "By the other broker, for good."
+    BRIDGE_KEEPS_OUT = (WARNING, "bridge %s: constrained topics of the other broker stay there, as %s",
+        "Some client there publishes them; they are words of members of one overlay, and no ordinary messages.")
     BRIDGE_KEEPS = (WARNING, "bridge %s: topics of protected scopes that we may not read stay here",
         "Once. They would leave the overlay in clear.")
     # ------------------------------------------------------------------------------------------- overlay and keys

@@ -6,8 +6,9 @@ the other side has it. Imports `client`, `mqtt5`, `base`; the broker is handed t
 
 from __future__ import annotations
 
-from gateway.bridging.crossing import Bridge, BridgeStanding
+from gateway.bridging.circles import Circles
+from gateway.bridging.crossing import Bridge, BridgeStanding, Home
 from gateway.bridging.ends import make_bridge
-from gateway.bridging.mapping import Marks, Topics
+from gateway.bridging.mapping import Marks, Topics, remote_name
 
-__all__ = ["Bridge", "BridgeStanding", "Marks", "Topics", "make_bridge"]
+__all__ = ["Bridge", "BridgeStanding", "Circles", "Home", "Marks", "Topics", "make_bridge", "remote_name"]

@@ -11,15 +11,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Protocol
 
 from gateway.base import BridgeSettings
 from gateway.base.log_events import LogEvent
-from gateway.bridging.mapping import Marks, Topics
+from gateway.bridging.circles import Circles
+from gateway.bridging.mapping import Topics, passed_by
 from gateway.bridging.relaying import RelayClient
-from gateway.mqtt5.packets import Publish
+from gateway.bridging.twins import UNMARKED
+from gateway.client import Here
+from gateway.mqtt5.bridge_clients import MARK
+from gateway.mqtt5.packets import Publish, UserProperties
 from gateway.mqtt5.types import MqttError, ReasonCode
 
 log = logging.getLogger("veilmq.bridge")
@@ -144,24 +148,46 @@ class Way:
         asyncio.get_running_loop().call_later(AGAIN_S, self._offer_again, publish, changed)
 
 
+class Remote(RelayClient):
+    """The client of the other broker. `is_private`: whether it is known there as a bridge, over MQTT 3.1.1."""
+
+    is_private = False
+
+
+class Home(Here, Protocol):
+    """Our broker, as a bridge sees it. `prefix`: what names of parts of its process begin with."""
+
+    @property
+    def prefix(self) -> str: ...
+    def may_leave(self, topic: str) -> bool:
+        """Whether the overlay's policy lets a local topic go out in clear."""
+        ...
+
+    def may_enter(self, topic: str) -> bool:
+        """Whether others may publish under a local topic at all."""
+        ...
+
+
 class Bridge:
-    """See the module. `may_leave`: whether the overlay's policy lets a local topic go out in clear."""
+    """See the module. `remote_name`: what the other broker is called in marks, until it says its name."""
 
     def __init__(
         self,
         name: str,
         settings: BridgeSettings,
         local: RelayClient,
-        remote: RelayClient,
+        remote: Remote,
         ways: tuple[Way, Way],
         topics: Topics,
-        marks: Marks,
-        may_leave: Callable[[str], bool],
+        home: Home,
+        circles: Circles,
+        remote_name: str,
     ) -> None:
-        self.name, self._settings = name, settings
-        self._local, self._remote, self._topics, self._marks, self._may_leave = local, remote, topics, marks, may_leave
+        self.name, self._settings, self._remote_name = name, settings, remote_name
+        self._local, self._remote, self._topics, self._home, self._circles = local, remote, topics, home, circles
         self._out, self._in = ways
-        self._kept = 0
+        self._has_marks = settings.version == "5"
+        self._kept = self._kept_out = 0
         self._changed_at = 0.0
         self._task: asyncio.Task[None] | None = None
         self._turn = asyncio.Event()
@@ -198,26 +224,53 @@ class Bridge:
 
     # ------------------------------------------------------------------------------------------ messages
 
+    @property
+    def remote(self) -> str:
+        """What the other broker is called in marks."""
+        told = self._remote.told
+        return next((value for name, value in told if name == MARK), self._remote_name)
+
+    def carries(self, topic: str, user: UserProperties) -> str | None:
+        """The name there of what was published here with these user properties; None: it does not cross."""
+        there = self._topics.outwards(topic)
+        return there if there is None or self.remote not in passed_by(user) else None
+
     def _from_here(self, publish: Publish) -> None:
-        topic = self._topics.outwards(publish.topic)
-        if topic is None:
+        topic, user = publish.topic, publish.properties.user
+        there = self.carries(topic, user)
+        if there is None or self._circles.carried_before(self, topic, user, there):
             self._out.drop(publish)
-        elif not self._may_leave(publish.topic):
+        elif not self._home.may_leave(topic):
             if not self._kept:
                 LogEvent.BRIDGE_KEEPS.say(log, self.name)
             self._kept += 1
             self._out.drop(publish)
         else:
-            changed = replace(publish, topic=topic, properties=self._marks.leaving(publish.properties))
+            self._circles.left(self.name, topic, publish.payload, self._has_marks, self._echoes(there))
+            changed = replace(publish, topic=there, properties=self._circles.marks.leaving(topic, publish.properties))
             self._out.pass_on(publish, changed)
 
+    def _echoes(self, there: str) -> bool:
+        """Whether the other broker, over 3.1.1, sends us what we publish under that name."""
+        return not self._has_marks and not self._remote.is_private and self._topics.inwards(there) is not None
+
     def _from_there(self, publish: Publish) -> None:
-        topic = self._topics.inwards(publish.topic)
-        if topic is None or not self._marks.may_enter(publish.properties):
+        topic, marks = self._topics.inwards(publish.topic), self._circles.marks
+        if topic is None or marks.has_been(topic, publish.properties):
             self._in.drop(publish)
-        else:
-            properties = replace(publish.properties, topic_alias=None, subscription_ids=())
-            self._in.pass_on(publish, replace(publish, topic=topic, properties=properties))
+            return
+        if not self._home.may_enter(topic):
+            if not self._kept_out:
+                LogEvent.BRIDGE_KEEPS_OUT.say(log, self.name, topic)
+            self._kept_out += 1
+            self._in.drop(publish)
+            return
+        properties = marks.entering(publish.properties, (self.remote, *(() if self._has_marks else (UNMARKED,))))
+        is_again = publish.qos and publish.packet_id in self._in.states
+        if not is_again and self._circles.entered(self.name, topic, publish.payload, properties, self._has_marks):
+            self._in.drop(publish)
+            return
+        self._in.pass_on(publish, replace(publish, topic=topic, properties=properties))
 
     # --------------------------------------------------------------------------------------- connections
 

@@ -10,18 +10,19 @@ from __future__ import annotations
 
 import logging
 import ssl
-from collections.abc import Callable
 from dataclasses import replace
 
 from gateway.base import BridgeSettings, BridgeTls, ConfigError, PrivateFileError, Stamps, StartError, read_private
 from gateway.base.log_events import LogEvent
-from gateway.bridging.crossing import Bridge, Way
+from gateway.bridging.circles import Circles
+from gateway.bridging.crossing import Bridge, Home, Remote, Way
 from gateway.bridging.exact import ExactWay
-from gateway.bridging.mapping import Marks, Topics
+from gateway.bridging.mapping import Topics
 from gateway.bridging.relaying import RelayClient
-from gateway.client import Here, LocalEnd
+from gateway.client import LocalEnd
 from gateway.client.redial import split_host_port
 from gateway.mqtt5.actions import SessionLimits
+from gateway.mqtt5.bridge_clients import MARK
 from gateway.mqtt5.packets import NO_PROPERTIES, Version
 from gateway.mqtt5.types import ReasonCode
 
@@ -44,7 +45,7 @@ class NearEnd(RelayClient, LocalEnd):
     """A client of our own broker."""
 
 
-class RemoteEnd(RelayClient):
+class RemoteEnd(Remote):
     """A client of the other broker, at whichever of its addresses answers.
 
     `is_private`: whether CONNECT has the private bit of bridges, in MQTT 3.1.1.
@@ -52,7 +53,10 @@ class RemoteEnd(RelayClient):
 
     cure_without_v5 = USE_3
 
-    def __init__(self, settings: BridgeSettings, client_id: str, password: bytes | None, limits: SessionLimits) -> None:
+    def __init__(
+        self, settings: BridgeSettings, client_id: str, password: bytes | None, limits: SessionLimits, ours: str = ""
+    ) -> None:
+        """`ours`: the name of our broker in marks, which MQTT 5 tells the other one."""
         addresses = [split_host_port(address) for address in settings.addresses]
         tls = self._tls = settings.tls
         files = () if tls is None else (tls.cafile, tls.certfile, tls.keyfile)
@@ -62,7 +66,7 @@ class RemoteEnd(RelayClient):
             *addresses[0], client_id=client_id, clean_start=False, ssl=context, username=settings.username,
             password=password, keep_alive_s=settings.keep_alive_s, session_expiry_s=settings.session_expiry_s,
             receive_maximum=WINDOW, packet_bytes=NO_LIMIT, manual_ack=True, limits=limits,
-            elsewhere=lambda: addresses[1:],
+            elsewhere=lambda: addresses[1:], properties=((MARK, ours),) if ours else (),
         )  # fmt: skip
         self.is_private = self._tries_private = settings.version != "5" and settings.try_private
         if settings.version != "5":
@@ -116,10 +120,8 @@ def tls_context(tls: BridgeTls) -> ssl.SSLContext:
     return context
 
 
-def make_bridge(
-    name: str, settings: BridgeSettings, here: Here, broker_name: str, prefix: str, may_leave: Callable[[str], bool]
-) -> Bridge:
-    """Put a bridge together. `broker_name`: our own in marks; `prefix`: of the session's name here.
+def make_bridge(name: str, settings: BridgeSettings, home: Home, circles: Circles, remote: str) -> Bridge:
+    """Puts a bridge together. `remote`: what the other broker is called in marks, unless it says its name.
 
     Raises ConfigError, StartError.
     """
@@ -132,10 +134,10 @@ def make_bridge(
     limits = SessionLimits(
         in_flight_messages=WINDOW, queue_messages=settings.queue_messages, queue_bytes=settings.queue_bytes
     )
-    client_id = settings.client_id or f"{broker_name}-{name}"
-    local = NearEnd(
-        f"{prefix}bridge/{name}",
-        here,
+    client_id = settings.client_id or f"{circles.name}-{name}"
+    near = NearEnd(
+        f"{home.prefix}bridge/{name}",
+        home,
         clean_start=False,
         session_expiry_s=NEVER,
         receive_maximum=WINDOW,
@@ -143,9 +145,9 @@ def make_bridge(
         manual_ack=True,
         limits=limits,
     )
-    remote = RemoteEnd(settings, client_id, password, limits)
+    far = RemoteEnd(settings, client_id, password, limits, circles.name)
     topics = Topics(settings.topics)
     outwards = ExactWay if 2 in topics.wanted_here().values() else Way
     inwards = ExactWay if 2 in topics.wanted_there().values() else Way
-    ways = outwards(local, remote, name), inwards(remote, local, name)
-    return Bridge(name, settings, local, remote, ways, topics, Marks(broker_name), may_leave)
+    ways = outwards(near, far, name), inwards(far, near, name)
+    return Bridge(name, settings, near, far, ways, topics, home, circles, remote)

@@ -1,20 +1,22 @@
 """Which topics cross a bridge under which name, and where a message has been before. No I/O.
 
-A topic crosses by the first entry of its direction that matches. A message that leaves carries in a user property which
-brokers with bridges it has passed; one that comes back to such a broker, over whatever circle, ends there. MQTT 3.1.1
-has no properties: there only the other broker's knowledge that we are a bridge keeps it from coming back at once.
+A topic crosses by the first entry of its direction that matches. A message carries in user properties which brokers it
+has passed; one that comes back to such a broker, over whatever circle, ends there. MQTT 3.1.1 has no properties: there
+`twins` takes their place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from hashlib import sha256
 
 from bridge.base import matches
-from gateway.base import BridgeTopic
-from gateway.mqtt5.packets import Properties
+from gateway.base import BridgeSettings, BridgeTopic
+from gateway.client.redial import split_host_port
+from gateway.mqtt5.bridge_clients import MARK
+from gateway.mqtt5.packets import Properties, UserProperties
 
-MARK = "bridged-by"
 PASSED_MAX = 16
 """Brokers that one message may pass; also stops a mark from growing without end."""
 
@@ -57,20 +59,52 @@ def _highest(filters: Sequence[tuple[str, int]]) -> dict[str, int]:
 
 
 class Marks:
-    """Marks of one broker. `name`: what it is called in marks, unlike any other's."""
+    """Marks of one broker: which brokers a message has passed. `name`: of this one, unlike any other's.
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    `also`: further names under which a topic has been here, as that of the overlay that carries it.
+    """
 
-    def may_enter(self, properties: Properties) -> bool:
-        """Whether a message from elsewhere has not passed us before, nor too many others."""
-        passed = [value for name, value in properties.user if name == MARK]
-        return self._name not in passed and len(passed) < PASSED_MAX
+    def __init__(self, name: str, also: Callable[[str], tuple[str, ...]] = lambda topic: ()) -> None:
+        self.name, self._also = name, also
 
-    def leaving(self, properties: Properties) -> Properties:
-        """What the message carries on: itself, and that it passed us; nothing that belongs to one connection."""
-        user = (*properties.user, (MARK, self._name)) if self.is_new(properties) else properties.user
-        return replace(properties, user=user, topic_alias=None, subscription_ids=())
+    def has_been(self, topic: str, properties: Properties) -> bool:
+        """Returns whether a message that comes under this local topic was here before, or passed too many brokers."""
+        passed = passed_by(properties.user)
+        return self.name in passed or len(passed) >= PASSED_MAX or any(one in passed for one in self._also(topic))
 
-    def is_new(self, properties: Properties) -> bool:
-        return (MARK, self._name) not in properties.user
+    def entering(self, properties: Properties, names: Iterable[str]) -> Properties:
+        """Returns what a message from the broker of these names carries here: that it passed both of us."""
+        return _stamped(properties, (*names, self.name))
+
+    def leaving(self, topic: str, properties: Properties) -> Properties:
+        """Returns what a message under this local topic carries on; nothing in it belongs to one connection."""
+        return _stamped(properties, (self.name, *self._also(topic)))
+
+
+def passed_by(user: UserProperties) -> list[str]:
+    """Returns the names of the brokers that a message has passed, in order."""
+    return [value for name, value in user if name == MARK]
+
+
+def stamped(user: UserProperties, names: Iterable[str]) -> UserProperties:
+    """Returns user properties that tell of these brokers, too."""
+    passed = passed_by(user)
+    return (*user, *((MARK, name) for name in names if name not in passed))
+
+
+def _stamped(properties: Properties, names: Iterable[str]) -> Properties:
+    return replace(properties, user=stamped(properties.user, names), topic_alias=None, subscription_ids=())
+
+
+def remote_name(settings: BridgeSettings, machine: str) -> str:
+    """Returns what a broker is called in marks that does not say its name: as configured, else by its first address.
+
+    Two gateways with a bridge to the same address mean the same broker, so that each message goes there once. A
+    loopback address means one of this `machine`. The address itself is told to nobody.
+    """
+    if settings.broker:
+        return settings.broker
+    address = settings.addresses[0]
+    host = split_host_port(address)[0]
+    place = f"{machine} {address}" if host == "localhost" or host.startswith("127.") or host == "::1" else address
+    return f"at-{sha256(place.encode()).hexdigest()[:16]}"

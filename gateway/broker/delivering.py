@@ -16,7 +16,7 @@ from amqtt.events import BrokerEvents
 
 from gateway.base import Limits
 from gateway.broker.holding import Holding
-from gateway.clients import Client, DeliveryPlan, Reached, Router, SharedName, Target, fits
+from gateway.clients import Circling, Client, DeliveryPlan, Reached, Router, SharedName, Target, fits
 from gateway.mqtt5.encoding import encode_publish
 from gateway.mqtt5.message import Message
 from gateway.mqtt5.packets import Publish, Version
@@ -33,6 +33,7 @@ class Delivering:
         self.reached, self.traffic = Reached(now), Traffic()
         self.router: Router[Client] = Router(partial(fits, limits=limits))
         self.holding = Holding(limits, self.reached, self.traffic, now)
+        self.circles: Circling | None = None  # of messages that bridges bring; None: there are none
 
     def adopt(self, limits: Limits) -> None:
         """Other bounds from now on."""
@@ -160,6 +161,8 @@ class Delivering:
             if own is None:
                 return
             target = own
+        if client.bridge is not None and self.circles is not None:
+            self.circles.given(client.client_id, client.bridge, message.topic, message.payload)
         qos = min(target.qos, message.qos)
         retain = message.retain and target.retain_as_published
         if client.connection is None:

@@ -139,7 +139,7 @@ class Exchange(Delivering):
     def published(self, client: Client, publish: Publish) -> Later | Waiting | None:
         """Authorises, routes and acknowledges a PUBLISH whose alias is resolved."""
         host = self.host
-        if not publish.retain and publish.properties is NO_PROPERTIES and host.is_absent:
+        if not publish.retain and publish.properties is NO_PROPERTIES and host.is_absent and client.bridge is None:
             if self.tracing is None:
                 if self.overlay is None and publish.topic[0] != "$":
                     if not publish.qos:
@@ -206,6 +206,9 @@ class Exchange(Delivering):
         if (refused := self.reached.check_publish(publish, self.limits, client.client_id)) is not None:
             self._acknowledge(client, publish, refused)
             return None
+        if self._has_been_here(client, publish):
+            self._acknowledge(client, publish)
+            return None
         store = self.store
         if store is not None and store.is_full and publish.qos and self._must_store(client, publish):
             client.owe(OwedAck(publish, ReasonCode.QUOTA_EXCEEDED))
@@ -220,6 +223,13 @@ class Exchange(Delivering):
                 client.connection.read_on()
                 return self.holding.hold(obstacles, partial(self._pass_on, client, publish, self.now()))
         return self._pass_on(client, publish, self.now())
+
+    def _has_been_here(self, client: Client, publish: Publish) -> bool:
+        """Whether a bridge brought what this broker has had; our own bridges have asked before."""
+        circles = self.circles
+        if circles is None or client.view.is_internal or (client.bridge is None and not publish.properties.user):
+            return False
+        return circles.came(client.client_id, client.bridge, publish)
 
     def _obstacles(self, client: Client, publish: Publish, passed: set[Client]) -> list[Client]:
         """Whom it waits for; nobody who may not receive it, as far as a plugin says at once."""
@@ -236,7 +246,7 @@ class Exchange(Delivering):
         message = Message.of(publish, since, client.client_id)
         owed = OwedAck(publish)
         if self.overlay is not None and not offer_for(
-            self.overlay, client, owed, message, self.now(), self._settle, self.traffic.defects
+            self.overlay, client, owed, message, self.now(), self._settle, self.traffic.defects, self.circles
         ):
             return None
         if publish.retain:
@@ -360,6 +370,9 @@ class Exchange(Delivering):
     def deliver_local(self, publication: Publication, groups_lost: Collection[SharedName] = ()) -> None:
         """A publication that came over the overlay, to local clients only. Raises TopicError."""
         if self.tracing is not None and self.tracing.arrived(publication):
+            return
+        circles, user = self.circles, publication.properties
+        if user and circles is not None and circles.arrived(publication.topic, publication.payload, user):
             return
         self.inject(message_of(publication, self.now()), groups_lost=groups_lost)
 

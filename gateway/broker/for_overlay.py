@@ -42,6 +42,9 @@ class ForOverlay:
 
     def deliver_shared(self, name: SharedName, publication: Publication) -> None:
         """A publication of the overlay for one local shared group only."""
+        circles, user = self.exchange.circles, publication.properties
+        if user and circles is not None and circles.arrived(publication.topic, publication.payload, user, name[0]):
+            return
         if not self._is_ending:
             self.lifecycle.subscribing.give_shared(name, message_of(publication, self.now()))
 

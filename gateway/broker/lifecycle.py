@@ -13,6 +13,7 @@ import contextlib
 import secrets
 import time
 from collections.abc import MutableMapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from amqtt.events import BrokerEvents, MQTTEvents
@@ -26,7 +27,7 @@ from gateway.broker.subscribing import Subscribing
 from gateway.broker.terms import Terms
 from gateway.broker.wills import decided, publish_will
 from gateway.clients import INTERNAL, Client, ClientConnection, Deadlines, EntityConnected, EntityGone, Pace
-from gateway.mqtt5.bridge_clients import bridge_name
+from gateway.mqtt5.bridge_clients import MARK, bridge_name
 from gateway.mqtt5.endings import tellings
 from gateway.mqtt5.message import Message
 from gateway.mqtt5.packets import NO_PROPERTIES, Auth, Connect, Properties, Subscribe, Unsubscribe, Version
@@ -222,6 +223,8 @@ class Lifecycle:
         """From here on nothing is waited for: two connections of one client id cannot interleave."""
         now = self.now()
         properties = tellings(connect, view.client_id, proof, self.response_information)
+        if self.exchange.circles is not None and bridge_name(connect):
+            properties = replace(properties, user=(*properties.user, (MARK, self.exchange.circles.name)))
         offer = self.terms.offered(connection.is_internal, is_member=peer is not None)
         check_connect(connect, offer, properties)
         key = view.client_id if peer is None else f"{PEER_PREFIX}{peer}"
@@ -249,7 +252,9 @@ class Lifecycle:
         for data in answer:
             connection.write(data)
         asked = connect.properties
-        is_plain = peer is None and not asked.topic_alias_maximum and not asked.maximum_packet_size
+        is_plain = (
+            peer is None and client.bridge is None and not asked.topic_alias_maximum and not asked.maximum_packet_size
+        )
         client.plain = int(connect.version == Version.V5) if is_plain else None
         connection.established(client)
         self._deadlines.wake(client, self._deadline_of(client), len(self.clients))

@@ -8,21 +8,31 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 
+from bridge.contract import Publication
 from gateway.base import Defects
 from gateway.base.log_events import LogEvent
-from gateway.clients import Client, Done, OverlayPort, OwedAck, publication_of, without_reserved
+from gateway.clients import Circling, Client, Done, OverlayPort, OwedAck, publication_of, without_reserved
 from gateway.mqtt5.message import Message
 from gateway.mqtt5.types import ReasonCode
 
 log = logging.getLogger("veilmq.clients")
 
 
-def offer(overlay: OverlayPort, client_id: str, message: Message, now: float, done: Done, defects: Defects) -> bool:
+def offer(
+    overlay: OverlayPort,
+    client_id: str,
+    message: Message,
+    now: float,
+    done: Done,
+    defects: Defects,
+    circles: Circling | None = None,
+) -> bool:
     """Gives a message to the overlay before anybody here hears it. False: it refuses at once, so nobody may.
 
     `done(code)` is called once, now or later, also where the topic stays local. An exception of the overlay is a
-    refusal.
+    refusal. `circles`: marks that a message has over the overlay beside its own.
     """
     if message.properties.user:
         message.properties = without_reserved(message.properties)
@@ -35,12 +45,19 @@ def offer(overlay: OverlayPort, client_id: str, message: Message, now: float, do
             done(code)
 
     try:
-        if not overlay.publish(client_id, publication_of(message, now), answered):
+        if not overlay.publish(client_id, _marked(publication_of(message, now), circles), answered):
             answered(ReasonCode.SUCCESS)
     except Exception as error:  # noqa: BLE001  counted, and the log has its traceback
         defects.note(log, LogEvent.PUBLICATION_FAILED, error, client_id)
         answered(ReasonCode.UNSPECIFIED_ERROR)
     return not refused
+
+
+def _marked(publication: Publication, circles: Circling | None) -> Publication:
+    """With the brokers to which bridges of ours bring it, so that no other gateway does."""
+    user = publication.properties
+    marked = user if circles is None else circles.crossing(publication.topic, user)
+    return publication if marked is user else replace(publication, properties=marked)
 
 
 def offer_for(
@@ -51,6 +68,7 @@ def offer_for(
     now: float,
     settle: Callable[[Client], None],
     defects: Defects,
+    circles: Circling | None = None,
 ) -> bool:
     """The same for a client's message, whose acknowledgement then waits for the overlay; a refusal is told at once."""
     owed.answers += 1
@@ -59,7 +77,7 @@ def offer_for(
         owed.answer(code)
         settle(client)
 
-    if offer(overlay, client.client_id, message, now, done, defects):
+    if offer(overlay, client.client_id, message, now, done, defects, circles):
         return True
     owed.answer(ReasonCode.SUCCESS)
     if owed.publish.qos:

@@ -58,7 +58,8 @@ def _accept(exchange: Exchange, client: Client, will: Will, *, is_back: bool = F
         exchange.tracing.willed(client.client_id, will)
     message = Message.of_will(will, exchange.now(), client.client_id)
     overlay = exchange.overlay
-    if overlay is None or offer(overlay, client.client_id, message, exchange.now(), _nothing, exchange.traffic.defects):
+    circles, defects = exchange.circles, exchange.traffic.defects
+    if overlay is None or offer(overlay, client.client_id, message, exchange.now(), _nothing, defects, circles):
         exchange.inject(message, client.view)
 
 

@@ -98,6 +98,7 @@ class MqttClient(asyncio.Protocol):
         self.last_error = ""
         self.refusal: ReasonCode | None = None  # in CONNACK, of the last attempt
         self.session_present = False
+        self.told: UserProperties = ()  # in the last CONNACK
         self.packet_limit = PACKET_BYTES_MAX
         """The largest packet, in bytes, that the server takes, as it said last."""
         self.clock_ahead_s: float | None = None  # of the server, when it answered our CONNECT
@@ -384,7 +385,7 @@ class MqttClient(asyncio.Protocol):
     def _connected(self, action: Connected) -> None:
         offer = action.connack.properties
         self.packet_limit = offer.maximum_packet_size or PACKET_BYTES_MAX
-        self.clock_ahead_s = ahead_s(offer.user, time.time())
+        self.told, self.clock_ahead_s = offer.user, ahead_s(offer.user, time.time())
         if why := self._unusable(action.connack):
             self._write(self._session.disconnect())
             self._useless(why)

@@ -17,6 +17,7 @@ from gateway.clients.content_filters import (
     with_predicates,
 )
 from gateway.clients.overlay_port import (
+    Circling,
     Constraining,
     Done,
     EntityConnected,
@@ -46,6 +47,7 @@ from gateway.clients.routing import DeliveryPlan, Router, SharedGroup, Target
 
 __all__ = [
     "INTERNAL",
+    "Circling",
     "Client",
     "ClientConnection",
     "Constraining",

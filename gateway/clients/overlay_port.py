@@ -18,6 +18,7 @@ from keys.values import value
 
 __all__ = [
     "Accepted",
+    "Circling",
     "Constraining",
     "Done",
     "EntityConnected",
@@ -143,6 +144,31 @@ class Constraining(Protocol):
     def entity_event(self, event: EntityEvent) -> None: ...
 
     def ending(self) -> None: ...
+
+
+class Circling(Protocol):
+    """Copies that bridges bring (`gateway/bridging/circles.py`). Absent: this broker has no part in a circle."""
+
+    @property
+    def name(self) -> str:
+        """What this broker is called in marks."""
+        ...
+
+    def came(self, client_id: str, bridge: str | None, publish: Publish) -> bool:
+        """Whether a client's PUBLISH is for nobody. `bridge`: as `Client.bridge`."""
+        ...
+
+    def given(self, client_id: str, bridge: str, topic: str, payload: bytes) -> None:
+        """The bridge of another broker gets a message."""
+        ...
+
+    def arrived(self, topic: str, payload: bytes, user: UserProperties, group: str = "") -> bool:
+        """Whether what came over the overlay is for nobody; `group`: for this shared group alone."""
+        ...
+
+    def crossing(self, topic: str, user: UserProperties) -> UserProperties:
+        """User properties with which a message goes over the overlay; these very ones if there is nothing to add."""
+        ...
 
 
 @runtime_checkable

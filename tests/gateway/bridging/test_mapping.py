@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.base import BridgeTopic, ConfigError, parse
-from gateway.bridging import Marks, Topics
-from gateway.bridging.mapping import MARK, PASSED_MAX
+from gateway.base import BridgeSettings, BridgeTopic, ConfigError, parse
+from gateway.bridging import Marks, Topics, remote_name
+from gateway.bridging.mapping import PASSED_MAX
+from gateway.mqtt5.bridge_clients import MARK
 from gateway.mqtt5.packets import Properties
 
 
@@ -49,10 +50,10 @@ def test_a_message_ends_where_it_has_been(brokers: int) -> None:
     ring = [Marks(f"broker-{number}") for number in range(brokers)]
     properties, passed = Properties(user=(("unit", "kelvin"),)), 0
     while True:
-        properties = ring[passed % brokers].leaving(properties)
+        properties = ring[passed % brokers].leaving("t", properties)
         passed += 1
         assert passed <= brokers
-        if not ring[passed % brokers].may_enter(properties):
+        if ring[passed % brokers].has_been("t", properties):
             break
     assert passed == brokers
     assert properties.user[0] == ("unit", "kelvin")
@@ -60,7 +61,7 @@ def test_a_message_ends_where_it_has_been(brokers: int) -> None:
 
 def test_marks_of_strangers_end_a_message_that_passed_too_many() -> None:
     properties = Properties(user=tuple((MARK, f"b{number}") for number in range(PASSED_MAX)))
-    assert not Marks("we").may_enter(properties)
+    assert Marks("we").has_been("t", properties)
 
 
 @pytest.mark.parametrize(
@@ -76,3 +77,22 @@ def test_what_cannot_cross_is_said_when_the_file_is_read(topic: dict[str, str], 
     with pytest.raises(ConfigError, match=r"bridges\.m") as error:
         parse({"bridges": {"m": {"addresses": ["a:1"], "topics": [topic]}}})
     assert said in str(error.value)
+
+
+def named(address: str, machine: str = "m", **more: str) -> str:
+    return remote_name(BridgeSettings.model_validate({"addresses": [address], "topics": [{}], **more}), machine)
+
+
+def test_a_broker_without_a_name_is_known_by_its_address_and_a_loopback_by_its_machine_too() -> None:
+    assert named("a.example:1883", "m") == named("a.example:1883", "n")
+    assert named("a.example:1883") != named("a.example:1884")
+    assert named("127.0.0.1:1883", "m") != named("127.0.0.1:1883", "n")
+    assert named("127.0.0.1:1883", broker="cloud") == "cloud"
+    assert "a.example" not in named("a.example:1883")
+
+
+def test_a_topic_of_the_overlay_ends_at_every_gateway_of_it_and_another_topic_does_not() -> None:
+    first, second = (Marks(name, lambda topic: ("o",) if topic == "shared" else ()) for name in ("g1", "g2"))
+    assert second.has_been("shared", first.leaving("shared", Properties()))
+    assert not second.has_been("local", first.leaving("local", Properties()))
+    assert not second.has_been("local", first.leaving("shared", Properties()))

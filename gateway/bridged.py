@@ -1,0 +1,72 @@
+"""The bridges of a broker as its configuration says, and what they ask of the broker beside its two clients' ends.
+
+Put together here because a bridge (`bridging`) knows neither broker nor overlay.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+
+from bridge.base import TopicError
+from bridge.document import constrained
+from bridge.node import GatewayNode
+from gateway.base import BridgeSettings
+from gateway.bridging import Bridge, Circles, Marks, make_bridge, remote_name
+from gateway.broker import EdgeBroker
+from gateway.clients import INTERNAL
+from gateway.overlay import BrokerOverlay
+from gateway.sockets.connection import MqttConnection
+
+
+@dataclass(frozen=True)
+class BridgesHome:
+    """Our broker, as its bridges see it (`gateway.bridging.Home`)."""
+
+    broker: EdgeBroker
+    links: BrokerOverlay | None
+    prefix: str = INTERNAL
+
+    def internal(self, listener: str) -> MqttConnection:
+        return self.broker.internal(listener)
+
+    def may_leave(self, topic: str) -> bool:
+        return self.links is None or self.links.may_leave(topic)
+
+    def may_enter(self, topic: str) -> bool:
+        """Constrained topics are said within one overlay: what others write on theirs is no word of a bridge's."""
+        if self.broker.exchange.tracing is None:
+            return True
+        try:
+            return constrained.spelled(topic)[0] is None
+        except TopicError:
+            return False
+
+
+def overlay_names(links: BrokerOverlay | None, topic: str) -> tuple[str, ...]:
+    """Returns what the overlay that carries a local topic is called in marks, if one does."""
+    if links is None:
+        return ()
+    node, _, keeping, _ = links.parts
+    if not isinstance(node, GatewayNode) or node.secret_for(topic) is None:
+        return ()
+    overlay = keeping.overlay
+    return (f"overlay-{sha256(overlay.owner + overlay.policy.overlay.encode()).hexdigest()[:16]}",)
+
+
+def make_bridges(
+    settings: Mapping[str, BridgeSettings], broker: EdgeBroker, links: BrokerOverlay | None, name: str
+) -> list[Bridge]:
+    """Puts the bridges together, and tells the broker of the circles they may make. `name`: ours, in marks.
+
+    Raises ConfigError, StartError.
+    """
+    circles = Circles(Marks(name, lambda topic: overlay_names(links, topic)), time.monotonic)
+    broker.exchange.circles = circles
+    home, machine = BridgesHome(broker, links), f"{uuid.getnode():x}"
+    bridges = [make_bridge(bridge, one, home, circles, remote_name(one, machine)) for bridge, one in settings.items()]
+    circles.bridges = [*bridges]
+    return bridges

@@ -1,0 +1,61 @@
+"""Copies are told by what they hold and by which way they came, for a while, and a bounded number of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.bridging import twins
+from gateway.bridging.twins import TWIN_S, UNMARKED, Twins
+
+
+def test_what_two_ways_bring_is_one_message_if_both_passed_one_broker() -> None:
+    one = Twins()
+    assert not one.is_copy("l1", "t", b"x", ["m"], 0.0)
+    assert not one.is_copy("l1", "t", b"x", ["m"], 0.1)  # the publisher said it twice
+    assert not one.is_copy("l2", "t", b"x", ["n"], 0.2)  # of another broker
+    assert one.is_copy("l2", "t", b"x", ["m"], 0.3)
+    assert one.is_copy("l2", "t", b"x", ["m", "k"], 0.4)
+    assert not one.is_copy("l2", "t", b"x", ["m"], 0.5)  # both are settled
+    assert not one.is_copy("l1", "t", b"y", ["m"], 0.6)
+    assert not one.is_copy("l1", "u", b"x", ["m"], 0.7)
+
+
+def test_what_left_without_marks_comes_back_by_any_other_way_once() -> None:
+    one = Twins()
+    one.left("out", "t", b"x", 0.0, has_marks=False)
+    assert not one.is_copy("out", "t", b"x", [], 0.1)
+    assert one.is_copy("in", "t", b"x", ["b"], 0.2)
+    assert not one.is_copy("in", "t", b"x", ["b"], 0.3)
+
+
+def test_what_left_with_marks_is_its_copy_only_where_they_got_lost() -> None:
+    one = Twins()
+    one.left("out", "t", b"x", 0.0, has_marks=True)
+    assert not one.is_copy("in", "t", b"x", ["b"], 0.1)
+    assert one.is_copy("in", "t", b"x", ["b", UNMARKED], 0.2)
+
+
+def test_what_only_passes_through_is_no_copy_of_what_came_by_that_way_before() -> None:
+    one = Twins()
+    for second in range(5):
+        assert not one.is_copy("edge", "t", b"21.5", [], 0.2 * second)
+        one.left("cloud", "t", b"21.5", 0.2 * second, has_marks=False)
+
+
+def test_a_message_without_marks_meets_its_copy_at_a_bridge_of_ours_and_no_other_client() -> None:
+    one = Twins()
+    assert not one.is_copy("client a", "t", b"x", [UNMARKED], 0.0, "c", "b")
+    assert not one.is_copy("client b", "t", b"x", [UNMARKED], 0.1, "c", "b")
+    assert one.is_copy("bridge", "t", b"x", [UNMARKED, "r"], 0.2, "b", "c")
+
+
+def test_nothing_is_remembered_for_long_nor_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = Twins()
+    one.left("out", "t", b"x", 0.0, has_marks=False)
+    assert not one.is_copy("in", "t", b"x", [], TWIN_S + 0.1)
+    monkeypatch.setattr(twins, "TWINS_MAX", 10)
+    for number in range(50):
+        one.left("out", "t", b"%d" % number, 10.0, has_marks=False)
+    assert one._count <= 10
+    assert one.is_copy("in", "t", b"49", [], 10.1)
+    assert not one.is_copy("in", "t", b"9", [], 10.1)

@@ -1,0 +1,260 @@
+"""Bridges in pairs and rings: nothing circles, and every subscriber gets each message once."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import subprocess
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.base import BridgeSettings
+from gateway.bridged import make_bridges
+from gateway.bridging import Bridge
+from gateway.broker import EdgeBroker
+from gateway.mqtt5.packets import PubAck, Publish, PubRec, Version, Will
+from tests.gateway.harness import Wire, on_loop, serving
+from tests.gateway.overlay_processes import free_ports
+from tests.waits import until
+
+LAST = b"last"
+ROUNDS = 4
+"""Messages that follow the one looked at, each when all have the former: a circle would have turned as often."""
+DIRECTIONS = [("out", "out"), ("in", "in"), ("both", "both"), ("both", "out"), ("both", "in")]
+
+
+def toward(port: int, direction: str, version: str = "5", qos: int = 1, **more: Any) -> BridgeSettings:
+    topic = {"filter": "x/#", "direction": direction, "qos": qos}
+    return BridgeSettings.model_validate(
+        {"addresses": [f"127.0.0.1:{port}"], "version": version, "topics": [topic], **more}
+    )
+
+
+async def bridged(
+    stack: contextlib.AsyncExitStack, broker: EdgeBroker, name: str, **ways: BridgeSettings
+) -> list[Bridge]:
+    bridges = make_bridges(ways, broker, None, name)
+    for each in bridges:
+        each.start()
+        stack.push_async_callback(each.stop)
+    return bridges
+
+
+async def up(bridges: list[Bridge]) -> None:
+    """All are connected, at both ends, and their filters are known."""
+
+    def is_subscribed(bridge: Bridge) -> bool:
+        wishes = [wish for end in (bridge._local, bridge._remote) for wish in end._wanted._wanted.values()]
+        return all(wish.code is not None for wish in wishes)
+
+    await until(lambda: all(one.standing().up and one._local.connected and is_subscribed(one) for one in bridges))
+
+
+class Watcher:
+    """A subscriber that notes what comes."""
+
+    def __init__(self, wire: Wire) -> None:
+        self.wire = wire
+        self.seen: list[bytes] = []
+
+    @classmethod
+    async def at(cls, broker: EdgeBroker, topic_filter: str = "x/#", version: Version = Version.V5) -> Watcher:
+        wire = await Wire.connect(broker, version=version)
+        await wire.subscribe(topic_filter, 2)
+        return cls(wire)
+
+    async def until(self, payload: bytes) -> None:
+        async with asyncio.timeout(60):
+            while payload not in self.seen:
+                some = [packet for packet in await self.wire.barrier() if isinstance(packet, Publish)]
+                self.seen += [one.payload for one in some]
+                answers = [PubAck(one.packet_id) if one.qos == 1 else PubRec(one.packet_id) for one in some if one.qos]
+                self.wire.send(*answers)
+
+
+async def got(broker: EdgeBroker, *watchers: Watcher) -> list[list[bytes]]:
+    """Payloads that each got; what circles had time to turn."""
+    for number in range(ROUNDS):
+        payload = LAST + b"%d" % number
+        await published(broker, payload, 1)
+        for each in watchers:
+            await each.until(payload)
+    return [[payload for payload in each.seen if not payload.startswith(LAST)] for each in watchers]
+
+
+async def published(broker: EdgeBroker, payload: bytes, qos: int, retain: bool = False) -> None:
+    wire = await Wire.connect(broker)
+    wire.publish("x/1", payload, qos, retain=retain)
+    await wire.barrier()
+
+
+@pytest.mark.parametrize("version", ["5", "3.1.1"])
+@pytest.mark.parametrize("directions", DIRECTIONS)
+@on_loop
+async def test_two_brokers_with_a_bridge_to_each_other_pass_each_message_once(
+    directions: tuple[str, str], version: str
+) -> None:
+    async with serving() as a, serving() as b, contextlib.AsyncExitStack() as stack:
+        first = await bridged(stack, a, "a", b=toward(b.port("default"), directions[0], version))
+        second = await bridged(stack, b, "b", a=toward(a.port("default"), directions[1], version))
+        await up(first + second)
+        at_a, at_b = await Watcher.at(a), await Watcher.at(b)
+        shared = await Watcher.at(b, "$share/g/x/#")
+        for qos in (0, 1):
+            await published(a, b"%d" % qos, qos, retain=bool(qos))
+        assert await got(a, at_a, at_b, shared) == [[b"0", b"1"]] * 3
+
+
+@on_loop
+async def test_a_will_and_qos_2_pass_once_too() -> None:
+    async with serving() as a, serving() as b, contextlib.AsyncExitStack() as stack:
+        first = await bridged(stack, a, "a", b=toward(b.port("default"), "both", qos=2))
+        second = await bridged(stack, b, "b", a=toward(a.port("default"), "both", qos=2))
+        await up(first + second)
+        at_a, at_b = await Watcher.at(a), await Watcher.at(b)
+        dying = await Wire.connect(a, "dying", will=Will("x/will", b"gone", 1))
+        dying.publish("x/1", b"2", 2)
+        await dying.barrier()
+        dying.cut()
+        assert await got(a, at_a, at_b) == [[b"2", b"gone"]] * 2
+
+
+@pytest.mark.parametrize("versions", [("5", "5", "5"), ("5", "3.1.1", "5"), ("3.1.1",) * 3])
+@pytest.mark.parametrize("direction", ["out", "in", "both"])
+@on_loop
+async def test_a_ring_of_three_ends_where_it_began(direction: str, versions: tuple[str, str, str]) -> None:
+    async with serving() as a, serving() as b, serving() as c, contextlib.AsyncExitStack() as stack:
+        ring, bridges = [a, b, c], list[Bridge]()
+        for number, broker in enumerate(ring):
+            following = ring[(number + 1) % 3].port("default")
+            bridges += await bridged(stack, broker, "abc"[number], n=toward(following, direction, versions[number]))
+        await up(bridges)
+        watchers = [await Watcher.at(broker) for broker in ring]
+        await published(a, b"once", 1)
+        found = await got(a, *watchers)
+        if direction == "both" and len(set(versions)) > 1:
+            # It comes by both sides, and by one of them without marks: it ends, and somebody may get it twice.
+            found = [each[:1] if len(each) == 2 else each for each in found]
+        assert found == [[b"once"]] * 3
+
+
+@pytest.mark.parametrize("version", ["5", "3.1.1"])
+@on_loop
+async def test_two_bridges_to_one_broker_bring_each_message_once(version: str) -> None:
+    async with serving() as a, serving() as b, contextlib.AsyncExitStack() as stack:
+        port = b.port("default")
+        both = {"l1": toward(port, "both", version), "l2": toward(port, "both", version)}
+        await up(await bridged(stack, a, "a", **both))
+        at_a, at_b = await Watcher.at(a), await Watcher.at(b)
+        await published(a, b"from a", 1)
+        await published(b, b"from b", 1)
+        assert [sorted(each) for each in await got(a, at_a, at_b)] == [[b"from a", b"from b"]] * 2
+
+
+@on_loop
+async def test_equal_messages_of_one_publisher_all_pass_a_pair_and_a_chain() -> None:
+    async with serving() as a, serving() as b, serving() as c, contextlib.AsyncExitStack() as stack:
+        first = await bridged(stack, a, "a", b=toward(b.port("default"), "out", "3.1.1"))
+        second = await bridged(stack, b, "b", c=toward(c.port("default"), "out", "3.1.1"))
+        await up(first + second)
+        at_c = await Watcher.at(c)
+        for _ in range(5):
+            await published(a, b"the same", 1)
+        assert await got(a, at_c) == [[b"the same"] * 5]
+    async with serving() as a, serving() as b, contextlib.AsyncExitStack() as stack:
+        first = await bridged(stack, a, "a", b=toward(b.port("default"), "both", "3.1.1"))
+        second = await bridged(stack, b, "b", a=toward(a.port("default"), "both", "3.1.1"))
+        await up(first + second)
+        at_a, at_b = await Watcher.at(a), await Watcher.at(b)
+        for _ in range(3):
+            await published(a, b"toggle", 1)
+        assert await got(a, at_a, at_b) == [[b"toggle"] * 3] * 2
+
+
+@contextlib.asynccontextmanager
+async def mosquitto(directory: Path) -> AsyncIterator[int]:
+    (port,), conf = free_ports(1), directory / "m.conf"
+    conf.write_text(f"listener {port} 127.0.0.1\nallow_anonymous true\nuser root\n")
+    process = subprocess.Popen(["mosquitto", "-c", str(conf)], stderr=subprocess.DEVNULL)
+    try:
+        yield port
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.tools
+@pytest.mark.skipif(shutil.which("mosquitto") is None, reason="no mosquitto here; make tools")
+@pytest.mark.parametrize("version", ["5", "3.1.1"])
+@on_loop
+async def test_a_ring_through_mosquitto_ends(version: str, tmp_path: Path) -> None:
+    """a -> Mosquitto -> b -> a: over 3.1.1 no mark comes through."""
+    async with (
+        mosquitto(tmp_path) as foreign, serving() as a, serving() as b, contextlib.AsyncExitStack() as stack,
+    ):  # fmt: skip
+        out = await bridged(stack, a, "a", m=toward(foreign, "out", version))
+        ways = {"m": toward(foreign, "in", version), "a": toward(a.port("default"), "out", version)}
+        await up(out + await bridged(stack, b, "b", **ways))
+        at_a, at_b = await Watcher.at(a), await Watcher.at(b)
+        for number in range(3):
+            await published(a, b"%d" % number, 1)
+        assert await got(a, at_a, at_b) == [[b"0", b"1", b"2"]] * 2
+
+
+@on_loop
+async def test_a_broker_of_3_1_1_without_private_bridges_echoes_and_the_echo_ends() -> None:
+    async with serving() as a, serving() as b, contextlib.AsyncExitStack() as stack:
+        plain = toward(b.port("default"), "both", "3.1.1", try_private=False)
+        await up(await bridged(stack, a, "a", b=plain))
+        at_a, at_b = await Watcher.at(a), await Watcher.at(b)
+        for payload in (b"same", b"same", b"other"):
+            await published(a, payload, 1)
+        await published(b, b"theirs", 1)
+        assert [sorted(each) for each in await got(a, at_a, at_b)] == [[b"other", b"same", b"same", b"theirs"]] * 2
+
+
+class Tracing:
+    """What a broker that traces says of constrained topics, as far as a bridge comes to it."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def publishing(self, client_id: str, publish: Publish) -> bool:
+        self.asked.append(publish.topic)
+        return True
+
+    def heard(self, client_id: str, publish: Publish) -> bool:
+        return False
+
+    def arrived(self, publication: Any) -> bool:
+        return False
+
+    def admit(self, topic: str, client_id: str, *, publishes: bool) -> tuple[str, bool]:
+        return topic, True
+
+    def entity_event(self, event: Any) -> None: ...
+    def ending(self) -> None: ...
+
+
+@pytest.mark.parametrize("name", ["Constrained/Traces/Broker/SubscribeOnly/Suppress/Registration", "/Constrained/x"])
+@on_loop
+async def test_words_on_constrained_topics_of_an_ordinary_broker_are_not_taken_for_the_bridges_own(name: str) -> None:
+    async with serving() as a, serving() as b, contextlib.AsyncExitStack() as stack:
+        tracing = a.exchange.tracing = Tracing()  # type: ignore[assignment]
+        everything = [{"filter": "#", "direction": "in"}, {"filter": "/#", "direction": "in"}]
+        settings = BridgeSettings.model_validate(
+            {"addresses": [f"127.0.0.1:{b.port('default')}"], "topics": everything}
+        )
+        await up(await bridged(stack, a, "a", b=settings))
+        at_a, evil = await Watcher.at(a, "#"), await Wire.connect(b)
+        for number in range(30):
+            evil.publish(name, b"garbage", number % 2)
+        evil.publish("x/1", b"good", 1)
+        await evil.barrier()
+        await at_a.until(b"good")
+        assert at_a.seen == [b"good"]
+        assert tracing.asked == ["x/1"]
