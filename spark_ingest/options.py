@@ -74,6 +74,9 @@ class Options:
     shard_before: tuple[tuple[int, Shard | None], ...]
     """UNIX times in ms and what the receiver took of publications sealed until then, None for nothing; oldest first."""
     consumer: str
+    """The name of the query's place in the spool; of a query without a name, the first part of it (`place_of`)."""
+    is_named: bool
+    """True if option `consumer` names the place."""
     from_latest: bool
     starting: tuple[tuple[str, Position], ...] | None
     """Where each receiver's rows begin, as options say; None: at one of the ends, or at `since_us`."""
@@ -213,6 +216,7 @@ def parse_options(given: Mapping[str, str], *, batch: bool | None = False) -> Op
         shard=shard,
         shard_before=before,
         consumer=_name("consumer", told.get("consumer", stream.value + of_first)),
+        is_named="consumer" in told,
         from_latest=told.get("startingoffsets", "").lower() == "latest",
         starting=_place("startingOffsets", told.get("startingoffsets"), ("earliest",) if batch else STARTS),
         ending=_place("endingOffsets", told.get("endingoffsets"), ("latest",)),

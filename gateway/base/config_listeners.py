@@ -51,7 +51,7 @@ class Listener(Model):
     type: Literal["tcp", "ws", "external"] = Field(default="tcp", description="ws: WebSocket; external: handed over")
     bind: Bind = Field(default="127.0.0.1:1883", description="HOST:PORT, or unix:PATH for a Unix socket")
     max_connections: int = Field(default=0, ge=-1, description="0 or -1: only limits.connections applies")
-    ssl: bool = Field(default=False, description="TLS 1.2 or later")
+    ssl: bool = Field(default=False, description="TLS 1.2 or later; absent: true if there are certfile and keyfile")
     certfile: Path | None = Field(default=None, description="our certificate with its chain, PEM")
     keyfile: Path | None = Field(default=None, description="its key, a private file")
     cafile: Path | None = Field(default=None, description="whose client certificates are trusted, PEM")
@@ -84,6 +84,14 @@ class Listener(Model):
     def unix_path(self) -> Path | None:
         """Where the Unix socket of this listener is; None for any other."""
         return Path(self.bind.removeprefix(UNIX)) if self.bind.startswith(UNIX) else None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _files_mean_tls(cls, told: object) -> object:
+        """Switches TLS on for a listener with certificate and key, as Mosquitto does, unless `ssl` is given."""
+        if isinstance(told, dict) and told.get("certfile") and told.get("keyfile") and "ssl" not in told:
+            return {**told, "ssl": True}
+        return told
 
     @model_validator(mode="after")
     def _tls_is_complete(self) -> Listener:

@@ -8,6 +8,7 @@ answers, topic by topic, where a local publication would go.
 from __future__ import annotations
 
 import errno
+import ipaddress
 import socket
 import time
 from collections.abc import Iterator, Sequence
@@ -141,6 +142,20 @@ def _check_listener(name: str, listener: Listener, is_start: bool) -> Iterator[C
         yield from _check_unix(name, path)
         return
     yield from _check_port(f"listener {name}", listener.bind)
+    if not (listener.ssl or listener.overlay or is_loopback(listener.bind)):
+        yield CheckFinding(
+            "warning", f"listener {name}: names, passwords and messages go to {listener.bind} in clear, and other "
+            "machines reach it; give certfile and keyfile, or bind 127.0.0.1",
+        )  # fmt: skip
+
+
+def is_loopback(bind: str) -> bool:
+    """Returns True if only this machine reaches HOST:PORT."""
+    host = bind.rpartition(":")[0].strip("[]")
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _check_port(who: str, bind: str) -> Iterator[CheckFinding]:

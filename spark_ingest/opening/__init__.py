@@ -1,6 +1,6 @@
-"""The executors' side: rows of the spool in, opened content as Arrow columns out.
+"""The executors' side: takes rows of the spool, gives opened content as Arrow columns.
 
-Imports `receiving`, `secrets`, `spool`; never Spark's driver side.
+Imports `secrets` and `spool`; never Spark's driver side.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Record batches of the right size: what is done by columns costs as much for a row as for many.
+"""Record batches of the right size: work by columns costs as much for a single row as for many.
 
-Neighbouring groups are opened `together`, and what comes of them leaves `in_batches` of the asked number of rows.
+Neighbouring groups are opened `together`, and the results leave `in_batches` of the asked number of rows.
 """
 
 from __future__ import annotations
@@ -11,14 +11,15 @@ from typing import Any
 import pyarrow as pa
 
 BATCH_BYTES = 64 << 20
-"""A batch of rows holds about this much and one group more: an Arrow column of bytes ends at 2 GiB."""
+"""The content of a batch, exceeded by one group at most: an Arrow column of bytes ends at 2 GiB."""
 OPENED_BYTES = 4 << 20
-"""Of the spool, rows that are opened together: what is worked on stays in the processor's caches, and Spark has the
-first rows to work on while the next are opened."""
+"""Bytes of the spool that are opened together: they stay in the processor's caches, and Spark has the
+first rows to work on while the next are opened.
+"""
 
 
 def together(groups: Iterable[Any], rows: int) -> Iterator[Any]:
-    """Neighbouring groups as one batch, until it has about `rows` rows or OPENED_BYTES."""
+    """Yields neighbouring groups as batches of about `rows` rows or OPENED_BYTES."""
     held: list[Any] = []
     count = size = 0
     for group in groups:
@@ -36,8 +37,9 @@ def together(groups: Iterable[Any], rows: int) -> Iterator[Any]:
 
 
 def in_batches(batches: Iterable[Any], rows: int) -> Iterator[Any]:
-    """The same rows in batches of `rows`; one ends earlier at about BATCH_BYTES. What need not be joined is not
-    copied."""
+    """Yields the rows in batches of `rows`; a batch ends earlier at about BATCH_BYTES. Copies only batches that it
+    joins.
+    """
     held: list[Any] = []
     count = size = 0
     for batch in batches:
@@ -54,7 +56,7 @@ def in_batches(batches: Iterable[Any], rows: int) -> Iterator[Any]:
 
 
 def joined(batches: Sequence[Any]) -> Any:
-    """One batch of some of one schema."""
+    """Returns one batch of several with an equal schema."""
     if len(batches) == 1:
         return batches[0]
     (whole,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
@@ -62,5 +64,5 @@ def joined(batches: Sequence[Any]) -> Any:
 
 
 def plain(column: Any) -> Any:
-    """A column without a dictionary."""
+    """Returns a column without a dictionary."""
     return column.dictionary_decode() if isinstance(column, pa.DictionaryArray) else column

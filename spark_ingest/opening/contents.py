@@ -1,7 +1,7 @@
-"""What records say, as Arrow columns, and how fields of many small frames become them.
+"""The contents of records as Arrow columns, read from the fields of many small frames.
 
-The frames lie in one buffer. numpy walks all of them field by field and learns where each field begins and ends; Arrow
-then copies texts out of that buffer. No Python object is made for a record. Not here: where the frames lie
+The frames lie in one buffer. numpy walks all of them field by field and learns the ends of each field; Arrow
+then copies texts out of that buffer. No Python object is made for a record. Not here: the places of frames
 (`unpacking`, `extras`).
 """
 
@@ -24,13 +24,14 @@ PROPERTIES = pa.list_(pa.field("element", PROPERTY))
 
 _KINDS = {str: pa.string(), bytes: pa.binary(), int: pa.int32()}
 SEALED_TYPES = {each.name: _KINDS[each.kind] for each in SEALED}
-"""What is sealed beside a payload, as columns; null where a message has none."""
+"""Types of the sealed properties as columns; null where a message has none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contents:
     """Columns of equal length: text, UNIX milliseconds (uint64), bytes, list of (name, value); `sealed`: by the names
-    of `keys.message.SEALED`."""
+    of `keys.message.SEALED`.
+    """
 
     topic: Any
     time_ms: Any
@@ -39,16 +40,16 @@ class Contents:
     sealed: Mapping[str, Any] = field(repr=False)
 
     def take(self, rows: Any) -> Contents:
-        """Some rows, by number."""
+        """Returns some rows, by number."""
         sealed = {name: values.take(rows) for name, values in self.sealed.items()}
         columns = (self.topic.take(rows), self.time_ms[rows], self.payload.take(rows), self.properties.take(rows))
         return Contents(*columns, sealed)
 
 
 def read_sealed(walk: Walk, flags: Sequence[Any], places: Any, count: int) -> dict[str, Any]:
-    """What is sealed beside payloads, of `count` rows; the frames of the walk are those of the rows at `places`.
+    """Returns the sealed properties of `count` rows; the frames of the walk are those of the rows at `places`.
 
-    `flags`: for each of `SEALED`, not 0 where a frame has it. Raises BadFrame, ArrowInvalid.
+    `flags`: for each of `SEALED`, not 0 where a frame has the property. Raises BadFrame, ArrowInvalid.
     """
     columns = {}
     for (name, kind, _), having in zip(SEALED, flags, strict=True):
@@ -69,8 +70,10 @@ def read_sealed(walk: Walk, flags: Sequence[Any], places: Any, count: int) -> di
 
 
 def property_lists(walk: Walk, counts: Any, places: Any, count: int) -> Any:
-    """Application user properties of `count` rows, order and repeats kept (MQTT 5.0 §3.3.2.3.7); `counts`: how many
-    each frame of the walk has, `places` as above. Raises BadFrame, ArrowInvalid."""
+    """Returns application user properties of `count` rows, order and repeats kept (MQTT 5.0 §3.3.2.3.7).
+
+    `counts`: the number in each frame of the walk, `places`: the rows of these frames. Raises BadFrame, ArrowInvalid.
+    """
     most = int(counts.max(initial=0))
     borders: list[Any] = []
     owners: list[Any] = []
@@ -93,7 +96,7 @@ def property_lists(walk: Walk, counts: Any, places: Any, count: int) -> Any:
 
 
 class Walk:
-    """Reads the same field of all frames at a time, of those `chosen`, from front to back. Raises BadFrame.
+    """A walk that reads one field of all `chosen` frames at a time, from front to back. Raises BadFrame.
 
     The frames lie between `begins` and `ends` of `data`, one after the other; integers are little-endian.
     """
@@ -106,14 +109,14 @@ class Walk:
         self.chosen: Any = np.arange(len(ends))
 
     def some(self, having: Any) -> Walk:
-        """The same walk, of the frames that have a field."""
+        """Returns this walk restricted to the frames that have a field."""
         part = object.__new__(Walk)
         part.__dict__.update(self.__dict__)
         part.chosen = np.flatnonzero(having)
         return part
 
     def number(self, size: int) -> Any:
-        """Unsigned integers of `size` bytes."""
+        """Returns unsigned integers of `size` bytes."""
         start = self._forward(size)
         value = np.zeros(len(start), np.uint64)
         for index in reversed(range(size)):
@@ -121,22 +124,22 @@ class Walk:
         return value
 
     def span(self) -> tuple[Any, Any]:
-        """Where byte strings behind their 16-bit lengths begin and end."""
+        """Returns begins and ends of byte strings behind their 16-bit lengths."""
         length = self.number(2).astype(np.int64)
         start = self._forward(length)
         return start, start + length
 
     def text(self) -> Any:
-        """Strings behind their 16-bit lengths. Raises ArrowInvalid for what is not UTF-8."""
+        """Returns strings behind their 16-bit lengths. Raises ArrowInvalid for invalid UTF-8."""
         return pieces(self.data, *self.span()).cast(pa.string())
 
     def finish(self) -> None:
-        """Nothing may be left."""
+        """Raises BadFrame if bytes are left."""
         if np.any(self._ends - self._at):
             raise BadFrame("trailing bytes")
 
     def _forward(self, size: Any) -> Any:
-        """Where we were; moves on by `size` bytes."""
+        """Moves on by `size` bytes; returns the former places."""
         start = np.array(self._at[self.chosen])
         after = start + size
         if np.any(after > self._ends[self.chosen]):
@@ -146,7 +149,9 @@ class Walk:
 
 
 def pieces(data: bytes, begins: Any, ends: Any) -> Any:
-    """The stretches of `data` between `begins` and `ends`, which ascend and do not overlap, as binary array."""
+    """Returns the stretches of `data` between `begins` and `ends`, which ascend and do not overlap, as binary
+    array.
+    """
     if not len(begins):
         return pa.array([], pa.binary())
     offsets = np.stack([begins, ends], axis=1).ravel().astype(np.int32)

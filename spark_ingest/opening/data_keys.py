@@ -1,8 +1,9 @@
-"""Executor side: the data keys of the rows of a batch, each opened once a process.
+"""The data keys of the rows of a batch in an executor, each opened once a process.
 
-A key comes from the header and shares that the spool holds on the first row of a group that uses it, and from the
+A key comes from the header and shares that the spool holds on the first row of a group that uses the key, and from
+the
 epoch key in the file of scope keys. No signature and no share is verified again: the receiver did before it wrote.
-That header, shares and epoch key are those that the publisher meant shows in the commitment.
+The commitment proves that header, shares and epoch key are those of the publisher.
 """
 
 from __future__ import annotations
@@ -18,19 +19,19 @@ from keys.keyopening import KeyOpener, Outline, SealedKey, key_id_of, publisher_
 from spark_ingest.secrets import Grants, ShareOpener
 
 KEYS_OPENED_MAX = 8_192
-"""Opened data keys that a worker process keeps over batches; an evicted one is recombined again."""
+"""Opened data keys that a worker process keeps over batches; an evicted key is recombined again."""
 TOPICS_REMEMBERED = 65_536
 """Verdicts on topics that a worker process keeps, in each of its tables."""
 
 
 GRANT = "grant:"
-"""Reasons begin with it that a key in the file of scope keys would cure."""
+"""The begin of reasons that a key in the file of scope keys would cure."""
 _NO_EPOCH_KEY = f"{GRANT} the grants file has no key for "
 _NO_LOCAL_KEY = f"{GRANT} the file of scope keys lacks the local key that seals the shares of this spool"
 
 
 class KeyUse(NamedTuple):
-    """A key that rows are sealed with; publisher of the first of them, and its rights as the spool has them."""
+    """A key of rows; with the publisher of the first of them, and its rights from the spool."""
 
     key_id: bytes
     publisher: bytes
@@ -38,7 +39,7 @@ class KeyUse(NamedTuple):
 
 
 class OpenedKeys:
-    """Data keys by key id."""
+    """The opened data keys, by key id."""
 
     def __init__(self) -> None:
         self._opener = KeyOpener()
@@ -46,14 +47,14 @@ class OpenedKeys:
         self._known: OrderedDict[bytes, DataKey] = OrderedDict()
 
     def clear(self) -> None:
-        """The file of scope keys changed."""
+        """Drops all keys, since the file of scope keys changed."""
         self._opener = KeyOpener()
         self._known.clear()
 
     def get(
         self, uses: Iterable[KeyUse], materials: Mapping[bytes, tuple[bytes, bytes]], grants: Grants
     ) -> list[DataKey | str]:
-        """For each use, in order. `materials`: encoded header and shares as the spool has them, by key id."""
+        """Returns a key or a reason for each use, in order. `materials`: the spool's headers and shares, by key id."""
         found: list[DataKey | str] = []
         numbers: list[int] = []
         waiting: list[SealedKey] = []
@@ -82,7 +83,7 @@ class OpenedKeys:
     def _sealed(
         self, use: KeyUse, material: tuple[bytes, bytes] | None, epoch_keys: _EpochKeys, local: ShareOpener
     ) -> SealedKey | str:
-        """What it takes to open the key, or why it stays closed."""
+        """Returns the inputs of opening the key, or the reason for which it stays closed."""
         if material is None:
             return "key: the spool holds no key header for this row"
         header, sealed_shares = material
@@ -102,7 +103,7 @@ class OpenedKeys:
         return SealedKey(use.key_id, outline, header, shares, epoch_key)
 
     def _scope_of(self, use: KeyUse) -> str | None:
-        """The scope in which a row was published; None if the spool does not tell."""
+        """Returns the scope in which a row was published; None if the spool does not name it."""
         if use.rights is None:
             return None
         known = self._scopes.get(use.rights)
@@ -118,7 +119,7 @@ class OpenedKeys:
 
 
 class _EpochKeys:
-    """The epoch key of keys with an outline, None for a scope without any, or why there is none."""
+    """The epoch keys by outline: a key, None for a scope without keys, or the reason for which there is none."""
 
     def __init__(self, grants: Grants) -> None:
         self._scopes = grants.scopes
@@ -136,11 +137,11 @@ class _EpochKeys:
 
 
 def is_absent(reason: str) -> bool:
-    """Whether a key stays closed because the file of scope keys does not have what opens it."""
+    """Returns True if a key stays closed because the file of scope keys lacks the key that opens it."""
     return reason.startswith((_NO_EPOCH_KEY, _NO_LOCAL_KEY))
 
 
 def reason_of(error: KeysError) -> str:
-    """Column `reason`: what is to blame, then why."""
+    """Returns the text of column `reason`: the culprit, then the cause."""
     kinds = {WrongEpochKey: "grant", BadContent: "content", BadShare: "shares"}
     return f"{kinds.get(type(error), 'frame')}: {error}"

@@ -1,11 +1,12 @@
-"""Executor side: rows of the spool in, content in clear out. Derives data keys, opens and reads content.
+"""The opener of an executor: takes rows of the spool, derives data keys, gives content in clear.
 
 START HERE for the executors' side. A row costs one AES-GCM opening; a key is opened once a process (`data_keys`), and
-whatever else can be is done for all rows of a batch at once, in columns (`unpacking`). What cannot be opened is never
-dropped without a trace: it becomes a row of the quarantine stream with a reason, and the other streams log how many
-there were.
+all other work is done for all rows of a batch at once, in columns, where possible (`unpacking`). A row that cannot be
+opened is never dropped without a trace: it becomes a row of the quarantine stream with a reason, and the other
+streams
+log the number of such rows.
 
-It verifies no publisher signature again: the receiver did before it wrote. It still notices every change of
+The opener verifies no publisher signature: the receiver did before it wrote. It still notices every change of
 content, header or topic, since all three are authenticated by the data key, and of the columns that repeat the
 header, since they are compared with it.
 """
@@ -42,9 +43,9 @@ NOT_OF_ITS_HEADER = "frame: the row is not that of its header"
 
 @dataclass(slots=True)
 class Opened:
-    """What came of one record batch: row numbers (ascending) with their content, and row numbers with a reason.
+    """The outcome of one record batch: row numbers (ascending) with their content, and row numbers with a reason.
 
-    A row stands there once for each of its records; `numbers`, `qos` and `retain` are theirs.
+    A row stands there once for each of its records; `numbers`, `qos` and `retain` are those of the records.
     """
 
     rows: Any
@@ -55,7 +56,7 @@ class Opened:
     retain: Any
 
     def keep(self, kept: Any) -> None:
-        """Forget the content that is not `kept`."""
+        """Drops the content that is not `kept`."""
         if kept.all():
             return
         chosen = np.flatnonzero(kept)
@@ -64,10 +65,10 @@ class Opened:
 
 
 class Opener:
-    """Opens rows with the keys of one grants file. Keeps opened keys between batches."""
+    """An opener of rows with the keys of one grants file. Keeps opened keys between batches."""
 
     def __init__(self, grants: Path, reader: Path | None = None, more: Sequence[Path] = ()) -> None:
-        """The arguments are those of `GrantsFile`."""
+        """Takes the arguments of `GrantsFile`."""
         self._file = GrantsFile(grants, reader, more)
         self._grants = Grants({})
         self._keys = OpenedKeys()
@@ -75,11 +76,13 @@ class Opener:
 
     @property
     def grants(self) -> Grants:
-        """What the file says, as it was read last."""
+        """The content of the file at the last reading."""
         return self._grants
 
     def refresh(self, *, anew: bool = False) -> bool:
-        """Read the grants file again if it changed, or `anew` in any case; whether it did. Raises GrantsError."""
+        """Reads the grants file again if it changed, or `anew` in any case; returns True if it read. Raises
+        GrantsError.
+        """
         self._grants, changed = self._file.load(anew=anew)
         if changed:
             self._keys.clear()
@@ -87,7 +90,7 @@ class Opener:
         return changed
 
     def open(self, batch: Any, wanted: Any = None) -> Opened:
-        """Open a batch of spool rows (whole groups), or of them the `wanted` ones. Raises nothing for bad rows."""
+        """Opens a batch of spool rows (whole groups), or the `wanted` ones of them. Raises nothing for bad rows."""
         rows = _Rows(batch)
         if wanted is not None:
             rows.keep(np.asarray(wanted, bool))
@@ -110,7 +113,7 @@ class Opener:
         return self._unpacked(rows, opened)
 
     def _unpacked(self, rows: _Rows, opened: Sequence[bytes]) -> Opened:
-        """The records of opened rows, in order of rows."""
+        """Returns the records of opened rows, in order of rows."""
         batch, told = rows.batch, _Origins(rows.batch)
         retained = batch.column("retain").to_numpy(zero_copy_only=False)
         firsts = batch.column("sequence").to_numpy()
@@ -122,7 +125,7 @@ class Opener:
         return Opened(rows.numbers[records.batches], records.content, every, *records[1:4])
 
     def _named(self, origin: tuple[str, str], topic: bytes) -> str | None:
-        """The name of a record's topic; None for what is none, or that may not come from there."""
+        """Returns the name of a record's topic; None for an invalid topic, or one that its origin may not use."""
         pair = (origin, topic)
         if pair not in self._names:
             if len(self._names) >= TOPICS_REMEMBERED:
@@ -136,7 +139,7 @@ class Opener:
         return self._names[pair]
 
     def _may(self, rights: RecordRights, wire_topic: str, topic: str) -> bool:
-        """Whether a record may have a clear topic; a retained one has that for which its wire topic stands."""
+        """Returns True if a record may have a clear topic; a retained record only the topic behind its wire topic."""
         scope = self._grants.scopes.get(rights.scope)
         key = None if scope is None else scope.token_key
         if wire_topic and read_wire_topic(wire_topic).id != retained_id(key, topic):
@@ -146,8 +149,10 @@ class Opener:
     def _keys_of(
         self, batch: Any, materials: dict[bytes, tuple[bytes, bytes]]
     ) -> tuple[list[DataKey | str | None], Any]:
-        """The keys of all rows, each once: a data key, why there is none, or None for rows that are not sealed. And
-        for each row, which of them."""
+        """Returns the distinct keys of all rows, and for each row the number of its key.
+
+        A key is a data key, the reason for which there is none, or None for rows that are not sealed.
+        """
         ids = batch.column("key_id").dictionary_encode()
         codes = ids.indices.to_numpy()
         firsts = np.empty(len(ids.dictionary), np.int64)
@@ -159,7 +164,7 @@ class Opener:
 
     @staticmethod
     def _opened(rows: _Rows, prefixes: Any, keys: list[Any], codes: Any) -> list[bytes]:
-        """The content of what opens; the other rows are closed."""
+        """Returns the content of the rows that open, and closes the others."""
         sealed = rows.batch.column("sealed").to_numpy(zero_copy_only=False)
         used = np.empty(len(keys), object)
         used[:] = keys
@@ -183,7 +188,7 @@ class Opener:
 
 
 class _Rows:
-    """The rows of a batch that may still open, and why the others do not."""
+    """The rows of a batch that may still open, and the reasons of the closed ones."""
 
     def __init__(self, batch: Any) -> None:
         self.batch = batch
@@ -191,20 +196,23 @@ class _Rows:
         self.closed: list[tuple[int, str]] = []
 
     def keep(self, kept: Any) -> None:
-        """Forget the rows that nobody asked for."""
+        """Drops the rows that nobody asked for."""
         if not kept.all():
             chosen = np.flatnonzero(kept)
             self.batch, self.numbers = self.batch.take(pa.array(chosen)), self.numbers[chosen]
 
     def close(self, reason: Callable[[int], str], closed: Any) -> None:
-        """`reason`: by place among the rows that were left, called in their order."""
+        """Closes rows. `reason`: by place among the remaining rows, called in their order."""
         for place in np.flatnonzero(closed).tolist():
             self.closed.append((int(self.numbers[place]), reason(place)))
         self.keep(~closed)
 
 
 class _Origins:
-    """Of each row by what its records are judged: rights, and the wire topic of what is retained. `codes`: numbers."""
+    """The origin of each row, by which its records are judged: rights, and the wire topic of a retained value.
+
+    `codes`: numbers of origins.
+    """
 
     def __init__(self, batch: Any) -> None:
         rights = batch.column("rights").fill_null("").dictionary_encode()
@@ -219,9 +227,9 @@ class _Origins:
 
 
 def check_written(batch: Any, opened: Opened) -> None:
-    """Raises SpoolDamaged if a row stays closed and is not what the receiver wrote, its reason to stay so included.
+    """Raises SpoolDamaged if a closed row differs from the row that the receiver wrote, its reason included.
 
-    What a publisher made so is no damage, nor what waits for a key.
+    A row that its publisher made so is no damage, nor is one that waits for a key.
     """
     told = batch.column("reason")
     closed = {
@@ -237,7 +245,7 @@ def check_written(batch: Any, opened: Opened) -> None:
 
 
 class TopicSet:
-    """Whether a topic matches one of some filters; remembers verdicts."""
+    """A set of topics: those that match one of some filters. Remembers verdicts."""
 
     def __init__(self, filters: Sequence[str]) -> None:
         self._filters = tuple(filters)
@@ -253,14 +261,16 @@ class TopicSet:
 
 
 def which(topics: Any, wanted: Callable[[str], bool]) -> Any:
-    """Which of a column of topics, dictionary-encoded or not, are wanted, as numpy array: each is asked for once."""
+    """Returns the wanted rows of a column of topics, dictionary-encoded or not, as numpy array: each topic is asked for
+    once.
+    """
     coded = topics.dictionary_encode()
     verdicts = np.fromiter(map(wanted, coded.dictionary.to_pylist()), bool)
     return verdicts[coded.indices.to_numpy()]
 
 
 def _opened(keys: Any, prefixes: Any, topics: Any, sealed: Any) -> list[bytes | None]:
-    """`DataKey.open_each` of columns: keys, headers up to their digests, framed topics, sealed content."""
+    """Returns `DataKey.open_each` of columns: keys, headers up to their digests, framed topics, sealed content."""
     nonces = np.zeros((len(prefixes), NONCE_BYTES), np.uint8)
     nonces[:, -8:] = prefixes[:, SEQUENCE_AT : SEQUENCE_AT + 8]
     heads = np.full((len(prefixes), 1 + PREFIX_BYTES), frames.PROTOCOL_VERSION, np.uint8)
@@ -270,7 +280,7 @@ def _opened(keys: Any, prefixes: Any, topics: Any, sealed: Any) -> list[bytes | 
 
 
 def _hidden(topic: str, key: bytes) -> str:
-    """The token form of a clear topic; of what is no name of a topic, nothing."""
+    """Returns the token form of a clear topic; empty for an invalid name."""
     try:
         return tokenise_topic(topic, key)
     except KeysError:
@@ -278,12 +288,12 @@ def _hidden(topic: str, key: bytes) -> str:
 
 
 def _as_bytes(matrix: Any) -> list[bytes]:
-    """The rows of a matrix of bytes."""
+    """Returns the rows of a matrix of bytes."""
     return list(matrix.view(f"V{matrix.shape[1]}").ravel().tolist())
 
 
 def _prefixes(batch: Any) -> Any:
-    """The signed headers up to their digests, a matrix of bytes; of a shorter one zeros."""
+    """Returns the signed headers up to their digests as a matrix of bytes; zeros for a shorter header."""
     headers = pc.binary_slice(batch.column("header"), 0, PREFIX_BYTES)
     if pc.any(pc.less(pc.binary_length(headers), PREFIX_BYTES)).as_py():
         headers = pa.array([each.ljust(PREFIX_BYTES, b"\0") for each in headers.to_pylist()], pa.binary())
@@ -294,7 +304,7 @@ def _prefixes(batch: Any) -> Any:
 
 
 def _repeats(prefixes: Any, batch: Any) -> Any:
-    """Which rows have the publisher, key, sequence, QoS and retain flag that their header has."""
+    """Returns the rows whose publisher, key, sequence, QoS and retain flag equal those of their header."""
     sequences = np.ascontiguousarray(prefixes[:, SEQUENCE_AT : SEQUENCE_AT + 8]).view(">u8").ravel()
     fits = sequences == batch.column("sequence").to_numpy().astype(np.uint64)
     for name, at in (("publisher", PUBLISHER_AT), ("key_id", KEY_ID_AT)):
@@ -307,7 +317,7 @@ def _repeats(prefixes: Any, batch: Any) -> Any:
 
 
 def material_of(batch: Any) -> dict[bytes, tuple[bytes, bytes]]:
-    """Key header and shares by key id: of each group, on the first row that uses each key."""
+    """Returns key header and shares by key id, from the first row of each group that uses the key."""
     headers = batch.column("key_header")
     if headers.null_count == len(headers):
         return {}
@@ -319,10 +329,10 @@ def material_of(batch: Any) -> dict[bytes, tuple[bytes, bytes]]:
 
 
 def values_of(column: Any) -> list[Any]:
-    """Of a column, as Python objects; of bytes and text faster than `to_pylist`."""
+    """Returns a column as Python objects; for bytes and text faster than `to_pylist`."""
     return list(column.to_numpy(zero_copy_only=False).tolist())
 
 
 def _incomplete(batch: Any) -> Any:
-    """Which rows never became whole."""
+    """Returns the rows that never became whole."""
     return pc.or_(batch.column("reason").is_valid(), batch.column("sealed").is_null()).to_numpy(zero_copy_only=False)

@@ -1,7 +1,7 @@
-"""The extras of many records as columns (the form: `keys.records.Extras`): properties, what else is sealed, numbers.
+"""The extras of many records as columns (the form: `keys.records.Extras`): properties, sealed properties, numbers.
 
-Read field by field over all records (`contents`). Where one is not well-formed, `Extras.decode` finds
-which and why, and the others are read again. Not here: where extras lie (`unpacking`).
+They are read field by field over all records (`contents`). Where extras are malformed, `Extras.decode` finds
+the record and the cause, and the others are read again. Not here: the places of extras (`unpacking`).
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from spark_ingest.opening.contents import Walk, property_lists, read_sealed
 
 
 class ExtrasColumns(NamedTuple):
-    """Of all records. `sealed`: by the names of `keys.message.SEALED`; `numbers`, `expiry_s`: int64, -1 for those
-    without."""
+    """The extras of all records. `sealed`: by the names of `keys.message.SEALED`; `numbers`, `expiry_s`: int64, -1 for
+    none.
+    """
 
     sealed: Mapping[str, Any]
     properties: Any
@@ -30,7 +31,7 @@ class ExtrasColumns(NamedTuple):
     expiry_s: Any
 
     def unfit(self) -> Any:
-        """Which records have a text that would break the connection of whoever gets it, or answers to no topic."""
+        """Returns records with a text that would break a receiver's connection, or with an invalid response topic."""
         replies = self.sealed["response_topic"].dictionary_encode()
         wrong = np.array([not is_topic(name) for name in replies.dictionary.to_pylist()], bool)
         unfit = np.zeros(len(self.numbers), bool)
@@ -48,7 +49,7 @@ class ExtrasColumns(NamedTuple):
 def read_extras(
     data: bytes, begins: Any, ends: Any, chosen: Any, count: int
 ) -> tuple[ExtrasColumns, dict[int, KeysError]]:
-    """Of `count` records, of which those that are `chosen` have extras there in `data`; and what is wrong with some."""
+    """Returns the extras of `count` records, and the errors of some. The `chosen` records have extras in `data`."""
     try:
         return _columns(data, begins, ends, chosen, count), {}
     except (BadFrame, pa.ArrowInvalid):
@@ -68,7 +69,7 @@ def _have_nul(texts: Any) -> Any:
 
 
 def _columns(data: bytes, begins: Any, ends: Any, chosen: Any, count: int) -> ExtrasColumns:
-    """Raises BadFrame, or ArrowInvalid for what is not UTF-8."""
+    """Returns the extras as columns. Raises BadFrame, or ArrowInvalid for invalid UTF-8."""
     walk = Walk(data, begins, ends)
     flags = walk.number(1).astype(np.uint8)
     if np.any((flags == 0) | (flags & 128 != 0)):

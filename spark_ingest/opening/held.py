@@ -1,8 +1,8 @@
-"""Which rows wait for which key: names of keys that rows need, and which of them the file of scope keys lacks.
+"""Names of the keys that rows need, and which of these keys the file of scope keys lacks.
 
-A name says all that the file of scope keys must have: scope, epoch and bump, and the tag of the local key that shares
-are sealed under. It follows from what the spool holds alone, so the rows that a name stands for are the same whenever
-they are read. Not here: what becomes of such rows (`rows`, `spool.ledger`).
+A name lists all that the file of scope keys must have: scope, epoch and bump, and the tag of the local key that seals
+the shares. It follows from the spool alone, so that a name stands for a fixed set of rows, whenever they
+are read. Not here: the fate of such rows (`rows`, `spool.ledger`).
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from spark_ingest.opening.decode import material_of, values_of
 from spark_ingest.secrets import Grants, tag_of
 
 PROBES = 64
-"""Data keys of a name that are tried before it counts as missing: one that a liar made must not stand for all."""
+"""Data keys of a name that are tried before it counts as missing: a liar's key must not stand for all."""
 
 
 class KeyNames:
-    """Names of keys; remembers what headers have in common."""
+    """The names of keys. Remembers the common parts of headers."""
 
     def __init__(self) -> None:
         self._opener = KeyOpener()
 
     def name(self, header: bytes, shares: bytes) -> str | None:
-        """Of a key with this header and these shares, as the spool has them; None for what is no header."""
+        """Returns the name of a key with this header and these shares from the spool; None for an invalid header."""
         try:
             name = self._opener.outline(header).name.described()
         except KeysError:
@@ -39,14 +39,16 @@ class KeyNames:
         return name if tag is None else f"{name}, local key {tag.hex()}"
 
     def rows(self, group: Any, names: Collection[str]) -> Any:
-        """Which rows of a batch of spool rows (whole groups) need a key with one of these names."""
+        """Returns the rows of a batch of spool rows (whole groups) that need a key with one of these names."""
         materials = material_of(group)
         ids = group.column("key_id").dictionary_encode()
         needing = [each in materials and self.name(*materials[each]) in names for each in values_of(ids.dictionary)]
         return np.array(needing, bool)[ids.indices.to_numpy()]
 
     def missing(self, groups: Iterable[Any], grants: Grants) -> list[str]:
-        """Names of keys that rows of these groups need and that are not in the file of scope keys, or are others."""
+        """Returns the names of keys that rows of these groups need and that the file of scope keys lacks, or has
+        otherwise.
+        """
         keys, known, wrong = OpenedKeys(), set[str](), dict[str, int]()
         absent = set[str]()
         for group in groups:

@@ -1,14 +1,14 @@
-"""What is in the runs of a pack, and reading them: opened rows as columns, one AES-GCM opening for thousands.
+"""The runs of a pack: opened rows as columns, one AES-GCM opening for thousands.
 
     run = AES-256-GCM(key of the pack, nonce = number of the run, content: an Arrow stream of one batch)
 
-A row of it is one record, as it came out of `decode`, with what of its spool row streams show: so the rows of a
-run go the way of those that were opened just now (`rows`). Topics, publishers, keys and wire topics are dictionaries.
-What did not open stands in the schema, with its reason; whole rows that only wait for a key keep a segment from being
+A row of a run is one record from `decode`, with the columns of its spool row that streams show: the rows of a
+run are handled as rows that were opened just now (`rows`). Topics, publishers, keys and wire topics are dictionaries.
+Closed rows stand in the schema, with their reason; whole rows that only wait for a key keep a segment from being
 packed (`packing`).
 
-Whoever lacks a key of a segment, or finds its pack damaged, reads the segment. The quarantine, queries of some devices
-and those that pass rows over for want of a key always do: what they go by is not in a pack.
+A reader that lacks a key of a segment, or finds its pack damaged, reads the segment. So do always the quarantine,
+queries of some devices and queries that pass over rows for want of a key: a pack lacks the columns that they need.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ OWN = pa.schema(
         ("offset", pa.int64()),
     ]
 )
-"""What streams show of a spool row; `offset`: where its group ends."""
+"""The columns of a spool row that streams show; `offset`: the end of its group."""
 CONTENT = pa.schema(
     [
         ("topic", _TEXT),
@@ -57,14 +57,16 @@ CONTENT = pa.schema(
         *SEALED_TYPES.items(),
     ]
 )
-"""What was sealed."""
+"""The columns that were sealed."""
 PACKED = pa.schema([*OWN, *CONTENT])
 CLOSED = b"closed"
-"""In the metadata of the schema: [[offset, reason]...] as JSON."""
+"""The entry in the metadata of the schema: [[offset, reason]...] as JSON."""
 
 
 class PackedRows(NamedTuple):
-    """Rows of a run. `group`: columns of OWN, and the place; `closed`: why others stayed closed, how many for each."""
+    """The rows of a run. `group`: columns of OWN, and the place; `closed`: the reasons of closed rows, with their
+    count.
+    """
 
     group: Any
     opened: Opened
@@ -72,7 +74,7 @@ class PackedRows(NamedTuple):
 
 
 def encode_run(batch: Any, closed: list[tuple[int, str]]) -> bytes:
-    """The content of a run. `batch`: of PACKED."""
+    """Returns the content of a run. `batch`: of PACKED."""
     sink = pa.BufferOutputStream()
     schema = PACKED.with_metadata({CLOSED: json.dumps(closed)} if closed else None)
     with pa.ipc.new_stream(sink, schema) as stream:
@@ -81,12 +83,12 @@ def encode_run(batch: Any, closed: list[tuple[int, str]]) -> bytes:
 
 
 def seal_run(key: AESGCM, number: int, content: bytes) -> bytes:
-    """As it stands in the pack."""
+    """Returns the sealed run, as it stands in the pack."""
     return key.encrypt(number.to_bytes(NONCE_BYTES), content, None)
 
 
 def packed_stretches(extent: ByteRange, grants: Grants) -> Iterator[PackedRows | ByteRange]:
-    """A range of a segment: out of its pack what can be, the rest as a range to read from the segment. Logs damage."""
+    """Yields rows out of a segment's pack where possible, and ranges to read from the segment. Logs damage."""
     try:
         segment = open_segment(extent.path)
         pack = pack_of(segment)
@@ -117,7 +119,7 @@ def packed_stretches(extent: ByteRange, grants: Grants) -> Iterator[PackedRows |
 
 
 def _opened(pack: PackFile, key: AESGCM, number: int, run: PackRun, begin: int, end: int) -> PackedRows:
-    """The rows of a run whose groups end behind `begin` and not behind `end`. Raises SpoolDamaged."""
+    """Returns the rows of a run whose groups end behind `begin` and not behind `end`. Raises SpoolDamaged."""
     try:
         content = key.decrypt(number.to_bytes(NONCE_BYTES), pack.sealed(run), None)
         with pa.ipc.open_stream(content) as stream:
@@ -136,7 +138,7 @@ def _opened(pack: PackFile, key: AESGCM, number: int, run: PackRun, begin: int, 
 
 
 def _placed(batch: Any, path: Path) -> Any:
-    """The columns of spool rows, and where they stand."""
+    """Returns the columns of spool rows, with their place."""
     count = batch.num_rows
     place = [pa.repeat(pa.scalar(path.parent.name), count), pa.repeat(pa.scalar(int(path.stem), pa.int64()), count)]
     columns = [batch.column(name) for name in OWN.names]

@@ -1,7 +1,7 @@
-"""Making a pack of a sealed segment: what all of it opens to, in runs (`packed`).
+"""The maker of packs: opens a whole sealed segment into runs (`packed`).
 
-A segment with a whole row that does not open for want of a key is not packed: such a row may open later. Whoever packs
-therefore has all keys of a segment, and who opens the pack needs them too (`secrets.packbox`). Not here: which
+A segment with a whole row that does not open for want of a key is not packed: such a row may open later. A packer
+therefore has all keys of a segment, and a reader of the pack needs them too (`secrets.packbox`). Not here: which
 segments, and when (`spark_ingest.packing`).
 """
 
@@ -28,20 +28,20 @@ from spark_ingest.secrets import local_tags, seal_pack_key, tag_of
 from spark_ingest.spool import PackRun, PackTable, SegmentFile, sealed_end
 
 RUN_BYTES = 2 << 20
-"""Of the segment: a run ends with the group that reaches it."""
+"""Bytes of the segment in a run, which ends with the group that reaches them."""
 
 
 class PackMaker:
-    """Makes packs with the keys of an opener. `random(n)`: n unpredictable bytes."""
+    """A maker of packs with the keys of an opener. `random(n)`: n unpredictable bytes."""
 
     def __init__(self, opener: Opener, random: Callable[[int], bytes]) -> None:
         self._opener, self._random = opener, random
         self._outlines = KeyOpener()
 
     def make(self, segment: SegmentFile, end: int) -> tuple[PackTable, bytes, list[bytes]]:
-        """Table, key slot and sealed runs for a sealed segment whose last group ends at byte `end`.
+        """Returns table, key slot and sealed runs for a sealed segment whose last group ends at byte `end`.
 
-        Raises GrantsError for want of a key, SpoolDamaged, also for a row that was changed on disk.
+        Raises GrantsError for want of a key, SpoolDamaged also for a row that was changed on disk.
         """
         key = self._random(KEY_BYTES)
         aead = AESGCM(key)
@@ -65,7 +65,7 @@ class PackMaker:
         return table, seal_pack_key(grants, sorted(names), local, key, table.encode(), nonce), sealed
 
     def _note(self, batch: Any, names: set[KeyName], tags: set[bytes]) -> None:
-        """The keys that it takes to open these rows; those that the receiver gave up stay in the quarantine."""
+        """Notes the keys that open these rows; rows that the receiver gave up stay in the quarantine."""
         used = set(values_of(batch.column("key_id").filter(batch.column("reason").is_null())))
         for key_id, (header, shares) in material_of(batch).items():
             if key_id not in used:
@@ -76,7 +76,7 @@ class PackMaker:
                 tags.add(tag)
 
     def _content(self, batch: Any, offsets: Any) -> bytes:
-        """Of a run. Raises GrantsError, SpoolDamaged."""
+        """Returns the content of a run. Raises GrantsError, SpoolDamaged."""
         opened = self._opener.open(batch)
         check_written(batch, opened)
         told = batch.column("reason")
@@ -89,7 +89,7 @@ class PackMaker:
 
 
 def _in_runs(groups: Iterable[tuple[Any, int]]) -> Iterator[list[tuple[Any, int]]]:
-    """Groups and where they end, together."""
+    """Yields runs of groups, each group with its end."""
     held: list[tuple[Any, int]] = []
     begin = 0
     for group, end in groups:
@@ -102,7 +102,7 @@ def _in_runs(groups: Iterable[tuple[Any, int]]) -> Iterator[list[tuple[Any, int]
 
 
 def _columns(batch: Any, offsets: Any, opened: Opened) -> Any:
-    """A batch of PACKED."""
+    """Returns a batch of PACKED."""
     content = opened.content
     rows = pa.array(opened.rows, pa.int64())
     own: dict[str, Any] = {name: batch.column(name) for name in ("publisher", "received_at", "key_id", "wire_topic")}

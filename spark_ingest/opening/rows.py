@@ -1,10 +1,10 @@
-"""From opened rows to the record batches of each stream, in exactly the schema that Spark expects.
+"""The rows of each stream: from opened rows to record batches, in exactly the schema that Spark expects.
 
 telemetry      publications outside the availability topics, in clear
-availability   publications on the availability topics: what is said about entities (`statements`)
+availability   publications on the availability topics: statements about entities (`statements`)
 quarantine     publications that never became whole or cannot be opened, still sealed, with the reason
 
-Only the first batch of a task is checked by Spark, so the types here must be right by construction: a test
+Spark checks only the first batch of a task, so the types here must be right by construction: a test
 compares them with Spark's own conversion of `DDL`.
 """
 
@@ -36,7 +36,7 @@ from spark_ingest.spool import BLOCK_BITS, ByteRange, Shard, placed_groups, salv
 _log = logging.getLogger(__name__)
 _TIME = pa.timestamp("us", tz="UTC")
 KEY_LOOK_S = 0.5
-"""Between looks at the file of scope keys while a key is waited for."""
+"""The pause between looks at the file of scope keys while a key is awaited."""
 DDL = {
     IngestStream.TELEMETRY: (
         "topic string, payload binary, publisher string, sequence long, published_at timestamp, "
@@ -107,8 +107,9 @@ SCHEMAS = {
 
 
 PLACE = pa.schema([("receiver", pa.string()), ("segment", pa.int64()), ("offset", pa.int64())])
-"""Where a row stands in the spool: it is of the group that ends at byte `offset` of a segment of a receiver, so that
-reading from there begins behind it."""
+"""The place of a row in the spool: its group ends at byte `offset` of a receiver's segment, so that
+reading from there begins behind the row.
+"""
 OWN = ("key_id", "wire_topic", *PLACE.names)
 EXTRAS = pa.schema(
     [
@@ -119,12 +120,13 @@ EXTRAS = pa.schema(
         *PLACE,
     ]
 )
-"""Columns of telemetry for who asks for them by name: the publisher as 16 bytes, what it was sealed under and on, what
-else of MQTT was sealed with it, its place."""
+"""Columns of telemetry for queries that name them: the publisher as 16 bytes, key and wire topic of the row, sealed
+properties of MQTT, the row's place.
+"""
 
 
 def schema_of(stream: IngestStream, columns: Sequence[str] = ()) -> Any:
-    """The columns of a stream, those that are named in their order, all of them if none is. Raises BadOption."""
+    """Returns the named columns of a stream in their order, all of them without names. Raises BadOption."""
     known = SCHEMAS[stream]
     if not columns:
         return known
@@ -136,7 +138,7 @@ def schema_of(stream: IngestStream, columns: Sequence[str] = ()) -> Any:
 
 
 class RowReader:
-    """Reads ranges of the spool as rows of one stream. One per worker process and set of options."""
+    """A reader of ranges of the spool as rows of one stream. One per worker process and set of options."""
 
     def __init__(self, options: Options) -> None:
         self._stream = options.stream
@@ -159,8 +161,12 @@ class RowReader:
         self._redrives = False
 
     def read(self, *extents: ByteRange, held: Collection[str] | None = None, only: bool = False) -> Iterator[Any]:
-        """Record batches of at most `rows_per_batch` rows. `held`: names of keys whose rows are passed over, or that
-        are the `only` ones to read; None: nobody remembers what is passed over. Raises GrantsError, SpoolError."""
+        """Yields record batches of at most `rows_per_batch` rows. Raises GrantsError, SpoolError.
+
+        `held`: names of keys whose rows are passed over, or that are the `only` ones to read; None: nobody remembers
+        rows that
+        are passed over.
+        """
         self._opener.refresh()
         self._held, self._redrives = held, only
         reasons: Counter[str] = Counter()
@@ -175,7 +181,7 @@ class RowReader:
             )
 
     def _made(self, extents: Sequence[ByteRange], reasons: Counter[str]) -> Iterator[Any]:
-        """Rows of this stream, out of packs where there are some."""
+        """Yields rows of this stream, out of packs where there are some."""
         spooled: list[ByteRange] = []
         for each in chain.from_iterable(map(self._stretches, extents)):
             if isinstance(each, ByteRange):
@@ -196,7 +202,7 @@ class RowReader:
         return packed_stretches(extent, self._opener.grants)
 
     def _unpacked(self, packed: PackedRows, reasons: Counter[str]) -> Any:
-        """The rows of this stream in a run of a pack."""
+        """Returns the rows of this stream in a run of a pack."""
         timely = self._timely(packed.group)
         if timely is not None:
             packed.opened.keep(timely)
@@ -208,7 +214,7 @@ class RowReader:
             yield _with_place(group, extent, end) if self._placed else group
 
     def rows(self, group: Any, reasons: Counter[str] | None = None) -> Any:
-        """The rows of this stream in one or several groups of the spool; `reasons` counts what stays closed."""
+        """Returns the rows of this stream in one or several groups of the spool; `reasons` counts closed rows."""
         return self._shown(group, self._opened(group), reasons)
 
     def _shown(self, group: Any, opened: Opened, reasons: Counter[str] | None) -> Any:
@@ -222,7 +228,7 @@ class RowReader:
         return _batch(self._schema, **_telemetry(group, opened, self._schema.names))
 
     def _opened(self, group: Any) -> Opened:
-        """What opens; as `onMissingKey` says if the keys lack one. Raises GrantsError, SpoolDamaged."""
+        """Opens a group; obeys `onMissingKey` if a key is missing. Raises GrantsError, SpoolDamaged."""
         wanted = self._wanted(group)
         if self._held:
             needing = self._names.rows(group, self._held)
@@ -248,8 +254,11 @@ class RowReader:
             time.sleep(KEY_LOOK_S)
 
     def _lacking(self, group: Any, opened: Opened) -> str | None:
-        """A reason why a whole row stays closed that the right file of scope keys would cure; None if there is none, or
-        none that matters: a row may go into the quarantine unless a micro-batch was planned with its key."""
+        """Returns a reason of a closed whole row that the right file of scope keys would cure; None without one that
+        matters.
+
+        A row may go into the quarantine unless a micro-batch was planned with its key.
+        """
         quarantines = self._on_missing_key is MissingKey.QUARANTINE
         if quarantines and self._held is None:
             return None
@@ -258,21 +267,23 @@ class RowReader:
         return next((reason for reason in reasons if not quarantines or is_absent(reason)), None)
 
     def _wanted(self, group: Any) -> Any:
-        """Rows of this query's part and time. None: all. What a row is about shows when it is open."""
+        """Returns rows of this query's part and time; None: all. The topic of a row shows only when it is open."""
         ours = self._ours(group) if self._shards else None
         if (timely := self._timely(group)) is not None:
             ours = timely if ours is None else ours & timely
         return ours
 
     def _timely(self, group: Any) -> Any:
-        """Rows that were received when options say. None: all."""
+        """Returns rows received within the time that options name; None: all."""
         if self._since_us is None and self._until_us is None:
             return None
         received_us = group.column("received_at").cast(pa.int64()).to_numpy()
         return (received_us >= (self._since_us or 0)) & (received_us < (self._until_us or np.iinfo(np.int64).max))
 
     def _ours(self, group: Any) -> Any:
-        """Rows of this query's part: as receivers go by it (`part`), by the time of sealing where parts changed."""
+        """Returns rows of this query's part, by the receivers' rule (`part`); by time of sealing where parts
+        changed.
+        """
         if len(self._shards) == 1:
             eras = np.zeros(group.num_rows, np.int64)
         else:
@@ -287,7 +298,10 @@ class RowReader:
         return np.array(verdicts, bool)[places.ravel()]
 
     def _sort(self, opened: Opened) -> list[AvailabilityStatement]:
-        """Keep the rows of this stream; what says nothing on an availability topic is closed. What the others say."""
+        """Keeps the rows of this stream; returns their statements.
+
+        A row on an availability topic that states nothing is closed.
+        """
         topics = opened.content.topic.dictionary_encode()
         available = which(topics, self._availability.__contains__)
         telemetry = self._stream is IngestStream.TELEMETRY
@@ -352,7 +366,7 @@ def _quarantine(group: Any, opened: Opened) -> dict[str, Any]:
 
 
 def _taken(group: Any, rows: Any, more: Sequence[str] = ()) -> Any:
-    """The columns of opened rows that are rows' own: what is large in them was opened."""
+    """Returns the columns of opened rows that are not content: large columns were opened."""
     own = group.select(["publisher", "received_at", *more])
     whole = len(rows) == group.num_rows and np.array_equal(rows, np.arange(len(rows)))
     return own if whole else own.take(pa.array(rows, pa.int64()))
@@ -374,11 +388,11 @@ def _batch(schema: Any, **columns: Any) -> Any:
 
 
 def _times(content: Contents) -> Any:
-    """When the device published, also if the gateway could send only later."""
+    """Returns the device's time of publishing, even if the gateway could send only later."""
     return pa.array(content.time_ms.astype(np.int64) * 1000).cast(_TIME)
 
 
 def _hex(batch: Any, name: str) -> Any:
-    """Ids as text: few of them, many times."""
+    """Returns ids as text: few distinct ones, many times."""
     coded = batch.column(name).dictionary_encode()
     return pa.array([value.hex() for value in coded.dictionary.to_pylist()], pa.string()).take(coded.indices)

@@ -1,4 +1,4 @@
-"""What is said about entities on the availability topics: two forms, told apart by the last level of the topic.
+"""Statements about entities on the availability topics: two forms, told apart by the last level of the topic.
 
     PREFIX/GATEWAY/ENTITY/availability   whether a client is connected, retained (`bridge.traces.availability`):
                                          {"state": text, "since": ms, "last_seen": ms, "reason": text}
@@ -6,9 +6,10 @@
                                          {"entity": name, "gateway": name,
                                          "kind": text, "time_ms": ms, "number": n, "fields": {...}}
 
-Times are UNIX milliseconds. Whatever else stands there raises `Unreadable` with a reason for the quarantine: a hostile
-payload costs its own row and no query. The publisher had the right to the topic, so what a report says of gateway and
-entity must be what its topic says.
+Times are UNIX milliseconds. Any other payload raises `Unreadable` with a reason for the quarantine: a hostile
+payload costs its own row and no query. The publisher had the right to the topic, so a report must name the gateway
+and
+the entity of its topic.
 """
 
 from __future__ import annotations
@@ -19,25 +20,25 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 TRACE = "trace"
-"""Last level of the topics of reports."""
+"""The last level of the topics of reports."""
 _YEAR_10000_MS = 253_402_300_800_000
 _LARGEST = 1e300
-"""A number of a payload beyond it is no measurement, and may be too large for a float."""
+"""A larger number in a payload is no measurement, and may be too large for a float."""
 _STATES = {
     "INITIALIZING": "initializing", "RECOVERING": "recovering", "READY": "ready", "SHUTDOWN": "shutdown",
     "JOIN": "alive", "FAILURE_SUSPICION": "suspected", "FAILED": "failed", "DISCONNECT": "disconnected",
     "REVERTING_TO_SILENT_MODE": "silent", "UNKNOWN": "unknown",
     "ALLS_WELL": None, "LOAD_INFORMATION": None, "NETWORK_METRICS": None,
 }  # fmt: skip
-"""What a kind of trace makes of an entity's state; None: nothing."""
+"""The state of an entity by kind of trace; None: unchanged."""
 
 
 class Unreadable(Exception):  # noqa: N818  as the errors of this package
-    """Why a payload says nothing about an entity; the message is the row's `reason`."""
+    """A payload states nothing about an entity; the message is the row's `reason`."""
 
 
 class AvailabilityStatement(NamedTuple):
-    """One row of the stream availability, without topic and publisher. Times in microseconds."""
+    """A row of the stream availability, without topic and publisher. Times in microseconds."""
 
     entity: str
     gateway: str | None
@@ -55,9 +56,10 @@ class AvailabilityStatement(NamedTuple):
 
 
 def statement_of(topic: str, payload: bytes, time_ms: int) -> AvailabilityStatement | None:
-    """What a publication on an availability topic says; None for an empty one, which clears a retained statement.
+    """Returns the statement of a publication on an availability topic; None for an empty one, which clears a retained
+    value.
 
-    `time_ms`: when it was published. Raises Unreadable.
+    `time_ms`: the time of publishing. Raises Unreadable.
     """
     levels = topic.split("/")
     if levels[-1] == TRACE:
@@ -133,7 +135,7 @@ def _dumped(fields: dict[str, Any]) -> str:
 
 
 def _is_level_of(level: str, name: object) -> bool:
-    """Whether a level of the topic names it: percent-encoded, a long one cut and followed by its hash."""
+    """Returns True if a level of the topic names it: percent-encoded, a long name cut and followed by its hash."""
     if not isinstance(name, str):
         return False
     head, cut, digest = level.rpartition("%-")
@@ -146,7 +148,7 @@ def _is_level_of(level: str, name: object) -> bool:
 
 
 def _text(text: str) -> str:
-    """What Arrow takes: JSON can spell half of a surrogate pair."""
+    """Returns a text that Arrow takes: JSON can spell half of a surrogate pair."""
     return text.encode("utf-8", "replace").decode()
 
 
@@ -156,7 +158,9 @@ def _microseconds(value: object) -> int | None:
 
 
 def _number(value: object) -> float | None:
-    """A finite number of a payload; its size is looked at first, since an integer may be too large for a float."""
+    """Returns a finite number of a payload, else None. Its size is checked first: an integer may be too large for a
+    float.
+    """
     if isinstance(value, bool) or not isinstance(value, int | float) or not -_LARGEST < value < _LARGEST:
         return None
     return float(value)

@@ -1,9 +1,9 @@
-"""The records of batches, once opened, as columns (the form: `keys.records`).
+"""The records of opened batches as columns (the form: `keys.records`).
 
 The contents of many batches lie in one buffer. Every section of a content begins at a multiple of 8 bytes, so numpy
-reads the columns of all of them where they lie, and Arrow gets topics and payloads by their offsets: no loop over
+reads the columns of all of them in place, and Arrow gets topics and payloads by their offsets: no loop over
 records runs. A content whose structure fails is read again by `Records.decode`, and the extras of a record by
-`Extras.decode`, which tell why; what is wrong with one record closes that record alone.
+`Extras.decode`, which tell the cause; a fault of one record closes that record alone.
 Not here: opening.
 """
 
@@ -32,7 +32,7 @@ Named = Callable[[int, bytes], str | None]
 
 
 class RecordColumns(NamedTuple):
-    """Columns of records, in order. `batches`: in which of those that were given each was."""
+    """Columns of records, in order. `batches`: the number of each record's batch."""
 
     batches: Any
     numbers: Any
@@ -44,11 +44,12 @@ class RecordColumns(NamedTuple):
 def unpack(
     contents: Sequence[bytes], firsts: Any, origins: Any, retained: Any, arrived_ms: Any, named: Named
 ) -> tuple[RecordColumns, dict[int, str]]:
-    """The records of batches, and why some are left out, by batch.
+    """Returns the records of batches, and the reasons of omitted ones, by batch.
 
-    `firsts`: the number of each one's first record. `origins`: numbers, equal for batches whose publishers may write
-    about the same. `retained`: which batches are one retained record. `arrived_ms`: when each came.
-    `named(origin, topic)`: the topic as text, None if they may not; asked once for each pair.
+    `firsts`: the number of each batch's first record. `origins`: numbers, equal for batches whose publishers have
+    equal
+    rights. `retained`: batches that are one retained record. `arrived_ms`: times of arrival.
+    `named(origin, topic)`: the topic as text, None if the origin may not use it; asked once for each pair.
     """
     closed: dict[int, str] = {}
     kept = np.arange(len(contents))
@@ -93,9 +94,9 @@ def _why(content: bytes) -> str:
 
 
 class _Columns:
-    """Columns of the records of many contents. `bad`: the contents whose structure fails; nothing else holds then.
+    """Columns of the records of many contents. `bad`: contents whose structure fails; no other field holds then.
 
-    `owner`: of each record its content, `place`: its place there. What ends in `at` is a place in `data`.
+    `owner`: each record's content, `place`: its place there. Names that end in `at` are places in `data`.
     """
 
     def __init__(self, contents: Sequence[bytes]) -> None:
@@ -149,7 +150,7 @@ class _Columns:
         self.bad[self.owner[odd]] = True
 
     def _padding(self) -> None:
-        """Behind each section are zeros, up to the next multiple of 8."""
+        """Checks for zeros behind each section, up to the next multiple of 8."""
         words = self._bytes.view("<u8")
         for end in self._used:
             left = end % 8
@@ -165,7 +166,7 @@ class _Columns:
         self.bad[_repeated(self._name_owner * count + self._codes, len(self.bad) * count) // count] = True
 
     def named(self, origins: Any, named: Named) -> tuple[Any, Any]:
-        """Topics of records as text, and which of them have a name."""
+        """Returns topics of records as text, and the records that have a name."""
         count = max(1, len(self._distinct))
         pairs = pa.array(origins[self._name_owner] * count + self._codes).dictionary_encode()
         found = [named(pair // count, self._distinct[pair % count]) for pair in pairs.dictionary.to_pylist()]
@@ -174,12 +175,12 @@ class _Columns:
         return names.take(pa.array(at)), np.array([name is not None for name in found], bool)[at]
 
     def extras_of(self, chosen: Any) -> tuple[Any, Any]:
-        """Where the extras of some records begin and end."""
+        """Returns begins and ends of the extras of some records."""
         ends = _ends(self._extras, self.owner, self.counts, self._extras_at)[chosen]
         return ends - self._extras[chosen], ends
 
     def payloads(self) -> Any:
-        """Of all records, as binary array."""
+        """Returns all payloads, as binary array."""
         begins = self._payloads_at
         joined = pieces(self.data, begins, begins + self._payloads_bytes)  # of each content, one behind the other
         offsets = np.zeros(len(self.owner) + 1, np.int32)
@@ -194,13 +195,13 @@ def _padded(size: Any) -> Any:
 
 
 def _ragged(counts: Any) -> tuple[Any, Any]:
-    """Of `counts[i]` rows each: which i each row is of, and its place there."""
+    """Returns, for `counts[i]` rows each, every row's i and its place there."""
     owner = np.repeat(np.arange(len(counts)), counts)
     return owner, np.arange(len(owner)) - (np.cumsum(counts) - counts)[owner]
 
 
 def _repeated(values: Any, limit: int) -> Any:
-    """Which values below `limit` are there more than once."""
+    """Returns the values below `limit` that occur more than once."""
     if limit <= TABLE_FACTOR * len(values) + 4096:
         return np.flatnonzero(np.bincount(values, minlength=limit) > 1)
     values.sort()
@@ -208,13 +209,13 @@ def _repeated(values: Any, limit: int) -> Any:
 
 
 def _sums(values: Any, counts: Any) -> Any:
-    """Of `counts[i]` values each."""
+    """Returns the sums of `counts[i]` values each."""
     sums = np.concatenate(([0], np.cumsum(values)))
     ends = np.cumsum(counts)
     return sums[ends] - sums[ends - counts]
 
 
 def _ends(lengths: Any, owner: Any, counts: Any, begins: Any) -> Any:
-    """Where stretches end that lie one behind the other, of each owner from its begin on."""
+    """Returns the ends of consecutive stretches, of each owner from its begin on."""
     sums = np.concatenate(([0], np.cumsum(lengths)))
     return sums[1:] - sums[np.cumsum(counts) - counts][owner] + begins[owner]

@@ -1,17 +1,19 @@
-"""What of the publications one of several receivers takes, and how their number changes while everything runs.
+"""The division of publications among several receivers, and a change of their number while everything runs.
 
-Each receiver subscribes to whole scopes, as everybody does: replicas learn nothing finer. What is of another part it
-acknowledges unread, but for the key that rides on it: publications of all parts are sealed under it. A publication's
-part follows from its number, which is the same for all of its pieces.
+Each receiver subscribes to whole scopes, as everybody does: replicas learn nothing finer. A piece of another part is
+acknowledged unread, but for its key: publications of all parts are sealed under it. A publication's
+part follows from its number, which all of its pieces have.
 
-When the number changes, the parts change with it. No receiver can know what another one has written, so the change
-is tied to what all pieces of a publication say alike: the time at which its publisher sealed it, signed in its header.
-What was sealed before the change goes by the parts of before, the rest by the new ones; so each publication has exactly
-one receiver, whenever its pieces come and whichever receiver is restarted when. Who forgets a change lets a bad replica
-send what is in one part of the spool to the receiver of another one, which knows nothing of it. A time that a replica
-altered only sends its copy astray: no signature fits it, at any receiver.
+When the number of receivers changes, the parts change with it. No receiver can know the rows of another, so the
+change
+is tied to a fact that all pieces of a publication carry: the time at which its publisher sealed it, signed in its
+header. Publications sealed before the change go by the former parts, the rest by the new ones; so each publication
+has
+exactly one receiver, whenever its pieces come and whichever receiver is restarted when. A receiver that forgets a
+change lets a bad replica send rows of one part to the receiver of another part, which does not know them. A replica
+that alters the time only sends its copy astray: no signature fits it, at any receiver.
 
-Pure. Not here: what a part is (`sharding`).
+Pure. Not here: the meaning of a part (`sharding`).
 """
 
 from __future__ import annotations
@@ -24,9 +26,8 @@ from spark_ingest.spool import Shard
 
 
 class Part:
-    """`shard` now, and before that what `eras` say: (UNIX time in ms until which it counted, part), oldest first.
-
-    None takes nothing.
+    """`shard` now; before that `eras`, as (UNIX time in ms until which it counted, part), oldest first. None takes
+    nothing.
     """
 
     def __init__(self, shard: Shard | None, eras: Sequence[tuple[int, Shard | None]] = ()) -> None:
@@ -34,7 +35,7 @@ class Part:
         self._shards = (*(before for _, before in eras), shard)
 
     def takes(self, told: str) -> bool:
-        """Whether a publication is ours. `told`: property `vmq` as it came. Raises BadFrame."""
+        """Returns True if a publication is in this part. `told`: the received property `vmq`. Raises BadFrame."""
         header = SignedHeader.decode(from_property(told)).header
         shard = self._shards[bisect.bisect_right(self._untils, header.time_ms)]
         return shard is not None and shard.owns(header.sequence)

@@ -1,10 +1,12 @@
-"""Pieces that are refused for want of a right: the version of the overlay that gives it may be on its way.
+"""Pieces that are refused for want of a right: the version of the overlay that gives the right may be on its way.
 
-Replicas adopt a version a little before or after us, and what they pass on by it looks like a stranger's here. Nobody
-sends it again once it is acknowledged. So it stays unacknowledged for a moment, is looked at again with the next
-version, and is refused after that moment. All replicas bring the same, and the version comes behind it on the same
-links. So a replica may have half of its window wait, and what is beyond that is refused at once, for the version to
-come through. Not here: gateways, which ask who is ahead (`bridge.membership.early_wires`).
+Replicas adopt a version a little before or after us, and pieces that they pass on by it look like a stranger's here.
+An acknowledged piece never comes again. So such a piece stays unacknowledged for a moment, is looked at again with
+the
+next version, and is refused after that moment. All replicas bring equal pieces, and the version comes behind them on
+those links. So a replica may have half of its window wait; pieces beyond that are refused at once, so that the
+version
+can come through. Not here: gateways, which ask who is ahead (`bridge.membership.early_wires`).
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ EARLY_BYTES = 64 << 20  # of one replica's, content and properties
 
 
 class EarlyPiece(NamedTuple):
-    """A piece as it came, and when that was."""
+    """A received piece, and the time of its arrival."""
 
     replica: str
     topic: str
@@ -32,19 +34,19 @@ class EarlyPiece(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of it."""
+        """The bytes of the piece."""
         return len(self.payload) + sum(len(name) + len(value) for name, value in self.properties)
 
 
 class EarlyPieces:
-    """Of all replicas."""
+    """The early pieces of all replicas."""
 
     def __init__(self) -> None:
         self._kept: dict[str, deque[EarlyPiece]] = {}
         self._bytes: Counter[str] = Counter()  # by replica
 
     def keep(self, piece: EarlyPiece) -> bool:
-        """Whether there is room for it."""
+        """Keeps a piece; returns False if there is no room."""
         kept = self._kept.setdefault(piece.replica, deque())
         if len(kept) >= EARLY_PIECES or self._bytes[piece.replica] + piece.size > EARLY_BYTES:
             return False
@@ -53,13 +55,13 @@ class EarlyPieces:
         return True
 
     def take(self) -> list[EarlyPiece]:
-        """All, each replica's in order."""
+        """Removes and returns all pieces, each replica's in order."""
         kept, self._kept = self._kept, {}
         self._bytes.clear()
         return [piece for pieces in kept.values() for piece in pieces]
 
     def due(self, now: float) -> list[EarlyPiece]:
-        """What has waited for long enough, also if the clock was set back."""
+        """Removes and returns pieces that have waited long enough, even if the clock was set back."""
         found = []
         for pieces in self._kept.values():
             while pieces and not 0 <= now - pieces[0].since < EARLY_S:

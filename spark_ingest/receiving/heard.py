@@ -1,11 +1,11 @@
-"""What publications say of our own clock, where no replica's clock vouches for it.
+"""Evidence of publications about our own clock, where no replica's clock vouches for it.
 
-By a clock that is minutes off everything that is published now looks old (or of the future), and as long as nobody is
-known that is what a replay looks like: it would be set apart as `stale`, and acknowledged. So while most of the
-publishers that are heard are like that, and not one of them fresh, what they send is held and not acknowledged. A
-backlog looks old too, but is not taken for a clock: it brings the publications of hours within seconds.
+By a clock that is minutes off, every fresh publication looks old (or of the future). A replay looks like that too, as
+long as no publisher is known: it would be set apart as `stale`, and acknowledged. So while most of the
+publishers look like that, and not one of them fresh, their publications are held and not acknowledged. A
+backlog looks old too, but is not taken for a wrong clock: it brings the publications of hours within seconds.
 
-Pure. Not here: which replicas' clocks agree with ours (`receiver.clock`), what is done with publications that are held
+Pure. Not here: which replicas' clocks agree with ours (`receiver.clock`), the handling of held publications
 (`publications`).
 """
 
@@ -14,12 +14,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 BACKLOG_S = 60.0
-"""Publications of one publisher that lie further apart than twice the time in which they came, and this, had waited."""
+"""A publisher's publications whose times lie further apart than this and twice the time of their arrival had
+waited.
+"""
 
 
 @dataclass(slots=True)
 class _Dated:
-    """Publications of one publisher that are too old or too young. Times of sealing, and when they came."""
+    """Publications of one publisher that are too old or too young: their times of sealing and of arrival."""
 
     first_ms: int
     last_ms: int
@@ -32,7 +34,9 @@ class _Dated:
 
 
 class HeardTimes:
-    """Of one session. Feed it verified publications of publishers that are members: it holds one entry for each."""
+    """The evidence of one session. To be fed verified publications of members: it holds one entry for each
+    publisher.
+    """
 
     def __init__(self) -> None:
         self.vouched = True
@@ -42,7 +46,7 @@ class HeardTimes:
         self._dated: dict[bytes, _Dated] = {}
 
     def dated(self, publisher: bytes, time_ms: int, now: float) -> None:
-        """Something of a publisher that nobody knows came, and is not fresh."""
+        """Notes a publication that is not fresh, of a publisher that is not known yet."""
         known = self._dated.get(publisher)
         if known is None:
             self._dated[publisher] = _Dated(time_ms, time_ms, now, now)
@@ -52,7 +56,7 @@ class HeardTimes:
 
     @property
     def doubt(self) -> str | None:
-        """Why our clock may be off, None when there is no reason to think so."""
+        """Returns the reason for which our clock may be off, None without one."""
         if self.vouched:
             return None
         off = [each for name, each in self._dated.items() if name not in self.fresh and not each.had_waited]

@@ -1,6 +1,6 @@
-"""Forms that were given up and written as incomplete, and may still become whole: kept in memory, within bounds.
+"""Late forms: given up and written as incomplete, but possibly whole later; kept in memory, within bounds.
 
-Pure. Not here: when a form is given up, and what becomes of one that is whole after all (`collector`).
+Pure. Not here: when a form is given up, and the fate of one that becomes whole (`collector`).
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from spark_ingest.receiving.sealings import Form
 
 LATE_KEPT = 4_096
-"""Incomplete publications that stay in memory, waiting for what is missing."""
+"""Incomplete publications that stay in memory, waiting for missing parts."""
 LATE_BYTES = 64 << 20
-"""Of their content, headers and topics: a publication may be as large as a packet, and they are not the only ones."""
+"""Bytes of their content, headers and topics: a publication may be as large as a packet."""
 
 
 class Late:
-    """Oldest first; the oldest goes when there are too many, or too large ones."""
+    """The late forms, oldest first; the oldest goes when there are too many, or too large ones."""
 
     def __init__(self) -> None:
         self._forms: OrderedDict[int, tuple[Form, int]] = OrderedDict()  # and its size in bytes
@@ -30,7 +30,7 @@ class Late:
         return (form for form, _ in self._forms.values())
 
     def keep(self, form: Form) -> list[Form]:
-        """One more, or one that has grown; those that went for it, perhaps itself."""
+        """Keeps a new form, or one that has grown; returns the forms that went for it, perhaps itself."""
         self.drop(form)
         size = len(form.content or b"") + len(form.admitted.frame) + len(form.told[0]) + len(form.topic)
         self._forms[id(form)] = (form, size)
@@ -43,7 +43,7 @@ class Late:
         return gone
 
     def drop(self, form: Form) -> bool:
-        """It is not late any more. False if it was not."""
+        """Drops a form that is not late any more. Returns False if it was not late."""
         _, size = self._forms.pop(id(form), (None, -1))
         if size < 0:
             return False

@@ -1,8 +1,10 @@
-"""Publications of one receiver from their first piece to the disk: waiting, whole, given up, late; and what they owe.
+"""Publications of one receiver from their first piece to the disk: waiting, whole, given up, late; and their acks.
 
-Pieces come verified from `collector`, which says what a form still misses. One form of a publication becomes its row;
-what does not become whole in `incomplete_s` is a row with the reason, and should it become whole later, a second one.
-Pure. Not here: what is believed, and content or keys that are on their way.
+Pieces come verified from `collector`, which says which parts a form still misses. One form of a publication becomes
+its
+row; a form that is not whole after `incomplete_s` is a row with the reason, and if it becomes whole later, a second
+one.
+Pure. Not here: which pieces are believed, and content or keys that are on their way.
 """
 
 from __future__ import annotations
@@ -22,27 +24,31 @@ from spark_ingest.receiving.seen import Seen
 from spark_ingest.spool import SpooledKey
 
 HELD_MAX = 65_536
-"""Publications in memory. Receive Maximum keeps honest senders far below; beyond it a piece is left
-unacknowledged and comes again after the next reconnect."""
+"""Publications in memory. Receive Maximum keeps honest senders far below; beyond the bound a piece is left
+unacknowledged and comes again after the next reconnect.
+"""
 STALE_KEPT = 65_536
 """Old publications of unknown publishers that are remembered, so that a replay fills no disk."""
 UNVOUCHED_MAX = 4_096
 """Publications that only one replica brought and that others have to vouch for: so many of each replica are set apart
-at once ..."""
+at once ...
+"""
 UNVOUCHED_EVERY_S = 0.15
-"""... and then one more in this time. What is beyond waits and is not acknowledged, so that nothing honest is lost, and
-a bad replica fills neither memory nor disk with what somebody who was shut out has dated back: it stalls itself."""
+"""... and then one more in this time. Further ones wait unacknowledged, so that no honest publication is lost, and
+a bad replica fills neither memory nor disk with publications that an excluded member has dated back: it stalls
+itself.
+"""
 
 
 class HeldOverflowError(Exception):
-    """A piece beyond HELD_MAX."""
+    """A piece came beyond HELD_MAX."""
 
 
 class Publications:
-    """`begin` and `piece`, `wake` and `give_up`, then `take`, write, `written`.
+    """The publications of one receiver: `begin` and `piece`, `wake` and `give_up`, then `take`, write, `written`.
 
-    `missing(form)`: why it cannot be opened yet, in the words of column `reason`; None if it can. `material(key id)`:
-    what the spool keeps of its key. `count`: where figures go.
+    `missing(form)`: the reason for which it cannot be opened yet, in the words of column `reason`; None if it can be.
+    `material(key id)`: the spool's material of its key. `count`: counts figures.
     """
 
     def __init__(
@@ -77,7 +83,7 @@ class Publications:
     # ------------------------------------------------------------------------------------------- pieces
 
     def begin(self, replica: str, told: tuple[str, str], admitted: Admitted, now: float) -> Form | None:
-        """A form that is new here; None when the publication is not wanted. Raises HeldOverflowError."""
+        """Returns a new form; None if the publication is not wanted. Raises HeldOverflowError."""
         header = admitted.header
         author, topic = self._lineages.author(header.publisher, header.sequence), told[1]
         publication = author, header.sequence
@@ -109,14 +115,17 @@ class Publications:
         return entry
 
     def release(self, entry: Form) -> None:
-        """It does not count against the replica that brought it first any more."""
+        """Stops counting a form against the replica that brought it first."""
         if entry.unvouched_at is not None:
             self._unvouched[entry.unvouched_at] -= 1
             entry.unvouched_at = None
 
     def is_whole_at_once(self, entry: Form, ack: Ack) -> bool:
-        """Whether a form that is new here is whole with its first piece, and the only one of its publication: as most
-        are. Then it is queued; there is nobody whom it could end, or who waits for it."""
+        """Queues a new form that is whole with its first piece and alone of its publication, as most are. Returns True
+        then.
+
+        No other form has to end for it, and none waits for it.
+        """
         if entry.content is None or entry.unvouched_at is not None or entry.old:
             return False
         if len(self._forms.of(entry.publication)) > 1 or self._missing(entry) is not None:
@@ -127,7 +136,7 @@ class Publications:
         return True
 
     def piece(self, entry: Form, ack: Ack) -> None:
-        """A replica brought it: keep the acknowledgement as long as it is owed."""
+        """Keeps the acknowledgement of a replica's piece as long as it is owed."""
         other = self._forms.other_whole(entry)
         if entry.state is State.DONE and other is None:
             self._count("duplicates_dropped")
@@ -145,14 +154,14 @@ class Publications:
             self._await(entry)
 
     def keep(self, entry: Form) -> None:
-        """Content of a form came: a late one has grown."""
+        """Notes that content of a form came: a late form has grown."""
         if entry.state is State.LATE:
             self._keep(entry)
 
     # ------------------------------------------------------------------------------------- completing
 
     def wake_all(self) -> None:
-        """What waited for any key may be whole now."""
+        """Looks again at all forms that wait for a key."""
         for key_id in list(self._by_key):
             self.wake(key_id)
 
@@ -164,7 +173,7 @@ class Publications:
             self._by_key.setdefault(entry.header.key_id, {})[id(entry)] = entry
 
     def wake(self, key_id: bytes) -> None:
-        """A key became usable: what waited for it may be whole now."""
+        """Looks again at forms that wait for a key that became usable."""
         for entry in list(self._by_key.get(key_id, {}).values()):
             self._complete(entry)
 
@@ -181,7 +190,7 @@ class Publications:
             self._finish(entry)
 
     def _settle(self, entry: Form, reason: str | None) -> None:
-        """Queue the entry for writing; other forms of the same publication are not wanted any more."""
+        """Queues the form for writing; the publication's other forms are not wanted any more."""
         late = entry.state is State.LATE
         self._forget_waiting(entry)
         header = entry.header
@@ -201,18 +210,22 @@ class Publications:
         self._queue(entry)
 
     def _queue(self, entry: Form) -> None:
-        """It waits for the disk."""
+        """Puts a form into the queue for the disk."""
         # Held here, since the key may be forgotten before this is written.
         entry.material = entry.material or self._material(entry.header.key_id)
         entry.state = State.READY
         self._ready.append(entry)
 
     def _too_old(self, entry: Form) -> bool:
-        """Whether it could be a replay: docs/protocol.md §5.2, an old publication of somebody who was never heard."""
+        """Returns True for a possible replay: an old publication of a publisher that was never heard (docs/protocol.md
+        §5.2).
+        """
         return entry.old and entry.header.publisher not in self._met and not self.seen.knows(entry.publication[0])
 
     def _end_other_forms(self, entry: Form) -> list[Ack]:
-        """One form of the publication is whole: those that still wait end, and leave what they owe."""
+        """Ends the waiting forms of a publication of which one form is whole; returns the acknowledgements that they
+        owe.
+        """
         acks: list[Ack] = []
         for other in list(self._forms.of(entry.publication)):
             if other is not entry and other.state is State.WAITING:
@@ -240,7 +253,7 @@ class Publications:
         self._forms.end(entry)
 
     def give_up(self, now: float) -> None:
-        """On what has waited for `incomplete_s`; old headers are forgotten."""
+        """Gives up forms that have waited for `incomplete_s`; forgets old headers."""
         self._settle_doubt()
         while self._waiting:
             entry = next(iter(self._waiting.values()))
@@ -258,13 +271,13 @@ class Publications:
         self._forms.forget()
 
     def _holds(self, entry: Form) -> bool:
-        """Whether it would be taken for a replay by a clock that cannot be believed: then it stays as it is."""
+        """Returns True for a form that looks like a replay by a clock that cannot be believed: it stays as it is."""
         holds = self._too_old(entry) and self.heard.doubt is not None
         self._doubted |= holds
         return holds
 
     def _settle_doubt(self) -> None:
-        """When our clock is believed again: what was held is a row, or set apart."""
+        """Settles held forms once our clock is believed again: each becomes a row, or is set apart."""
         if not self._doubted or self.heard.doubt is not None:
             return
         self._doubted = False
@@ -275,7 +288,7 @@ class Publications:
 
     @property
     def next_deadline(self) -> float | None:
-        """When there is something to give up."""
+        """The time at which a form is to be given up."""
         first = next(iter(self._waiting.values()), None)
         return None if first is None else first.waits_since + self._incomplete_s
 
@@ -283,11 +296,11 @@ class Publications:
 
     @property
     def ready(self) -> int:
-        """Publications that wait to be written."""
+        """The number of publications that wait to be written."""
         return len(self._ready)
 
     def take(self, max_rows: int, max_bytes: int | None = None) -> Group | None:
-        """The next publications to write, in the order in which they became whole; None if there are none.
+        """Returns the next publications to write, in the order of becoming whole; None if there are none.
 
         At most `max_rows`, with at most `max_bytes` of content, but one at least.
         """
@@ -308,7 +321,7 @@ class Publications:
         return Group(tuple(map(record_of, entries)), keys, tuple(entries))
 
     def _revives(self, entry: Form) -> bool:
-        """Whether what was missing of it came while it stood in the queue, and no other form is the row."""
+        """Returns True if the missing part came while the form stood in the queue, and no other form is the row."""
         return (
             not entry.stale
             and self._missing(entry) is None
@@ -318,7 +331,7 @@ class Publications:
         )
 
     def written(self, group: Group) -> list[Ack]:
-        """The group is on disk: what may be acknowledged now."""
+        """Notes that the group is on disk; returns the pieces that may be acknowledged now."""
         acks: list[Ack] = []
         spooled = 0
         for entry in group.entries:
@@ -345,7 +358,7 @@ class Publications:
         return acks
 
     def _keep_late(self, entry: Form) -> None:
-        """An incomplete form is on disk: keep it in memory, it may become whole."""
+        """Keeps an incomplete form that is on disk in memory, since it may become whole."""
         entry.state = State.LATE
         self._forms.leave(entry)
         if entry.header.key_id != NO_KEY:
@@ -353,7 +366,7 @@ class Publications:
         self._keep(entry)
 
     def _keep(self, entry: Form) -> None:
-        """A late form came, or has grown."""
+        """Keeps a late form that came, or has grown."""
         for oldest in self._late.keep(entry):
             self._forget_key(oldest)
             self._finish(oldest)

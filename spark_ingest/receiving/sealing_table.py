@@ -1,4 +1,4 @@
-"""Forms in memory: by what was told of them, and those of one publication while any of them may become its row.
+"""The table of forms in memory: by their header, and by publication while one of them may become its row.
 
 Pure. Not here: what a form waits for and when it ends (`collector`).
 """
@@ -17,7 +17,9 @@ DONE_KEPT = 16_384
 
 
 class FormTable:
-    """A form is live from its first piece until it is on disk, and is known for a while after."""
+    """A table of forms. A form is live from its first piece until it is on disk, and is known for a while
+    afterwards.
+    """
 
     def __init__(self) -> None:
         self.told: dict[tuple[str, str], Form] = {}
@@ -26,16 +28,16 @@ class FormTable:
         self._live: dict[tuple[bytes, int], list[Form]] = {}  # waiting, ready or being written
 
     def of(self, publication: tuple[bytes, int]) -> Sequence[Form]:
-        """Live forms of a publication."""
+        """Returns the live forms of a publication."""
         return self._live.get(publication, ())
 
     def add(self, form: Form) -> None:
-        """A new one, live."""
+        """Adds a new form, live."""
         self.told[form.told] = form
         self.join(form)
 
     def join(self, form: Form) -> None:
-        """It is live, perhaps again."""
+        """Makes a form live, perhaps again."""
         forms = self._live.get(form.publication)
         if forms is None:
             self._live[form.publication] = [form]
@@ -43,7 +45,7 @@ class FormTable:
             forms.append(form)
 
     def leave(self, form: Form) -> None:
-        """It is not live any more."""
+        """Makes a form not live any more."""
         forms = self._live.get(form.publication)
         if forms is not None and form in forms:
             forms.remove(form)
@@ -51,14 +53,14 @@ class FormTable:
                 del self._live[form.publication]
 
     def end(self, form: Form) -> None:
-        """Nothing becomes of it any more; it is recognised for a while."""
+        """Ends a form, which is still recognised for a while."""
         form.state = State.DONE
         form.content = form.material = None
         self.leave(form)
         self._done.append(form.told)
 
     def forget(self) -> None:
-        """The oldest of those that ended."""
+        """Forgets the oldest ended forms."""
         while len(self._done) > DONE_KEPT:
             told = self._done.popleft()
             known = self.told.get(told)
@@ -66,7 +68,7 @@ class FormTable:
                 del self.told[told]
 
     def other_whole(self, form: Form) -> Form | None:
-        """A differently sealed form of the same publication that is whole and not on disk yet."""
+        """Returns a differently sealed form of the publication that is whole and not on disk yet."""
         for other in self._live.get(form.publication, ()):
             if other is not form and other.state in WHOLE and other.reason is None:
                 return other

@@ -1,7 +1,8 @@
-"""A form of a publication: one sealing of it, its pieces as far as they came, and what of it is written to the spool.
+"""A form of a publication: one sealing of it, the pieces that came, and its row for the spool.
 
-A publisher may seal a publication anew under the same sequence, so there may be several; which of them becomes a row is
-for `collector`.
+A publisher may seal a publication anew under its old sequence, so there may be several forms; `collector` decides
+which
+of them becomes a row.
 """
 
 from __future__ import annotations
@@ -16,20 +17,20 @@ from keys.envelope import MessageHeader
 from spark_ingest.spool import SpooledKey, SpoolRecord
 
 UNVOUCHED = "epoch"
-"""The reason begins with it; such a row has no content, so that it is as small as a row can be."""
+"""The begin of the reason; such a row has no content, so that it is as small as a row can be."""
 
 Ack: TypeAlias = Any
-"""What acknowledges a piece: handed back by the collector, which does not look into it."""
+"""An object that acknowledges a piece: handed back by the collector, which does not look into it."""
 
 
 def call_each(acks: Iterable[Callable[[], None]]) -> None:
-    """For those who hand in functions."""
+    """Calls each acknowledgement, for callers that hand in functions."""
     for ack in acks:
         ack()
 
 
 class State(Enum):
-    """What became of a sealing at the receiver."""
+    """The state of a sealing at the receiver."""
 
     WAITING = auto()  # for content, key or shares
     READY = auto()  # whole, or given up; not on disk
@@ -43,7 +44,7 @@ WHOLE = (State.READY, State.WRITING)
 
 @dataclass(slots=True, eq=False)
 class Form:
-    """One form of one publication."""
+    """A form of one publication."""
 
     told: tuple[str, str]
     admitted: Admitted
@@ -64,7 +65,7 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """What is to be written and synced together."""
+    """Rows to be written and synced together."""
 
     records: tuple[SpoolRecord, ...]
     keys: dict[bytes, SpooledKey]
@@ -72,7 +73,7 @@ class Group:
 
 
 def record_of(entry: Form) -> SpoolRecord:
-    """As the spool keeps it."""
+    """Returns the form as a row of the spool."""
     header = entry.header
     reason = entry.reason
     return SpoolRecord(

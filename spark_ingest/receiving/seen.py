@@ -25,10 +25,12 @@ RETAINED_TOPICS_MAX = 100_000
 
 
 class Seen:
-    """What was written. Feed it verified publications only: a forged high sequence would make others look old."""
+    """The written publications. To be fed verified publications only: a forged high sequence would make others
+    look old.
+    """
 
     def __init__(self, beside: Sequence[Seen] = ()) -> None:
-        """`beside`: what others wrote for the same receiver until we began."""
+        """Takes `beside`: the publications that others wrote for this receiver until it began."""
         self._beside = tuple(beside)
         self.lineages: Lineages | None = None
         """Who is the author of what: those that are asked about here are authors."""
@@ -39,32 +41,32 @@ class Seen:
         self._retained: OrderedDict[tuple[bytes, str], int] = OrderedDict()
 
     def goes_by(self, lineages: Lineages) -> None:
-        """From now on these are kept in the state; they are told what a former process knew."""
+        """Keeps these lineages in the state from now on, and tells them the knowledge of a former process."""
         for each in (*self._beside, self):
             lineages.restore(each.told)
         self.lineages = lineages
 
     def begins(self, now_ms: int) -> None:
-        """A receiver begins to write, with what is seen here. One that began earlier, on this clock, counts."""
+        """Notes that a receiver begins to write. An earlier begin, on this clock, counts."""
         self._since_ms = now_ms if self._since_ms is None else min(self._since_ms, now_ms)
 
     @property
     def since_ms(self) -> int | None:
-        """Since when all that was written is known; None: nobody has begun. What is beside is of the same receiver."""
+        """The time from which all written publications are known; None: nobody has begun."""
         known = (self._since_ms, *(each.since_ms for each in self._beside))
         return min((at for at in known if at is not None), default=None)
 
     def would_know(self, time_ms: int, now: float) -> bool:
-        """Whether what was sealed then would be known, had it been written: since that time, and not to come."""
+        """Returns True if a publication sealed at `time_ms` would be known, had it been written."""
         since_ms = self.since_ms
         return since_ms is not None and since_ms < time_ms <= now * 1000
 
     def knows(self, author: bytes) -> bool:
-        """Whether anything of this author was written."""
+        """Returns True if a publication of this author was written."""
         return author in self._windows or any(each.knows(author) for each in self._beside)
 
     def has(self, author: bytes, sequence: int, wire_topic: str, retain: bool) -> bool:
-        """Whether this publication was written, or is too old to tell."""
+        """Returns True if this publication was written, or is too old to tell."""
         for each in self._beside:
             if each.has(author, sequence, wire_topic, retain):
                 return True
@@ -76,7 +78,7 @@ class Seen:
         return not retain or sequence <= self._retained.get((author, wire_topic), -1)
 
     def mark(self, author: bytes, sequence: int, wire_topic: str, retain: bool) -> None:
-        """It is on disk."""
+        """Marks a publication as written."""
         window = self._windows.get(author)
         if window is None:
             window = self._windows[author] = SequenceWindow()
@@ -89,7 +91,7 @@ class Seen:
                 self._retained.popitem(last=False)
 
     def to_json(self) -> dict[str, Any]:
-        """For the spool's state; what is beside stands in other ones."""
+        """Returns the state for the spool; parts beside have states of their own."""
         lineages = self.told if self.lineages is None else self.lineages.rows()
         return {
             "since_ms": self._since_ms,
@@ -100,7 +102,7 @@ class Seen:
 
     @classmethod
     def from_json(cls, document: dict[str, Any], beside: Sequence[Seen] = ()) -> Seen:
-        """The inverse of `to_json`. Raises KeyError, TypeError or ValueError for anything else."""
+        """Returns the state that `to_json` wrote. Raises KeyError, TypeError or ValueError for other documents."""
         seen = cls(beside)
         since_ms = document.get("since_ms")  # None of a version that did not write it
         seen._since_ms = None if since_ms is None else int(since_ms)

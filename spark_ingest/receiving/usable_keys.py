@@ -1,9 +1,12 @@
-"""What becomes of a data key at a receiver: k shares that fit what its publisher committed to, never a scope key.
+"""Usable data keys of a receiver: k shares that fit their publisher's commitments, never a scope key.
 
-They go to the spool as they are. The secret alone opens nothing: executors add the scope's epoch key, and check the
-publisher's commitment to the whole. Of epoch keys a receiver knows only *which* executors have (`GrantedKeys`), by what
-key headers say of them: until then what is sealed under one waits, so that no row is shown which they cannot open yet,
-and what a publisher sealed under a key of its own invention ends no query. Not here: which key headers and shares hold
+The shares go to the spool unchanged. The secret alone opens nothing: executors add the scope's epoch key, and check
+the
+publisher's commitment to the whole. A receiver knows only *which* epoch keys executors have (`GrantedKeys`), by their
+check values in key headers. Until executors have a key, its publications wait, so that no row is shown that they
+cannot
+open yet, and a publication sealed under an invented key ends no query. Not here: which key headers and shares are
+valid
 (`bridge.reader`).
 """
 
@@ -21,11 +24,13 @@ from keys.sharetree import Place, Share, decode_shares, encode_shares
 from spark_ingest.spool import SpooledKey
 
 WANTED_MAX = 64
-"""Epoch keys that are asked for at a time, as many as a request holds; what is still missing is wanted again."""
+"""Epoch keys that are asked for at a time, as many as a request holds; missing ones are wanted again."""
 
 
 class Usable(NamedTuple):
-    """An opened key: as the spool keeps it, and the epoch key that executors need beside it, with its check value."""
+    """An opened key: its material for the spool, and the epoch key that executors need beside it, with its check
+    value.
+    """
 
     material: SpooledKey
     name: KeyName
@@ -33,7 +38,7 @@ class Usable(NamedTuple):
 
 
 class KShares:
-    """A receiver's `bridge.reader.Opening`: it takes no epoch key to know that shares fit."""
+    """A receiver's `bridge.reader.Opening`, which needs no epoch key to judge shares."""
 
     def may_open(self, header: KeyHeader) -> bool:
         return True
@@ -42,7 +47,7 @@ class KShares:
         return False
 
     def check(self, header: KeyHeader) -> None:
-        """Executors do."""
+        """Does nothing: executors check."""
 
     def open(self, header: KeyHeader, level1: Mapping[int, bytes], secret: bytes) -> Usable:
         places = sorted(level1)[: header.hops[0].threshold]
@@ -50,7 +55,7 @@ class KShares:
 
 
 def material_of(keys: KeyRing[Usable], key_id: bytes) -> SpooledKey | None:
-    """What the spool keeps about a key; with fewer than k shares when there are no more."""
+    """Returns a key's material for the spool; with fewer than k shares when there are no more."""
     held = keys.held(key_id)
     if held is None:
         return None
@@ -62,7 +67,7 @@ def material_of(keys: KeyRing[Usable], key_id: bytes) -> SpooledKey | None:
 
 
 def restore(keys: KeyRing[Usable], materials: Iterable[SpooledKey]) -> None:
-    """Take over what an earlier process wrote: it was verified then."""
+    """Takes over the material of an earlier process, which verified it."""
     for each in materials:
         try:
             header = KeyHeader.decode(each.header)
@@ -81,16 +86,18 @@ class GrantedKeys:
         self._wanted: dict[KeyName, None] = {}
 
     def learn(self, check_values: Mapping[KeyName, bytes]) -> None:
-        """Executors have these, and no others; each with what key headers that were made with it say of it."""
+        """Replaces the epoch keys that executors have, each with its check value."""
         self._check_values = dict(check_values)
         self._wanted.clear()
 
     def lacks(self, name: KeyName) -> bool:
-        """Whether it is missing; then it is wanted."""
+        """Returns True if a key is missing, and wants it then."""
         return name not in self._check_values and self._want(name)
 
     def contradicts(self, usable: Usable) -> bool:
-        """Whether its publisher used another epoch key of that name. Then it is wanted again: one of them is wrong."""
+        """Returns True if the publisher used another epoch key of that name, and wants it again: one of the two is
+        wrong.
+        """
         return self._check_values[usable.name] != usable.check_value and self._want(usable.name)
 
     def _want(self, name: KeyName) -> bool:
@@ -99,18 +106,18 @@ class GrantedKeys:
         return True
 
     def take_wanted(self) -> list[KeyName]:
-        """Epoch keys that publications wait for, or contradict, since the last call."""
+        """Returns epoch keys that publications wait for, or contradict, since the last call."""
         names, self._wanted = list(self._wanted), {}
         return names
 
 
 def materials_to_json(materials: Iterable[SpooledKey]) -> list[list[str]]:
-    """For the spool's state."""
+    """Returns materials for the spool's state."""
     return [[_b64(each.header), _b64(each.shares)] for each in materials]
 
 
 def materials_from_json(entries: Iterable[Sequence[str]]) -> list[SpooledKey]:
-    """The inverse of `materials_to_json`. Raises ValueError for anything else."""
+    """Returns the materials of a state. Raises ValueError for other entries."""
     return [SpooledKey(base64.b64decode(header), base64.b64decode(shares)) for header, shares in entries]
 
 

@@ -33,14 +33,17 @@ from spark_ingest.secrets import GrantsFile
 from spark_ingest.source.handing import HandedRows, HandsOver
 from spark_ingest.source.marks import OffsetMarks, held_of, new_owner, owner_of, redriven_of
 from spark_ingest.spool import (
+    UNNAMED_KEPT_S,
     ByteRange,
     Consumer,
     Offset,
     Position,
     SpoolView,
     as_offset,
+    first_offset,
     groups_of,
     in_tasks,
+    place_of,
     positions_of,
 )
 
@@ -105,12 +108,14 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The oldest segment that is still there, or the end; what follows waits for this query from now on.
 
         Spark asks for it at each start and keeps it only for a query that has no checkpoint yet."""
-        self._open()
-        assert self._consumer is not None
         self._owner = new_owner()
-        view, options = self._open(), self._options
+        view, options = self._spool(), self._options
         asked = None if options.since_us is None and options.starting is None else _begin(view, options)
-        return self._marks.stamped(self._consumer.register(options.from_latest, asked), self._owner)
+        if options.is_named:
+            begin = self._open(self._owner).register(options.from_latest, asked)
+        else:  # a query that has a checkpoint gets another place, by the token in it
+            begin = asked or first_offset(view, options.from_latest)
+        return self._marks.stamped(begin, self._owner)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Whether there is one: a limit of Spark's is rows or bytes, and ours may be both (`latestOffset`)."""
@@ -127,14 +132,14 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Spark hands back the default limit, or none at all for the trigger `once`. Raises what ended the receiver or
         has kept it from receiving for too long, BadOption for a checkpoint of another shard or under another's name.
         """
-        view = self._open()
-        assert self._consumer is not None
+        view = self._spool()
         self._owner = owner_of(start)
         at = self._marks.positions(start)
-        self._consumer.needs(at, self._owner)
-        if self._target is not None and not self._consumer.has_committed(at, redriven_of(start)):
+        consumer = self._open(self._owner)
+        consumer.needs(at, self._owner)
+        if self._target is not None and not consumer.has_committed(at, redriven_of(start)):
             # All of it was processed, and nobody tells us of the last batch otherwise.
-            self._consumer.commit(at, redriven_of(start))
+            consumer.commit(at, redriven_of(start))
         if isinstance(limit, ReadAllAvailable):
             self._planned = view.advance(at, None, self._target)
         else:
@@ -183,7 +188,7 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Read what is synced now, and no further."""
-        view = self._open()
+        view = self._spool()
         self._target = positions_of(view.latest())
 
     def reportLatestOffset(self) -> dict[str, dict[str, int]] | None:
@@ -207,16 +212,17 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[SpoolPartition]:
         """About `partitions` tasks over the groups in (start, end]. Raises SpoolGap if they are gone, BadOption."""
-        view = self._open()
-        assert self._consumer is not None
+        view, consumer = self._spool(), self._open(owner_of(end))
         before, after = self._marks.positions(start), self._marks.positions(end)
-        self._consumer.needs(before, owner_of(end), claim=True)
+        if owner_of(start) != owner_of(end):  # the first batch once more: Spark asked for its begin anew
+            before = consumer.begin() or before
+        consumer.needs(before, owner_of(end), claim=True)
         held = tuple(held_of(end)) if self._holds else None
         parts = self._options.partitions
         planned = [] if before == after else _planned(view, before, after, parts, held)
         if held and before != after:
-            self._consumer.hold(before, after, held, redriven_of(end))
-        for each in self._consumer.ledger.between(redriven_of(start), redriven_of(end)):
+            consumer.hold(before, after, held, redriven_of(end))
+        for each in consumer.ledger.between(redriven_of(start), redriven_of(end)):
             planned += _planned(view, as_offset(each.begin), as_offset(each.end), parts, each.keys, only=True)
         if not self._options.fails_on_loss:
             view.look_for_damage(extent for each in planned for extent in each.extents)
@@ -236,9 +242,8 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: Offset) -> None:
         """Rows up to `end` are in the sink: segments behind every consumer go."""
-        self._open()
-        assert self._consumer is not None
-        self._consumer.commit(self._marks.positions(end), redriven_of(end))
+        self._spool()
+        self._open(owner_of(end)).commit(self._marks.positions(end), redriven_of(end))
 
     def stop(self) -> None:
         """Ends the receiver, when Spark calls it at all."""
@@ -249,15 +254,26 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._consumer.detach()
             self._consumer = None
 
-    def _open(self) -> SpoolView:
-        """First call in the driver, whichever comes first: take the consumer's name, start the receiver."""
+    def _spool(self) -> SpoolView:
+        """Returns the view of the spool, made at the first call."""
         options = self._options
         if self._view is None:
             lossy = not options.fails_on_loss
             self._view = SpoolView(options.spool, lossy=lossy)
             self._marks = OffsetMarks(self._view, options.parts, lossy=lossy)
+        return self._view
+
+    def _open(self, owner: str) -> Consumer:
+        """Takes the query's place in the spool and starts the receiver, at the first call; returns the place.
+
+        `owner`: the token of the checkpoint, which tells the places of queries without a name apart.
+        """
+        options, view = self._options, self._spool()
         if self._consumer is None:
-            consumer = Consumer(options.spool, options.consumer, self._view, options.retain_s)
+            if not options.is_named:
+                options = self._options = replace(options, consumer=place_of(options.consumer, owner))
+            keep_s = None if options.is_named else UNNAMED_KEPT_S
+            consumer = Consumer(options.spool, options.consumer, view, options.retain_s, keep_s)
             consumer.attach()
             self._consumer = consumer
         if options.receives and self._receiver is None:
@@ -266,7 +282,7 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
             self._receiver = Receiver(ReceiverSettings.of(options), lambda: self._connect(options))
             self._receiver.start()
-        return self._view
+        return self._consumer
 
     # -------------------------------------------------------------------------------------- in an executor
 

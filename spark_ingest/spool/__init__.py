@@ -6,12 +6,15 @@ Imports `errors`; knows no key and no wire.
 from __future__ import annotations
 
 from spark_ingest.spool.consumers import (
+    UNNAMED_KEPT_S,
     Consumer,
     alone_packing,
+    first_offset,
     forget,
     give_up,
     make_room,
     nobody_trims,
+    place_of,
     read_place,
     release,
 )
@@ -61,6 +64,7 @@ __all__ = [
     "RECEIVER_NAME",
     "SCHEMA",
     "SEGMENT_BYTES",
+    "UNNAMED_KEPT_S",
     "WAY_OUT",
     "ByteRange",
     "Consumer",
@@ -84,6 +88,7 @@ __all__ = [
     "directory_bytes",
     "erase_pack",
     "erase_unfinished",
+    "first_offset",
     "forget",
     "give_up",
     "groups_of",
@@ -94,6 +99,7 @@ __all__ = [
     "pack_of",
     "pack_path",
     "parse_shard",
+    "place_of",
     "placed_groups",
     "positions_of",
     "read_groups",

@@ -1,6 +1,6 @@
 """Named consumers of a spool: the progress of each streaming query, and trimming behind the slowest.
 
-A consumer is a streaming query; its name is an option (default: the name of its stream). Only segments wholly
+A consumer is a streaming query; its name is an option. Only segments wholly
 behind *every* registered consumer are removed: a query that is switched off for a week still finds its rows. A query
 that never comes back must be forgotten (`forget`), or the spool fills to its cap and receivers stop acknowledging.
 Two live queries cannot share a name.
@@ -8,9 +8,14 @@ Two live queries cannot share a name.
     SPOOL/consumers/NAME.json    {"position": offset, "retain_s": seconds, "owner": token, "ledger": rows passed over
                                  (`ledger`), if any}; its time of change: the last commit
 
-A consumer is a checkpoint: the checkpoint's token stands in each of its offsets, and in the file from the first batch
-on. A query with another checkpoint is refused under this name (`needs`): rows that the first query has read may be
-gone.
+A query without a name has a place for each of its checkpoints (`place_of`), so that it runs again and again under new
+ones, as any query of Spark does. Such a place protects its segments while the query runs and for `UNNAMED_KEPT_S`
+after its last commit; then it goes by itself. Such a query removes no segments: they go behind named consumers, or when
+the spool is at its cap (`make_room`).
+
+A named consumer is a checkpoint: the checkpoint's token stands in each of its offsets, and in the file from the first
+batch on. A query with another checkpoint is refused under this name (`needs`): rows that the first query has read may
+be gone.
 
 A consumer may ask to keep segments for a while after all have read them (`retain_s`), for queries that start later
 and for batch reads. The longest wish counts; a spool at its cap heeds none (`make_room`).
@@ -42,6 +47,9 @@ from spark_ingest.spool.segments import (
 )
 from spark_ingest.spool.view import SpoolView
 
+UNNAMED_KEPT_S = 7 * 86_400.0
+"""Time for which the place of a query without a name stays after its last commit: nobody would forget it by hand."""
+UNNAMED_CHARS = 12
 TAKE_OVER_S = 15.0
 """Patience of a restarted query with the worker of its predecessor, which Spark kills."""
 
@@ -70,13 +78,16 @@ class Consumer:
     Raises BadOption for a name that cannot be a file's name.
     """
 
-    def __init__(self, root: Path, name: str, view: SpoolView, retain_s: float = 0.0) -> None:
+    def __init__(
+        self, root: Path, name: str, view: SpoolView, retain_s: float = 0.0, keep_s: float | None = None
+    ) -> None:
+        """Takes the spool and the consumer's name. `keep_s`: time that the place stays unused; None: for ever."""
         if not RECEIVER_NAME.fullmatch(name):
             raise BadOption(f"consumer={name!r} is not a name; use letters, digits, '.', '-' and '_'")
         self._root = root
         self._name = name
         self._view = view
-        self._retain_s = retain_s
+        self._retain_s, self._keep_s = retain_s, keep_s
         self._lock: int | None = None
         self._owner = ""
         self._checked: tuple[str, bool] | None = None  # for whom `needs` has done its work, and whether it claimed
@@ -111,10 +122,15 @@ class Consumer:
             place = read_place(self._path)
             if place is not None and place.owner:
                 return as_offset(place.positions)
-            begin = asked or (self._view.latest() if from_latest else self._view.earliest())
+            begin = asked or first_offset(self._view, from_latest)
             if place is None:
                 self._write(positions_of(begin))
             return begin
+
+    def begin(self) -> Offset | None:
+        """Returns the position that is protected now, None without one."""
+        place = read_place(self._path)
+        return None if place is None else as_offset(place.positions)
 
     def needs(self, start: Offset, owner: str = "", *, claim: bool = False) -> None:
         """Protects `start`, from which the query is about to read, even if the file names another position.
@@ -146,12 +162,12 @@ class Consumer:
     def commit(self, end: Offset, redriven: int = 0) -> int:
         """Records that rows up to `end` and redrives up to number `redriven` were processed, and trims.
 
-        Returns the number of removed segments.
+        Returns the number of removed segments. A query without a name removes none, so that it can run again.
         """
         with nobody_trims(self._root):
             self._at = positions_of(end)
             self._write(self._at, self.ledger.done(redriven))
-            return trim(self._root, self._view)
+            return trim(self._root, self._view) if self._keep_s is None else 0
 
     @property
     def ledger(self) -> HeldLedger:
@@ -175,7 +191,17 @@ class Consumer:
         return self._at == positions_of(end) and not self.ledger.between(0, redriven)
 
     def _write(self, positions: Mapping[str, Position], ledger: HeldLedger = NOTHING_HELD) -> None:
-        write_place(self._path, ConsumerPlace(positions, self._retain_s, self._owner, ledger))
+        write_place(self._path, ConsumerPlace(positions, self._retain_s, self._owner, ledger, self._keep_s))
+
+
+def place_of(stream: str, owner: str) -> str:
+    """Returns the name of the place of a query without a name. `owner`: the token of its checkpoint."""
+    return f"{stream}.{owner[:UNNAMED_CHARS]}" if owner else stream
+
+
+def first_offset(view: SpoolView, from_latest: bool) -> Offset:
+    """Returns the newest or the oldest position that can be read now."""
+    return view.latest() if from_latest else view.earliest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +212,8 @@ class ConsumerPlace:
     retain_s: float
     owner: str = ""
     ledger: HeldLedger = NOTHING_HELD
+    keep_s: float | None = None
+    """Time for which the place stays after its last commit; None: until it is forgotten by hand."""
 
     def oldest(self, name: str) -> Position:
         """Returns the place of the first row of a receiver that the consumer still wants."""
@@ -196,6 +224,7 @@ class ConsumerPlace:
 def write_place(path: Path, place: ConsumerPlace) -> None:
     """Writes a consumer's file; durable on return."""
     told = {"position": as_offset(place.positions), "retain_s": place.retain_s, "owner": place.owner}
+    told |= {} if place.keep_s is None else {"keep_s": place.keep_s}
     ledger = {} if place.ledger == NOTHING_HELD else {"ledger": place.ledger.to_json()}
     write_durably(path, json.dumps(told | ledger).encode())
 
@@ -207,9 +236,9 @@ def read_place(path: Path) -> ConsumerPlace | None:
         if isinstance(told, dict) and told and "retain_s" not in told:
             told = {"position": told, "retain_s": 0}  # all that an earlier version wrote
         ledger = HeldLedger.from_json(told["ledger"]) if "ledger" in told else NOTHING_HELD
-        return ConsumerPlace(
-            positions_of(told["position"]), float(told["retain_s"]), str(told.get("owner", "")), ledger
-        )
+        positions = positions_of(told["position"])
+        keep_s = float(told["keep_s"]) if "keep_s" in told else None
+        return ConsumerPlace(positions, float(told["retain_s"]), str(told.get("owner", "")), ledger, keep_s)
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError, SpoolError):
@@ -221,8 +250,7 @@ def trim(root: Path, view: SpoolView, *, heed_wishes: bool = True) -> int:
 
     `heed_wishes`: keep segments written within the longest `retain_s`.
     """
-    found = [read_place(path) for path in sorted((root / CONSUMERS).glob("*.json"))]
-    places = [place for place in found if place is not None]
+    places = list(_live_places(root))
     retain_s = max((place.retain_s for place in places), default=0.0) if heed_wishes else 0.0
     removed = 0
     for name in view.receivers():
@@ -239,10 +267,25 @@ def trim(root: Path, view: SpoolView, *, heed_wishes: bool = True) -> int:
     return removed
 
 
+def _live_places(root: Path) -> Iterator[ConsumerPlace]:
+    """Yields the places of all consumers, and removes those that nobody has used for their `keep_s`."""
+    for path in sorted((root / CONSUMERS).glob("*.json")):
+        place = read_place(path)
+        if place is None:
+            continue
+        lock = path.with_suffix(".lock")
+        if place.keep_s is not None and _age_s(path) > place.keep_s and not is_held(lock):
+            path.unlink(missing_ok=True)
+            lock.unlink(missing_ok=True)
+            continue
+        yield place
+
+
 def make_room(root: Path) -> int:
     """Makes room in a spool at its cap; returns the number of removed segments or packs.
 
-    Segments go that are kept only for future queries; if there are none, packs go, since they only repeat segments.
+    Segments go that every consumer has read, and are kept only for future queries; if there are none, packs go, since
+    they only repeat segments.
     """
     with nobody_trims(root):
         view = SpoolView(root)
@@ -324,7 +367,7 @@ def alone_packing(root: Path) -> Iterator[None]:
 
 
 def _age_s(path: Path) -> float:
-    """Returns the seconds since the last write to a segment; infinity for a missing one."""
+    """Returns the seconds since the last write to a file; infinity for a missing one."""
     try:
         return time.time() - path.stat().st_mtime
     except FileNotFoundError:

@@ -26,8 +26,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 class Query:
     """A query with a checkpoint and a sink that keeps a micro-batch once, as Spark drives them."""
 
-    def __init__(self, job: Job) -> None:
-        told = {"spool": str(job.root), "grants": str(job.grants), "onMissingKey": "quarantine"}
+    def __init__(self, job: Job, **options: str) -> None:
+        told = {"spool": str(job.root), "grants": str(job.grants), "onMissingKey": "quarantine"} | options
         self._options = parse_options(told)
         self._offsets: list[Offset] = []
         self._sink: dict[int, list[bytes]] = {}
@@ -115,14 +115,14 @@ def test_rows_that_waited_for_a_key_come_once(job: Job, dies: str) -> None:
 
 
 def test_nothing_is_read_again_while_the_key_is_missing_and_segments_stay(job: Job) -> None:
-    query = Query(job)
+    query = Query(job, consumer="job")
     query.run()
     job.writer.roll(b"")
     job.publisher.new_key("plant/#", bump=0)
     job.publish(job.publisher.seal("plant/a", b"10"))
     query.run()
     assert segment_numbers(job.root / "main") == [1, 2]
-    assert lines(job) == ["telemetry: still waits for scope plant/#, epoch 0, bump 1"]
+    assert lines(job) == ["job: still waits for scope plant/#, epoch 0, bump 1"]
     query.run()
     assert query.rows == rows(*range(5), 10)
     give(job, 0, 1)

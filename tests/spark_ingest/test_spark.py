@@ -32,7 +32,7 @@ def test_rows_equal_what_was_published_over_restarts_from_the_checkpoint(site: S
     sink = site.sink()
     for _ in range(3):
         site.fill(100)
-        query = site.run(site.stream(max_rows="60"), sink.write)
+        query = site.run(site.stream(consumer="sink", max_rows="60"), sink.write)
         query.awaitTermination(PATIENCE_S)
         assert query.exception() is None
     found = [(row.sequence, row.topic, row.digest) for row in sink.arrived()]

@@ -45,6 +45,23 @@ def test_a_certificate_that_is_no_file_is_an_error(tmp_path: Path, what: str) ->
     assert report.failed
 
 
+@pytest.mark.parametrize(
+    ("listener", "expected"),
+    [
+        ({"bind": "0.0.0.0:0"}, True),
+        ({"bind": ":0"}, True),
+        ({"bind": "[::]:0", "type": "ws"}, True),
+        ({"bind": "127.0.0.1:0"}, False),
+        ({"bind": "[::1]:0"}, False),
+        ({"bind": "localhost:0"}, False),
+        ({"bind": "0.0.0.0:0", "certfile": "c.pem", "keyfile": "k.pem"}, False),
+    ],
+)
+def test_an_address_in_clear_that_others_reach_is_warned_of(listener: dict[str, object], expected: bool) -> None:
+    said = [text for text in texts(looked(listeners={"wide": listener}), "warning") if "in clear" in text]
+    assert bool(said) is expected
+
+
 def test_an_address_that_is_not_of_this_machine(tmp_path: Path) -> None:
     (text,) = texts(looked(listeners={"far": {"bind": "192.0.2.1:18830"}}), "error")
     assert text.startswith("listener far: 192.0.2.1:18830: ")

@@ -99,7 +99,7 @@ def test_the_printed_lines_run_as_they_stand(spark: Any, tmp_path: Path) -> None
     exec(five_lines(tmp_path), names)
     assert names["rows"].columns[0] == "topic"
     (consumer,) = standings(tmp_path / "sample" / "spool")
-    assert consumer.name == "telemetry"
+    assert consumer.name.startswith("telemetry.")
 
 
 @pytest.mark.slow

@@ -69,7 +69,7 @@ def spool(tmp_path: Path) -> Path:
 
 def test_a_second_checkpoint_under_one_name_is_refused(spool: Path) -> None:
     """Two scheduled jobs: the second one would read what the first one left."""
-    first, second = Checkpoint(spool), Checkpoint(spool)
+    first, second = Checkpoint(spool, consumer="job"), Checkpoint(spool, consumer="job")
     assert first.run() == 400
     for _ in range(2):
         with pytest.raises(BadOption, match="consumer=NAME"):
@@ -80,16 +80,26 @@ def test_a_second_checkpoint_under_one_name_is_refused(spool: Path) -> None:
     assert first.run() == 20
 
 
-def test_a_query_that_died_in_its_first_batch_is_the_same_query(spool: Path) -> None:
-    query = Checkpoint(spool)
+def test_a_query_without_a_name_runs_again_under_another_checkpoint(spool: Path) -> None:
+    """As a console query does, which has a new temporary checkpoint each time."""
+    assert [Checkpoint(spool).run() for _ in range(2)] == [400, 400]
+    names = [each.name for each in standings(spool)]
+    assert len(set(names)) == 2
+    assert all(name.startswith("telemetry.") for name in names)
+
+
+@pytest.mark.parametrize("named", [{}, {"consumer": "job"}])
+def test_a_query_that_died_in_its_first_batch_is_the_same_query(spool: Path, named: dict[str, str]) -> None:
+    query = Checkpoint(spool, **named)
     assert query.run(dies=True) == 400
     assert query.run() == 400
     assert query.run() == 0
 
 
-def test_one_that_began_at_the_end_repeats_its_first_batch_from_there(spool: Path) -> None:
+@pytest.mark.parametrize("named", [{}, {"consumer": "job"}])
+def test_one_that_began_at_the_end_repeats_its_first_batch_from_there(spool: Path, named: dict[str, str]) -> None:
     """Spark asks for the first offset anew, when the end of that batch stands in the checkpoint."""
-    query = Checkpoint(spool, startingOffsets="latest")
+    query = Checkpoint(spool, startingOffsets="latest", **named)
     reader = SpoolStreamReader(query.options, no_client)
     start = reader.initialOffset()
     fill(opened(spool, "more"), range(30))
@@ -101,7 +111,7 @@ def test_one_that_began_at_the_end_repeats_its_first_batch_from_there(spool: Pat
 
 def test_all_that_was_delivered_is_behind_the_query_and_trimmed(spool: Path) -> None:
     """Spark tells a source of each batch when the next is planned, and so never of the last one."""
-    query = Checkpoint(spool)
+    query = Checkpoint(spool, consumer="job")
     query.run()
     (standing,) = standings(spool)
     assert standing.behind is not None

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from spark_ingest.errors import BadOption, SpoolBusy, SpoolDamaged
-from spark_ingest.spool.consumers import Consumer, ConsumerPlace, forget, make_room, read_place
-from spark_ingest.spool.segments import positions_of, segment_numbers, segment_path
+from spark_ingest.spool.consumers import Consumer, ConsumerPlace, forget, make_room, place_of, read_place
+from spark_ingest.spool.segments import CONSUMERS, RECEIVER_NAME, positions_of, segment_numbers, segment_path
 from spark_ingest.spool.view import SpoolView
 from tests.spark_ingest.spool.test_segments import fill, opened, sequences_in
 
@@ -139,3 +139,23 @@ def test_the_command_lists_and_forgets(tmp_path: Path) -> None:
     assert cli(str(tmp_path), "--forget", "job").returncode == 0
     assert cli(str(tmp_path)).stdout == "no query has read this spool\n"
     assert cli(str(tmp_path / "none")).returncode == 2
+
+
+def test_the_place_of_a_query_without_a_name_goes_once_it_was_unused_for_long(tmp_path: Path) -> None:
+    view = made(tmp_path)
+    named, unnamed = Consumer(tmp_path, "named", view), Consumer(tmp_path, "rows.ab", view, keep_s=60)
+    unnamed.attach()
+    for each in (named, unnamed):
+        each.needs(view.earliest(), "token", claim=True)
+    path = tmp_path / CONSUMERS / "rows.ab.json"
+    os.utime(path, (1, 1))
+    assert named.commit(view.latest()) == 0, "its query runs, and has read nothing"
+    unnamed.detach()
+    assert named.commit(view.latest()) > 0
+    assert not path.exists()
+    assert (tmp_path / CONSUMERS / "named.json").exists()
+
+
+def test_queries_without_a_name_have_a_place_for_each_checkpoint() -> None:
+    assert place_of("telemetry", "a" * 16) == place_of("telemetry", "a" * 16) != place_of("telemetry", "b" * 16)
+    assert RECEIVER_NAME.fullmatch(place_of("availability-10of12", "0123456789abcdef"))
