@@ -25,6 +25,5 @@ class ChangedUsers:
         for client in list(self._lifecycle.clients.values()) if users else ():
             if client.peer is None and not client.view.is_internal and client.view.username in users:
                 self._lifecycle.dismiss(client, ReasonCode.ADMINISTRATIVE_ACTION)
-                if client.alive and self._host.standing(client.view.username) is None:
-                    for action in client.session.end():
-                        self._lifecycle.perform(client, action)
+                if self._host.standing(client.view.username) is None:
+                    self._lifecycle.end(client)

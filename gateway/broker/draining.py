@@ -6,11 +6,12 @@ import asyncio
 import contextlib
 from collections.abc import Collection
 
+from gateway.clients import Reached
 from gateway.sockets.connection import MqttConnection
 from gateway.sockets.flushing import DRAINING
 
-DRAIN_LOOK_S = 0.005
-"""How often `drain` looks whether everything is decided."""
+LOOK_S = 0.005
+"""How often is looked whether everything is decided, or everybody gone."""
 
 
 async def drain(connections: Collection[MqttConnection], timeout_s: float) -> None:
@@ -20,4 +21,15 @@ async def drain(connections: Collection[MqttConnection], timeout_s: float) -> No
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(timeout_s):
             while any(one.is_waiting or (one.client and one.client.acks) for one in connections):  # noqa: ASYNC110
-                await asyncio.sleep(DRAIN_LOOK_S)
+                await asyncio.sleep(LOOK_S)
+
+
+async def all_gone(connections: Collection[MqttConnection], reached: Reached, timeout_s: float) -> None:
+    """Waits until no connection is left; cuts off those that are after `timeout_s`."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(timeout_s):
+            while connections:  # noqa: ASYNC110
+                await asyncio.sleep(LOOK_S)
+    for connection in list(connections):
+        reached.note("shutdown_s", connection.address)
+        connection.abort()

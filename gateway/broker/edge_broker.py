@@ -29,7 +29,7 @@ from gateway.base import Limits, Listener, Settings, StartError
 from gateway.base.descriptors import SPARE_FILES, open_files, raise_limit
 from gateway.base.log_events import LogEvent
 from gateway.broker.changed_users import ChangedUsers
-from gateway.broker.draining import drain
+from gateway.broker.draining import all_gone, drain
 from gateway.broker.exchange import Exchange
 from gateway.broker.for_overlay import ForOverlay
 from gateway.broker.lifecycle import Lifecycle
@@ -295,7 +295,7 @@ class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
             self.exchange.tracing.ending()
         await drain(self.lifecycle.connections, self.limits.shutdown_s / 4)
         self.lifecycle.close_all()
-        await self.lifecycle.all_gone(self.limits.shutdown_s / 2)
+        await all_gone(self.lifecycle.connections, self.lifecycle.reached, self.limits.shutdown_s / 2)
         self._is_ending = True
         self.exchange.keep_in(None)
         if self._store is not None:

@@ -8,8 +8,6 @@ Source: MQTT 5.0 §3.1.4, §4.1, §4.13.
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import secrets
 import time
 from collections.abc import MutableMapping, Sequence
@@ -23,6 +21,7 @@ from gateway.base.peer_clock import stamp
 from gateway.broker.exchange import Exchange
 from gateway.broker.member_sessions import recognised
 from gateway.broker.proving import Proving, no_login
+from gateway.broker.session_shares import SessionShares, owner_of, proven_name
 from gateway.broker.subscribing import Subscribing
 from gateway.broker.terms import Terms
 from gateway.broker.wills import decided, publish_will
@@ -59,6 +58,7 @@ class Lifecycle:
         self.limits, self.exchange = terms.limits, exchange
         self.subscribing = Subscribing(exchange)
         self.clients: dict[str, Client] = {}
+        self.shares = SessionShares()
         self.peers: dict[str, Client] = {}
         self.connections: set[MqttConnection] = set()
         self.reached, self.traffic, self._audit = exchange.reached, exchange.traffic, exchange.audit
@@ -67,7 +67,6 @@ class Lifecycle:
         self._connected = 0
         self._host, self._grace_s = exchange.host, grace_s
         self._sessions, self._servers = sessions, servers
-        self._none_left = asyncio.Event()
         self._deadlines = Deadlines(exchange.now, self._due)
         self.terms = terms
         self.enhanced_auth = EnhancedAuth(self._host.plugins, self.limits.connect_timeout_s)
@@ -105,7 +104,6 @@ class Lifecycle:
         if not self.door.enter(connection):
             return False
         self.connections.add(connection)
-        self._none_left.clear()
         if (server := self._servers.get(connection.listener)) is not None:
             server.conn_count += 1
         return True
@@ -119,8 +117,6 @@ class Lifecycle:
                 server.conn_count -= 1
         if connection.client is not None:
             self._gone(connection.client, connection)
-        if not self.connections:
-            self._none_left.set()
 
     def connecting(self, connection: MqttConnection, connect: Connect) -> Later | None:
         """Authenticate a CONNECT and begin or resume its session, or refuse it with the right code. Where nobody has to
@@ -208,9 +204,6 @@ class Lifecycle:
         if method is not None and (connection.is_overlay or method not in self.enhanced_auth.methods):
             raise MqttError("asks for extended authentication", ReasonCode.BAD_AUTHENTICATION_METHOD)
         if not connection.is_overlay:
-            if len(self.clients) >= self.limits.sessions and connect.client_id not in self.clients:
-                self.reached.note("sessions", connection.address)
-                raise MqttError("limits.sessions is reached", ReasonCode.QUOTA_EXCEEDED)
             longest_s = self.terms.offered(connection.is_internal).session_expiry_max_s
             self.reached.check_connect(connect, self.limits, longest_s)
             return None
@@ -231,15 +224,19 @@ class Lifecycle:
         client = self.clients.get(key)
         # Starting anew does not fill the bucket.
         pace = (client.pace if client is not None else None) or self._new_pace(peer, now)
+        if client is None and peer is None and len(self.clients) >= self.limits.sessions:
+            self._make_room(view, connection)
         if client is not None:
-            self.dismiss(client, ReasonCode.SESSION_TAKEN_OVER)
-            for action in client.session.tick(now) if client.alive else ():
+            for action in client.session.tick(now) if client.alive and client.connection is None else ():
                 self.perform(client, action)  # a will that fell due this moment is not lost
-            # Whoever authenticates as another user does not inherit the former one's subscriptions.
+            if peer is None and client.alive and proven_name(client.view) not in (None, proven_name(view)):
+                # Else whoever logs in could end another user's session, with what was acknowledged for it.
+                raise MqttError("the client id belongs to another user", ReasonCode.CLIENT_IDENTIFIER_NOT_VALID)
+            self.dismiss(client, ReasonCode.SESSION_TAKEN_OVER)
+            # Who comes with a name does not inherit what a nameless client subscribed.
             is_other = client.view.owner_known and client.view.username != view.username
             if connect.clean_start or not client.alive or is_other:
-                for action in client.session.end() if client.alive else ():
-                    self.perform(client, action)
+                self.end(client)
                 client = None
         client = self._adopt(client, key, connect, view, connection)
         client.peer, client.connection, client.goodbye = peer, connection, (False, "connection lost")
@@ -251,10 +248,8 @@ class Lifecycle:
             self.exchange.store.opened(client)
         for data in answer:
             connection.write(data)
-        asked = connect.properties
-        is_plain = (
-            peer is None and client.bridge is None and not asked.topic_alias_maximum and not asked.maximum_packet_size
-        )
+        asked, is_ours = connect.properties, peer is not None or client.bridge is not None
+        is_plain = not (is_ours or asked.topic_alias_maximum or asked.maximum_packet_size)
         client.plain = int(connect.version == Version.V5) if is_plain else None
         connection.established(client)
         self._deadlines.wake(client, self._deadline_of(client), len(self.clients))
@@ -262,11 +257,22 @@ class Lifecycle:
         self._restore_from_plugin(client, now)
         self._announce(client)
 
+    def end(self, client: Client) -> None:
+        """End a session now, with its will."""
+        for action in client.session.end() if client.alive else ():
+            self.perform(client, action)
+
+    def _make_room(self, view: EdgeSession, connection: MqttConnection) -> None:
+        """`limits.sessions` is reached: the owner with most loses one. Raises MqttError where that is the new one's."""
+        self.reached.note("sessions", connection.address)
+        gone = self.shares.loses(owner_of(view))
+        if gone is None:
+            raise MqttError("limits.sessions is reached", ReasonCode.QUOTA_EXCEEDED)
+        self.end(self.clients[gone])
+
     def _new_pace(self, peer: str | None, now: float) -> Pace | None:
-        limits = self.limits
-        if peer is not None or not limits.publish_rate:
-            return None
-        return Pace(limits.publish_rate, limits.publish_burst, now)
+        limits, is_paced = self.limits, peer is None and self.limits.publish_rate
+        return Pace(limits.publish_rate, limits.publish_burst, now) if is_paced else None
 
     def _count_in(self, client: Client, connection: MqttConnection) -> None:
         self.door.accepted(connection)
@@ -292,6 +298,7 @@ class Lifecycle:
         client.view.transitions.connect()
         if client.session.begun:
             client.view.parent = 1
+        self.shares.back(key)
         self.clients[key] = client
         self._sessions[key] = (client.view, client)
         return client
@@ -336,7 +343,9 @@ class Lifecycle:
         return client
 
     def attend_to(self, client: Client) -> None:
-        """Look after the client when its session next wants it."""
+        """Look after the client when its session next wants it, and count a session whose client is away."""
+        if client.connection is None and client.peer is None and client.alive:
+            self.shares.away(client)
         self._deadlines.wake(client, self._deadline_of(client), len(self.clients))
 
     # ---------------------------------------------------------------------------------------------- the end
@@ -389,6 +398,7 @@ class Lifecycle:
                 self.exchange.overlay.peer_disconnected(client.peer)
         key = client.client_id if client.peer is None else f"{PEER_PREFIX}{client.peer}"
         if self.clients.get(key) is client:
+            self.shares.back(key)
             del self.clients[key]
             self._sessions.pop(key, None)
             self.traffic.session_ended(client.session.counted)
@@ -402,15 +412,6 @@ class Lifecycle:
         for connection in list(self.connections):
             connection.close()
         self._deadlines.stop()
-
-    async def all_gone(self, timeout_s: float) -> None:
-        """Wait until no connection is left; cut off those that are after `timeout_s`."""
-        if self.connections:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._none_left.wait(), timeout_s)
-        for connection in list(self.connections):
-            self.reached.note("shutdown_s", connection.address)
-            connection.abort()
 
     # -------------------------------------------------------------------------------------------- deadlines
 

@@ -17,6 +17,7 @@ from gateway.mqtt5.packets import (
     PubRel,
     Will,
 )
+from gateway.mqtt5.types import ReasonCode
 from tests.gateway.harness import Wire
 from tests.gateway.sessions.test_store import LASTING, durable, image
 from tests.waits import until
@@ -145,10 +146,11 @@ def test_another_user_inherits_nothing_after_a_restart(tmp_path: Path) -> None:
             await (await Wire.connect(broker, "me", **LASTING)).subscribe("secret", 1)
             copy = await image(broker, tmp_path / "a", tmp_path / "b")
         async with durable(copy) as broker:
-            broker.lifecycle.clients["me"].view.username = "somebody"
+            view = broker.lifecycle.clients["me"].view
+            view.username, view.is_anonymous = "somebody", False
             wire = await Wire.connect(broker, "me", **LASTING)
             assert wire.connack is not None
-            assert not wire.connack.session_present
-            assert not broker.local_filters()
+            assert wire.connack.code == ReasonCode.CLIENT_IDENTIFIER_NOT_VALID
+            assert broker.local_filters(), "it is somebody's"
 
     asyncio.run(use())

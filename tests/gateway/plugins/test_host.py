@@ -14,6 +14,7 @@ from amqtt.contexts import Action
 from amqtt.plugins.base import BaseAuthPlugin, BasePlugin, BaseTopicPlugin
 from argon2 import PasswordHasher
 
+from bridge.contract import Publication
 from gateway.mqtt5.packets import PubAck, Publish, SubAck, Version, Will
 from gateway.mqtt5.types import ReasonCode
 from gateway.plugins import EdgeSession, PluginHost
@@ -168,19 +169,33 @@ def test_a_refused_client_does_not_disturb_the_session_that_it_claims() -> None:
     asyncio.run(check())
 
 
-def test_another_user_does_not_inherit_a_session_by_its_client_id() -> None:
+@pytest.mark.parametrize(("version", "refused"), [(Version.V5, 0x85), (Version.V311, 2)])
+def test_another_user_neither_inherits_nor_ends_a_session_by_its_client_id(version: Version, refused: int) -> None:
+    """Attack: whoever can log in ended another's session, with what was acknowledged for it."""
+
     async def check() -> None:
         config = {"plugins": {f"{HERE}.NameIsPassword": {}}, "allow_anonymous": False}
         async with serving(config) as broker:
-            expiry = {"session_expiry_s": 100}
-            owner = await Wire.connect(broker, "c", username="u", password=b"u", properties=expiry)
+            lasting = {"clean_start": False} if version is Version.V311 else {"properties": {"session_expiry_s": 100}}
+
+            async def come(user: str, **fields: Any) -> Wire:
+                return await Wire.connect(broker, "c", version, username=user, password=user.encode(), **fields)
+
+            owner = await come("u", **lasting)
             await owner.subscribe("secret", 1)
+            assert code(await come("v", **lasting)) == refused, "not while it is connected"
+            await owner.barrier()
             owner.cut()
             await until(lambda: not dict(broker.clients())["c"])
-            other = await Wire.connect(broker, "c", username="v", password=b"v", clean_start=False, properties=expiry)
-            assert other.connack is not None
-            assert not other.connack.session_present
-            assert broker.local_filters() == []
+            broker.deliver_local(Publication("secret", b"acknowledged", 1))
+            for clean in (True, False):
+                assert code(await come("v", clean_start=clean)) == refused
+            owner = await come("u", **{**lasting, "clean_start": False})
+            assert await owner.published() == [("secret", b"acknowledged")]
+            owner.cut()
+            await until(lambda: not dict(broker.clients())["c"])
+            broker.lifecycle.end(broker.lifecycle.clients["c"])
+            assert code(await come("v", clean_start=True)) == 0, "the id is free once the session has ended"
 
     asyncio.run(check())
 
