@@ -39,6 +39,10 @@ CONNECTIONS = 10_000
 """Open connections, all of which one address may have; Mosquitto stops at the files that its process may open."""
 LIKE_MOSQUITTO: dict[str, int] = {"in_flight": 20, "queue_messages": 1_000}
 """Limits that Mosquitto has by itself."""
+WHEN_FULL = (
+    "where the queue of a client that is away is full, the oldest message goes, not the newest; publishers wait for "
+    "one that is connected (`when_full`)"
+)
 SQLITE_FILE = "mosquitto.sqlite3"
 PACKAGE_DIRECTORY = Path("/var/lib/mosquitto")
 """Where packages of Linux distributions have Mosquitto keep its database, by a line of their own configuration."""
@@ -61,6 +65,7 @@ def translate(conf: Conf) -> Translated:
             out.answer(one)
         elif option is not None and option.place is OptionPlace.GLOBAL:
             out.take(one)
+    out.note("-", WHEN_FULL)
     out.settings["data"] = "data"
     _persistence(out, conf)
     out.settings["listeners"] = translate_listeners(out, limits, conf)
@@ -106,9 +111,11 @@ def _sys(out: Translated, limits: dict[str, Any], one: Directive) -> None:
 
 
 def _retain(out: Translated, limits: dict[str, Any], one: Directive) -> None:
-    if not one.is_true:
+    if one.is_true:
+        out.take(one)
+    else:
         limits["retained_messages"] = 0
-    out.take(one)
+        out.change(one, "messages with RETAIN are delivered and not retained; CONNACK does not refuse them")
 
 
 def _message_size(out: Translated, limits: dict[str, Any], one: Directive) -> None:
