@@ -31,6 +31,9 @@ FOUND_MAX = 1024
 RESOLVES_MAX = 32
 """Look-ups at a time, for the same reason."""
 RESOLVE_MS = 3000
+LABEL_BYTES_MAX = 63
+LABEL_PARTY = 8
+"""Hexadecimal digits of the party in the name of an advertisement."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _PARTY = re.compile(r"[0-9a-f]{32}")
 
@@ -106,7 +109,7 @@ class Neighbourhood:
             told, self._told = self._told, None
             await (await self._zeroconf.async_unregister_service(told))
         text = {"v": FORMAT, "overlay": me.overlay, "name": me.name, "role": me.role.value, "party": me.party}
-        label = f"{me.name}.{me.overlay}"[:63]
+        label = label_of(me)
         info = AsyncServiceInfo(
             SERVICE,
             f"{label}.{SERVICE}",
@@ -152,6 +155,16 @@ class Neighbourhood:
             if found is not None and room and self._found.get(name) != found:
                 self._found[name] = found
                 on_found(found)
+
+
+def label_of(me: FoundMember) -> str:
+    """Returns the name of an advertisement: one label, without dots (RFC 6763 §4.1.1), of 63 bytes at most.
+
+    Browsers show nothing, or the first half, of a name of several labels. The end of the party keeps names apart that
+    are the same without their dots; the true names stand in the text record.
+    """
+    name = f"{me.name}-{me.overlay}".replace(".", "-")
+    return f"{name[: LABEL_BYTES_MAX - LABEL_PARTY - 1]}-{me.party[:LABEL_PARTY]}"
 
 
 def read(info: AsyncServiceInfo) -> FoundMember | None:

@@ -10,7 +10,7 @@ import pytest
 
 from bridge.document.overlay import Overlay
 from gateway.base.config import StartError
-from gateway.overlay.discovery import FOUND_MAX, SERVICE, FoundMember, Neighbourhood, known, read
+from gateway.overlay.discovery import FOUND_MAX, SERVICE, FoundMember, Neighbourhood, known, label_of, read
 from keys.identity import Role
 from tests.sim.world import make_world
 
@@ -122,7 +122,38 @@ def test_a_neighbour_that_makes_up_names_fills_nothing(others: int, heard: int):
         async with here, Neighbourhood(LOOPBACK) as other:
             await other.advertise(me("one-more"))
             assert here._zeroconf is not None
-            await here._resolve(here._zeroconf.zeroconf, f"one-more.test.{SERVICE}", found.append)
+            await here._resolve(here._zeroconf.zeroconf, f"{label_of(me('one-more'))}.{SERVICE}", found.append)
         return found
 
     assert len(asyncio.run(run())) == heard
+
+
+@pytest.mark.parametrize("name", ["r1a", "pump.7", "a.b.c-d_e", "n" * 64, ".".join("n" * 32)])
+def test_a_name_is_one_label_that_browsers_show(name: str) -> None:
+    """RFC 6763 §4.1.1. avahi-browse 0.8 shows no instance of two labels, bonjour-service 1.3 the first of them."""
+    label = label_of(me(name))
+    assert "." not in label
+    assert len(label.encode()) <= 63
+
+
+def test_names_that_differ_by_their_dots_stay_apart() -> None:
+    other = "f" * 32
+    assert label_of(me("a.b")) != label_of(me("a-b", party=other))
+
+
+def test_the_record_names_one_instance_below_the_service() -> None:
+    async def run() -> list[str]:
+        told: list[str] = []
+        async with Neighbourhood(LOOPBACK) as here, Neighbourhood(LOOPBACK) as other:
+            heard = asyncio.Event()
+            other.find(lambda found: (told.append(found.name), heard.set()))
+            await here.advertise(me("pump.7"))
+            async with asyncio.timeout(20):
+                await heard.wait()
+            assert here._told is not None
+            told.append(here._told.name.removesuffix(f".{SERVICE}"))
+        return told
+
+    name, instance = asyncio.run(run())
+    assert name == "pump.7", "the text record has the true name"
+    assert "." not in instance
