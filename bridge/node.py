@@ -380,11 +380,11 @@ class ReplicaNode(Node):
 
     def proposal(self, now: float) -> SwapProposal | None:
         """Which swap would be signed, by what we heard. None: nobody measures."""
-        return self._proposed.at(self.overlay, self.measurer.summaries, now)
+        return self._proposed.at(self.overlay, self.measurer.told, now)
 
     def _objection(self, overlay: Overlay, swap: SignedSwap, now: float) -> str:
         region = overlay.certificate(self.name).region
-        return objection(overlay, region, swap, self.measurer.summaries, self.measurer.up, now)
+        return objection(overlay, region, swap, self.measurer.told, self.measurer.up, now)
 
     def _event(self, event: Event, now: float) -> list[Effect]:
         match event:

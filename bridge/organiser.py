@@ -11,7 +11,15 @@ from __future__ import annotations
 
 from bridge.contract import Blame, Count, Effect, Event, Keep, Received, Rotated, Tick
 from bridge.document import Arrangement, Overlay, SignedSwap
-from bridge.measuring import SUMMARY_TOPIC, ReplicaSummary, SwapProposal, check_author, decode_said, proposal
+from bridge.measuring import (
+    SUMMARY_TOPIC,
+    InterestSummary,
+    ReplicaSummary,
+    SwapProposal,
+    check_author,
+    decode_said,
+    proposal,
+)
 from bridge.membership import ENDORSE_S, Node
 from bridge.organising import Swap
 from keys.errors import BadFrame, KeysError
@@ -34,6 +42,7 @@ class OrganiserNode(Node):
         self._highest = highest
         self._identity, self.signs = identity, signs
         self._said: dict[str, ReplicaSummary] = {}
+        self._interests: dict[str, list[InterestSummary]] = {}  # by replica, the two newest
         self._propose_at = 0.0
         self._failed = 0
         self._open: SignedSwap | None = None
@@ -43,9 +52,9 @@ class OrganiserNode(Node):
         """What it signed last, since this start."""
 
     @property
-    def summaries(self) -> tuple[ReplicaSummary, ...]:
-        """The newest of each replica, all verified."""
-        return tuple(self._said.values())
+    def told(self) -> tuple[ReplicaSummary | InterestSummary, ...]:
+        """Of each replica the newest summary and the two newest interests, all verified."""
+        return (*self._said.values(), *(each for two in self._interests.values() for each in two))
 
     @property
     def open_swap(self) -> SignedSwap | None:
@@ -79,19 +88,26 @@ class OrganiserNode(Node):
     def _heard(self, event: Received) -> list[Effect]:
         try:
             said = decode_said(event.wire.payload)
-            known = self._said.get(said.member)
-            if not isinstance(said, ReplicaSummary) or (known is not None and said.interval <= known.interval):
+            if said.interval <= self._newest(said):
                 return []
             check_author(said, self.overlay)
         except BadFrame as error:
             return [Count("refused", 1, type(error).__name__), Blame(event.peer, False, str(error))]
         except KeysError as error:
             return [Count("refused", 1, type(error).__name__)]
-        self._said[said.member] = said
+        if isinstance(said, ReplicaSummary):
+            self._said[said.member] = said
+        else:
+            self._interests[said.member] = [*self._interests.get(said.member, [])[-1:], said]
         return [Count("summaries")]
 
+    def _newest(self, said: ReplicaSummary | InterestSummary) -> int:
+        if isinstance(said, ReplicaSummary):
+            return self._said[said.member].interval if said.member in self._said else -1
+        return self._interests[said.member][-1].interval if said.member in self._interests else -1
+
     def _propose(self, now: float) -> list[Effect]:
-        self.proposed = proposal(self.overlay, self._said.values(), now)
+        self.proposed = proposal(self.overlay, self.told, now)
         swap = self.proposed.swap if self.proposed else None
         if self._open is not None and self._open in self.overlay.swaps:
             self._open, self._failed = None, 0
@@ -128,6 +144,7 @@ class OrganiserNode(Node):
 
     def _adopt(self, overlay: Overlay, now: float) -> list[Effect]:
         self._said = {name: said for name, said in self._said.items() if name in overlay.members}
+        self._interests = {name: two for name, two in self._interests.items() if name in overlay.members}
         return []
 
     def _deadlines(self) -> list[float | None]:

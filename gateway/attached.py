@@ -24,7 +24,7 @@ from gateway.broker import EdgeBroker
 from gateway.client import LocalEnd
 from gateway.clients import INTERNAL, EntityConnected, EntityEvent, EntityGone
 from gateway.health import DEGRADED, Certificates, Finding, HealthWatch, View, look
-from gateway.overlay import BrokerOverlay, standing
+from gateway.overlay import BrokerOverlay, standing, summaries
 from gateway.telling import Hooks
 
 if TYPE_CHECKING:
@@ -60,6 +60,8 @@ class Attached:
             partial(_view, settings, self._links, broker, self._bridges, Certificates(), LinkWitness()), time.monotonic
         )
         broker.operation.health = self._watch
+        if self._links is not None:
+            broker.operation.summaries = partial(summaries, self._links)
         self._watch.start()
         if settings.events:
             self._tell(broker, self._watch)

@@ -10,7 +10,14 @@ from bridge.document.arrangement import JUDGED_INTERVALS, Arrangement
 from bridge.document.batching import BATCH_MOST, BATCHING, Batching
 from bridge.document.constrained import BROKER, TRACES, Actions, Constrained, Distribution
 from bridge.document.member_budgets import BUDGETS_MOST, MEMBER_BUDGETS, MemberBudgets
-from bridge.document.organise import DWELL_MOST_S, HOPS_MOST, INTERVAL_MOST_S, ORGANISER_GRACE_MOST_S, Organising
+from bridge.document.organise import (
+    DWELL_MOST_S,
+    EVEN_PERCENT,
+    HOPS_MOST,
+    INTERVAL_MOST_S,
+    ORGANISER_GRACE_MOST_S,
+    Organising,
+)
 from bridge.document.overlay import (
     HOSTED_PROPERTY_CHARS,
     VIEW_GRACE_S,
@@ -56,6 +63,7 @@ __all__ = [
     "BUDGETS_MOST",
     "DEPTH_MAX",
     "DWELL_MOST_S",
+    "EVEN_PERCENT",
     "HOPS_MOST",
     "HOSTED_PROPERTY_CHARS",
     "INTERVAL_MOST_S",

@@ -19,6 +19,7 @@ INTERVAL_MOST_S = 3600
 HOPS_MOST = 16
 DWELL_MOST_S = 30 * 86_400
 PERCENT = 100
+EVEN_PERCENT = 50
 TIMES_MOST = 16
 BAR_MOST_S = 30 * 86_400
 ORGANISER_GRACE_MOST_S = 3600
@@ -48,17 +49,24 @@ class Bar:
 @dataclass(frozen=True, slots=True)
 class Organising:
     """`links`: potential edges. `interval_s`: of one summary. `hops`: η, how far interests are told. A change has to
-    spare `min_gain_percent` of what the cycle costs, and the tree rests for `dwell_s` after each. `bars`: of links.
-    `organiser`: a member, or empty; the tree before each of its changes stays open for `grace_s`."""
+    spare `min_gain_percent` of what all publications cost, and the tree rests for `dwell_s` after each. `bars`: of
+    links. `organiser`: a member, or empty; the tree before each of its changes stays open for `grace_s`.
+    `processing_percent`: α of paper D, how much processing counts beside links, which count for the rest of 100."""
 
     links: tuple[Edge, ...] = ()
     interval_s: int = 60
     hops: int = 4
-    min_gain_percent: int = 10
+    min_gain_percent: int = 2
     dwell_s: int = 600
     bars: tuple[Bar, ...] = ()
     organiser: str = ""
     grace_s: int = TREE_GRACE_S
+    processing_percent: int = EVEN_PERCENT
+
+    @property
+    def processing_weight(self) -> float:
+        """Factor of processing, from 0 to 2; that of links is the rest to 2 (paper D, Fig 6)."""
+        return self.processing_percent / EVEN_PERCENT
 
     @property
     def min_gain(self) -> float:
@@ -105,8 +113,24 @@ class Organising:
             raise BadFrame(f"organiser {organiser!r}, with trees that stay open for {grace_s} s")
         return replace(self, organiser=organiser, grace_s=grace_s)
 
+    def read_weight(self, frame: Reader) -> Organising:
+        """With the weight of processing that follows. Raises BadFrame for no percentage, and for the usual one."""
+        percent = frame.number(1)
+        if percent > PERCENT or percent == EVEN_PERCENT:
+            raise BadFrame(f"processing counts for {percent} percent")
+        return replace(self, processing_percent=percent)
+
+    def encode_weight(self) -> bytes:
+        """percent(1)."""
+        return number(self.processing_percent, 1)
+
+    @property
+    def is_weighed(self) -> bool:
+        """Whether processing and links count differently."""
+        return self.processing_percent != EVEN_PERCENT
+
     def encode(self) -> bytes:
-        """Without bars and organiser, which stand behind it if the policy says so."""
+        """Without bars, organiser and weight, which stand behind it if the policy says so."""
         numbers = number(self.interval_s, 2) + number(self.hops, 1) + number(self.min_gain_percent, 1)
         return encode_edges(self.links) + numbers + number(self.dwell_s, 4)
 

@@ -53,7 +53,8 @@ FLAG_TREE = 0x01  # of a policy: it says which tree its edges are, and what they
 FLAG_ORGANISING = 0x02  # replicas measure
 FLAG_BARS = 0x04  # some links are barred
 FLAG_ORGANISER = 0x08  # a member changes trees in the owner's place
-POLICY_FLAGS = FLAG_TREE | FLAG_ORGANISING | FLAG_BARS | FLAG_ORGANISER
+FLAG_WEIGHT = 0x10  # processing and links count differently in costs
+POLICY_FLAGS = FLAG_TREE | FLAG_ORGANISING | FLAG_BARS | FLAG_ORGANISER | FLAG_WEIGHT
 
 
 class Issuer(IntEnum):
@@ -266,6 +267,7 @@ class Policy:
             self.organising.encode() if self.organising else b"",
             self.organising.encode_bars() if self.organising and self.organising.bars else b"",
             self.organising.encode_organiser() if self.organising and self.organising.organiser else b"",
+            self.organising.encode_weight() if self.organising and self.organising.is_weighed else b"",
         ]
         parts += [number(len(self.scopes), 2), *(sized(s.encode()) for s in self.scopes)]
         parts += [number(len(self.grants), 2), *(sized(g.encode()) for g in self.grants)]
@@ -282,7 +284,7 @@ class Policy:
         flags = FLAG_TREE * bool(self.tree.number)
         if self.organising is not None:
             flags |= FLAG_ORGANISING | FLAG_BARS * bool(self.organising.bars)
-            flags |= FLAG_ORGANISER * bool(self.organising.organiser)
+            flags |= FLAG_ORGANISER * bool(self.organising.organiser) | FLAG_WEIGHT * self.organising.is_weighed
         return flags
 
     def signed(self, owner: Identity) -> Policy:
@@ -296,12 +298,14 @@ class Policy:
         edges = read_edges(frame)
         tree = TreeChange.read(frame) if flags & FLAG_TREE else FIRST_TREE
         organising = Organising.read(frame) if flags & FLAG_ORGANISING else None
-        if flags & (FLAG_BARS | FLAG_ORGANISER) and organising is None:
-            raise BadFrame("links are barred, or somebody organises, where nobody measures")
+        if flags & (FLAG_BARS | FLAG_ORGANISER | FLAG_WEIGHT) and organising is None:
+            raise BadFrame("links are barred, somebody organises, or costs are weighed, where nobody measures")
         if organising is not None and flags & FLAG_BARS:
             organising = organising.read_bars(frame)
         if organising is not None and flags & FLAG_ORGANISER:
             organising = organising.read_organiser(frame)
+        if organising is not None and flags & FLAG_WEIGHT:
+            organising = organising.read_weight(frame)
         scopes = tuple(Scope.decode(frame.sized()) for _ in range(frame.number(2)))
         grants = tuple(Grant.decode(frame.sized()) for _ in range(frame.number(2)))
         budgets = MemberBudgets.read(frame)

@@ -15,15 +15,15 @@ from bridge.document import Overlay, SignedSwap
 from bridge.document.trees import Phase
 from bridge.measuring.proposing import way_back
 from bridge.measuring.region_costs import RegionCosts
-from bridge.measuring.summaries import ReplicaSummary
+from bridge.measuring.summaries import InterestSummary, ReplicaSummary
 from bridge.organising import swap_of
 
 AGREED_PART = 0.5  # of the gain that is asked of who proposes
 
 
 def objection(
-    overlay: Overlay, region: int, swap: SignedSwap, summaries: Iterable[ReplicaSummary], up: Collection[str],
-    now: float,
+    overlay: Overlay, region: int, swap: SignedSwap, told: Iterable[ReplicaSummary | InterestSummary],
+    up: Collection[str], now: float,
 ) -> str:  # fmt: skip
     """Why a replica of `region` does not endorse an offered swap now; empty if it does. `up`: replicas to which its
     links stand."""
@@ -35,7 +35,7 @@ def objection(
         return f"the former tree would stay open for {swap.grace_s} s, not {organising.grace_s}"
     if not arrangement.allows(swap.added):
         return "the link is none of the owner's"
-    costs = RegionCosts(overlay, summaries, now)
+    costs = RegionCosts(overlay, told, now)
     back = way_back(overlay, costs)
     mends = back is not None and all(
         set(one) == set(other) for one, other in ((back.added, swap.added), (back.removed, swap.removed))
@@ -56,9 +56,9 @@ def _harm(overlay: Overlay, swap: SignedSwap, costs: RegionCosts, now: float) ->
         return "the link is barred"
     tree = overlay.trees.newest
     neighbours = {region: tree.neighbours(region) for region in tree.regions}
-    judged = swap_of(neighbours, swap.added, swap.removed, costs, organising.hops)
+    judged = swap_of(neighbours, swap.added, swap.removed, costs)
     if judged is None:
-        return "too little is known of its cycle"
+        return "too little is known of what publications cost"
     wanted = AGREED_PART * organising.min_gain
     if judged.gain < wanted or judged.gain <= 0:
         return f"it spares {100 * judged.gain:.1f} %, and {100 * wanted:.1f} % are asked for"

@@ -57,7 +57,7 @@ class Measurer:
         self._failed: dict[tuple[str, int], int] = {}  # (replica, second), and the last interval that tells it
         self._away: set[str] = set()
         self._ticket = 0
-        self._ids, self._had = RecentIds(), list[bytes]()  # of the interval before
+        self._ids = RecentIds()
         self._rates: Counter[int] = Counter()
         self._forwarded = self._worked_us = self._queued = 0
         self._interval: int | None = None  # the one that runs
@@ -66,9 +66,9 @@ class Measurer:
         self._filters: dict[str, list[InterestSummary]] = {}  # by replica, the two newest
 
     @property
-    def summaries(self) -> tuple[ReplicaSummary, ...]:
-        """The newest of each replica, ours too, all verified."""
-        return tuple(self._said.values())
+    def told(self) -> tuple[ReplicaSummary | InterestSummary, ...]:
+        """Of each replica, ours too, the newest summary and the two newest interests, all verified."""
+        return (*self._said.values(), *(each for filters in self._filters.values() for each in filters))
 
     def rotate(self, identity: Identity) -> None:
         self._identity = identity
@@ -102,8 +102,7 @@ class Measurer:
         if not self._is_replica(event.peer):
             (self._clients.add if isinstance(event, LinkUp) else self._clients.discard)(event.peer)
             listens = isinstance(event, LinkUp) and event.peer == self._organiser
-            said = sorted(self._said.items()) if listens else []
-            return [Send(event.peer, Wire(SUMMARY_TOPIC, each.encode())) for _, each in said]
+            return [Send(event.peer, Wire(SUMMARY_TOPIC, each.encode())) for each in (self.told if listens else ())]
         if isinstance(event, LinkUp):
             self.up.add(event.peer)
             self._probes.pop(event.peer, None)
@@ -194,22 +193,21 @@ class Measurer:
         organising = self._overlay.policy.organising
         assert organising is not None
         head = (self._name, self._region, interval, organising.interval_s)
-        common = self._common(interval - 1)
-        self._had = self._ids.next_interval()
         self._failed = {failure: until for failure, until in self._failed.items() if until >= interval}
         summary = ReplicaSummary(
             *head, self._overlay.trees.in_force.number, HOPS_MAX,
             processing_us=min(self._worked_us // self._forwarded, UNKNOWN_US) if self._forwarded else UNKNOWN_US,
             queued=min(self._queued, UNKNOWN_US), forwarded=min(self._forwarded, UNKNOWN_US),
-            links=self._links(), common=common, rates=tuple(sorted(self._rates.items()))[:REGIONS_MAX],
+            links=self._links(), rates=tuple(sorted(self._rates.items()))[:REGIONS_MAX],
             failed=tuple(sorted(self._failed))[-FAILED_MAX:],
         ).signed(self._identity)  # fmt: skip
         told = InterestFilter()
-        told.add(self._had)
+        told.add(self._ids.next_interval())
         interest = InterestSummary(*head, organising.hops, told.encode()).signed(self._identity)
         self._forwarded = self._worked_us = 0
         self._rates.clear()
         self._said[self._name] = summary
+        self._keep(interest)
         return self._onwards(summary, None) + self._onwards(interest, None)
 
     def _links(self) -> ByRegion:
@@ -221,22 +219,6 @@ class Measurer:
                 by_region.setdefault(self._overlay.certificate(peer).region, []).append(middle or 0.0)
         found = {region: believed(values, 0) or 0.0 for region, values in by_region.items()}
         return tuple(sorted((region, round(rtt * EXACT)) for region, rtt in found.items()))[:LINKS_MAX]
-
-    def _common(self, interval: int) -> ByRegion:
-        """What of our ids of the interval before each region had too, by the median of its replicas' filters."""
-        found = {self._region: len(self._had)}
-        by_region: dict[int, list[float]] = {}
-        for filters in self._filters.values():
-            for each in filters:
-                if each.interval == interval and each.region != self._region:
-                    count = InterestFilter(array=each.filter).common(self._had)
-                    by_region.setdefault(each.region, []).append(count)
-        for region, counts in by_region.items():
-            view = self._overlay.views.get(region)
-            count_of = None if view is None else believed(counts, view.faults)
-            if count_of is not None:
-                found[region] = int(count_of)
-        return tuple(sorted(found.items()))[:REGIONS_MAX]
 
     # ---------------------------------------------------------------------------------------------- others
 
@@ -254,10 +236,12 @@ class Measurer:
         if isinstance(said, ReplicaSummary):
             self._said[said.member] = said
         else:
-            if len(said.filter) != len(InterestFilter().encode()):
-                raise BadFrame("an interest of another size than all have")
-            self._filters[said.member] = [*self._filters.get(said.member, [])[-1:], said]
+            self._keep(said)
         return [Count("summaries"), *self._onwards(said, event)]
+
+    def _keep(self, interest: InterestSummary) -> None:
+        """With the one before: others may have told of that only."""
+        self._filters[interest.member] = [*self._filters.get(interest.member, [])[-1:], interest]
 
     def _newest(self, said: ReplicaSummary | InterestSummary) -> int:
         if isinstance(said, ReplicaSummary):
@@ -275,8 +259,7 @@ class Measurer:
         wire = Wire(SUMMARY_TOPIC, said.encode()) if event is None else event.wire
         skipped = {said.member, event.peer if event else ""}
         peers = {peer for region in regions for peer in self._overlay.replicas(region)} & self.up
-        if isinstance(said, ReplicaSummary):
-            peers |= self._clients & {self._organiser}
+        peers |= self._clients & {self._organiser}
         return [Send(peer, wire) for peer in sorted(peers - skipped)]
 
     @property

@@ -12,13 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 from bridge.document import OWNER_STEPS, TREE_GRACE_S, Overlay, OverlayError, Policy
 from bridge.measuring.region_costs import RegionCosts
-from bridge.measuring.summaries import ReplicaSummary
-from bridge.organising import Swap, best_swap, way
+from bridge.measuring.summaries import InterestSummary, ReplicaSummary
+from bridge.organising import Swap, good_swaps, way
 
+TRIED_MOST = 32  # swaps that spare most and are checked whole; stops hundreds of which none would load
 BROKEN_S = 10.0  # behind the settling of a change, before the edge that came is said to carry nothing
 
 
@@ -54,15 +56,17 @@ class SwapProposal:
         return " - ".join(self.names[region] for region in edge)
 
 
-def proposal(overlay: Overlay, summaries: Iterable[ReplicaSummary], now: float) -> SwapProposal | None:
-    """What the owner or the organiser would sign now; `summaries`: of each replica the newest, verified. None where
-    nobody measures."""
+def proposal(
+    overlay: Overlay, told: Iterable[ReplicaSummary | InterestSummary], now: float
+) -> SwapProposal | None:  # fmt: skip
+    """What the owner or the organiser would sign now; `told`: of each replica the newest, verified. None where nobody
+    measures."""
     names = {region: view.name for region, view in overlay.latest.items()}
     arrangement = overlay.arrangement
     organising = arrangement.organising
     if organising is None:
         return None
-    costs = RegionCosts(overlay, summaries, now)
+    costs = RegionCosts(overlay, told, now)
     silent = tuple(
         view.name for region, view in sorted(overlay.views.items()) if costs.spoke(region) < 2 * view.faults + 1
     )
@@ -77,25 +81,25 @@ def proposal(overlay: Overlay, summaries: Iterable[ReplicaSummary], now: float) 
     neighbours = {region: tree.neighbours(region) for region in tree.regions}
     barred = organising.barred(now)
 
-    def admissible(swap: Swap) -> bool:
-        if (rests and not arrangement.undone_by(swap.added, swap.removed)) or any(
-            set(swap.added) == set(link) for link in barred
-        ):
-            return False
-        return _loads(overlay, swap, now)
+    def may_come(swap: Swap) -> bool:
+        is_barred = any(set(swap.added) == set(link) for link in barred)
+        return not is_barred and (not rests or arrangement.undone_by(swap.added, swap.removed))
 
-    swap = best_swap(neighbours, organising.links, costs, organising.hops, organising.min_gain, admissible)
+    good = filter(may_come, good_swaps(neighbours, organising.links, costs, organising.min_gain))
+    swap = next((each for each in islice(good, TRIED_MOST) if _loads(overlay, each, now)), None)
     if swap is None and rests:
         why = "the tree was changed, is not worse than before, and rests"
         return SwapProposal(names, None, why, silent, rests_until)
     found = SwapProposal(names, swap, "", silent)
     if swap is not None:
         return found
-    why = f"no potential link spares {organising.min_gain_percent} % of what its cycle costs"
+    why = f"no potential link spares {organising.min_gain_percent} % of what all publications cost"
     if barred:
         why += f"; barred, since they made it worse: {', '.join(map(found.named, barred))}"
     if silent:
         why = f"too few replicas of {', '.join(silent)} have told what they measured lately"
+    elif not costs.are_interests_known:
+        why = f"of no interval all regions' interests came; they go {organising.hops} regions far (`hops`)"
     return replace(found, why=why)
 
 
@@ -105,14 +109,16 @@ class IntervalProposal:
     def __init__(self) -> None:
         self._found: tuple[tuple[int, int, int], SwapProposal | None] | None = None
 
-    def at(self, overlay: Overlay, summaries: Iterable[ReplicaSummary], now: float) -> SwapProposal | None:
+    def at(
+        self, overlay: Overlay, told: Iterable[ReplicaSummary | InterestSummary], now: float
+    ) -> SwapProposal | None:  # fmt: skip
         """None: nobody measures."""
         organising = overlay.policy.organising
         if organising is None:
             return None
         of = overlay.policy.version, overlay.arrangement.change.number, int(now) // organising.interval_s
         if self._found is None or self._found[0] != of:
-            self._found = of, proposal(overlay, summaries, now)
+            self._found = of, proposal(overlay, told, now)
         return self._found[1]
 
 

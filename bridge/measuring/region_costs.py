@@ -1,8 +1,9 @@
-"""What regions say by their replicas: of each figure the median, which f liars of 2 f + 1 move nowhere (D2).
+"""Figures of regions by their replicas: of each the median, which f liars of 2 f + 1 move nowhere (D2).
 
-The newest summary of each replica, verified before it comes here, and from them link costs, processing and common
-interest as `bridge.organising` wants them. A region of whose replicas too few have spoken lately has no figures; then
-nothing is judged that touches it. Not here: who judges (`bridge.organising`), the frames (`summaries`).
+The newest summary of each replica and its newest interests, verified before they come here, and from them link costs,
+processing and counts of publications as `bridge.organising` wants them. The filter of a region is the median of those
+of its replicas, bit by bit. A region of whose replicas too few have spoken lately has no figures. Not here: who judges
+(`bridge.organising`), the frames (`summaries`).
 """
 
 from __future__ import annotations
@@ -10,22 +11,57 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from bridge.document import Overlay
-from bridge.measuring.summaries import UNKNOWN_US, ReplicaSummary
-from bridge.organising import believed
+from bridge.measuring.summaries import UNKNOWN_US, InterestSummary, ReplicaSummary
+from bridge.organising import agreed, believed, estimated
 
 OLD_INTERVALS = 3  # a summary that ended so many intervals ago says nothing of now
 
 
 class RegionCosts:
-    """Costs of one moment, in microseconds a publication; `summaries`: by replica, the newest, verified."""
+    """Costs of one moment, in microseconds a publication, weighed as the owner says; `told`: of each replica the newest
+    summary and the newest interests, verified."""
 
-    def __init__(self, overlay: Overlay, summaries: Iterable[ReplicaSummary], now: float) -> None:
+    def __init__(self, overlay: Overlay, told: Iterable[ReplicaSummary | InterestSummary], now: float) -> None:
         self._overlay = overlay
+        organising = overlay.policy.organising
+        self._processing_weight = organising.processing_weight if organising else 1.0
         self._said: dict[int, dict[str, ReplicaSummary]] = {}
-        for each in summaries:
+        interests: dict[tuple[int, int], dict[int, dict[str, bytes]]] = {}  # by interval and its length, and region
+        for each in told:
             view = overlay.views.get(each.region)
-            if view is not None and each.member in view.members and _is_of_now(each, now):
+            if view is None or each.member not in view.members or not _is_of_now(each, now):
+                continue
+            if isinstance(each, ReplicaSummary):
                 self._said.setdefault(each.region, {})[each.member] = each
+            else:
+                of_interval = interests.setdefault((each.interval, each.interval_s), {})
+                of_interval.setdefault(each.region, {})[each.member] = each.filter
+        self._filters = self._agreed(interests)
+        self._counts: dict[frozenset[int], float | None] = {}
+
+    def _agreed(self, interests: Mapping[tuple[int, int], Mapping[int, Mapping[str, bytes]]]) -> dict[int, int]:
+        """The filter of each region in the newest interval of which all told enough; empty if there is none."""
+        for _, told in sorted(interests.items(), reverse=True):
+            if all(len(told.get(region, ())) >= 2 * view.faults + 1 for region, view in self._overlay.views.items()):
+                return {region: agreed(list(told[region].values())) for region in self._overlay.views}
+        return {}
+
+    @property
+    def are_interests_known(self) -> bool:
+        """Whether all regions told their interests of one interval."""
+        return bool(self._filters)
+
+    def concerned(self, regions: frozenset[int]) -> float | None:
+        """How many publications of one interval clients of these regions sent or got, each once; None if that is not
+        known."""
+        if not self._filters:
+            return None
+        if regions not in self._counts:
+            union = 0
+            for region in regions:
+                union |= self._filters[region]
+            self._counts[regions] = estimated(union)
+        return self._counts[regions]
 
     def spoke(self, region: int) -> int:
         """How many replicas of the view in force have spoken lately."""
@@ -38,21 +74,15 @@ class RegionCosts:
     def processing(self, region: int) -> float | None:
         """What a publication costs a replica of the region; None if too few know."""
         known = (each.processing_us for each in self._said.get(region, {}).values())
-        return self._middle(region, [us for us in known if us != UNKNOWN_US])
+        middle = self._middle(region, [us for us in known if us != UNKNOWN_US])
+        return None if middle is None else self._processing_weight * middle
 
     def link(self, one: int, other: int) -> float | None:
         """One way of the link between two regions, as the end says for which it takes longer; None if one of them
         does not know."""
         ends = [self._link_of(one, other), self._link_of(other, one)]
         known = [end for end in ends if end is not None]
-        return max(known) / 2 if len(known) == len(ends) else None
-
-    def common(self, region: int) -> dict[int, float]:
-        """What the region has in common with each other of which that is known, itself included."""
-        others = {other for each in self._said.get(region, {}).values() for other, _ in each.common}
-        found = {other: self._counted(region, lambda said, other=other: dict(said.common).get(other))  # type: ignore[misc]
-                 for other in others}  # fmt: skip
-        return {other: count for other, count in found.items() if count is not None}
+        return (2 - self._processing_weight) * max(known) / 2 if len(known) == len(ends) else None
 
     def rate(self, home: int, end: int) -> float | None:
         """Publications of region `home` that came for gateways of region `end`, a second."""
@@ -70,6 +100,6 @@ class RegionCosts:
         return None if view is None or not values else believed(values, view.faults)
 
 
-def _is_of_now(said: ReplicaSummary, now: float) -> bool:
+def _is_of_now(said: ReplicaSummary | InterestSummary, now: float) -> bool:
     ended = said.interval * said.interval_s
     return ended - said.interval_s <= now < ended + OLD_INTERVALS * said.interval_s

@@ -2,9 +2,9 @@
 (paper D, D2 and D3; docs/protocol.md §9.16).
 
 Two frames, each signed by its author. A *summary* has numbers: how long links took, what a publication cost, what the
-author has in common with other regions, who of its neighbours failed, and how much came from where. An *interest* has
-the filter from which others find what they have in common with the author. `hops` (the paper's TTL) is signed, and the
-way is that of the tree, so that nobody on it can say how far a summary came, or over whom.
+author's neighbours failed, and how much came from where. An *interest* has the filter from which others count the
+publications that concern several regions. `hops` (the paper's TTL) is signed, and the way is that of the tree, so that
+nobody on it can say how far a summary came, or over whom.
 
 A region speaks by the median of its replicas (`region_costs`): nothing here is believed of one alone.
 """
@@ -16,6 +16,7 @@ from itertools import pairwise
 from typing import TypeAlias, TypeVar
 
 from bridge.document import Overlay
+from bridge.organising import FILTER_BITS
 from bridge.wire import CONTROL_ROOT
 from keys.errors import BadFrame, BadSignature, NotAuthorised
 from keys.frames import Kind, Reader, number, opening, sized, text
@@ -28,7 +29,7 @@ SIGNATURE_BYTES = 64
 HOPS_MAX = 16  # how far a summary goes at most
 LINKS_MAX = 64  # regions to which one summary knows a link
 FAILED_MAX = 64  # failures that one summary tells
-REGIONS_MAX = 1024  # with which one summary has something in common, or from which publications came
+REGIONS_MAX = 1024  # from which publications came
 UNKNOWN_US = 0xFFFFFFFF
 ByRegion: TypeAlias = tuple[tuple[int, int], ...]
 """(region, number), regions ascending, each once."""
@@ -42,8 +43,7 @@ class ReplicaSummary:
     `interval`: its number, the time at which it ended divided by its length. `processing_us`: processor time and wait
     of one forwarded publication. `queued`: publications that waited for links at its end. `forwarded`: publications
     that were passed on in it. `links`: to regions, joined or not, the middle of the time to an acknowledgement, in
-    microseconds. `common`: publications of the interval before that the author and this region both had; with its own
-    region all that it had. `rates`: publications that came for local gateways, by their publisher's region. `failed`:
+    microseconds. `rates`: publications that came for local gateways, by their publisher's region. `failed`:
     replicas whose link ended and did not come back for `away_s`, with the second (UNIX) at which it ended.
     """
 
@@ -57,7 +57,6 @@ class ReplicaSummary:
     queued: int = 0
     forwarded: int = 0
     links: ByRegion = ()
-    common: ByRegion = ()
     rates: ByRegion = ()
     failed: tuple[tuple[str, int], ...] = ()
     signature: bytes = b""
@@ -65,7 +64,7 @@ class ReplicaSummary:
     def body(self) -> bytes:
         parts = [_head(Kind.SUMMARY, self.member, self.region, self.interval, self.interval_s, self.hops)]
         parts += [number(value, 4) for value in (self.tree, self.processing_us, self.queued, self.forwarded)]
-        parts += [_by_region(each) for each in (self.links, self.common, self.rates)]
+        parts += [_by_region(each) for each in (self.links, (), self.rates)]
         parts += [number(len(self.failed), 2), *(text(name) + number(at, 8) for name, at in self.failed)]
         return b"".join(parts)
 
@@ -81,7 +80,7 @@ class ReplicaSummary:
         frame = Reader(data)
         head = _read_head(frame, Kind.SUMMARY)
         tree, processing_us, queued, forwarded = (frame.number(4) for _ in range(4))
-        links, common, rates = _read(frame, LINKS_MAX), _read(frame, REGIONS_MAX), _read(frame, REGIONS_MAX)
+        links, _, rates = _read(frame, LINKS_MAX), _read(frame, REGIONS_MAX), _read(frame, REGIONS_MAX)
         failed = tuple((frame.text(), frame.number(8)) for _ in range(_bounded(frame.number(2), FAILED_MAX)))
         if any(a >= b for a, b in pairwise(failed)):
             raise BadFrame("failures of a summary are not in order")
@@ -90,7 +89,7 @@ class ReplicaSummary:
         member, region, interval, interval_s, hops = head
         return cls(
             member, region, interval, interval_s, tree, hops,
-            processing_us, queued, forwarded, links, common, rates, failed, signature,
+            processing_us, queued, forwarded, links, rates, failed, signature,
         )  # fmt: skip
 
     def link_us(self, region: int) -> int | None:
@@ -122,11 +121,13 @@ class InterestSummary:
 
     @classmethod
     def decode(cls, data: bytes) -> InterestSummary:
-        """Read a frame; the signature is not checked yet. Raises BadFrame."""
+        """Read a frame; the signature is not checked yet. Raises BadFrame, also for a filter of another size."""
         frame = Reader(data)
         head = _read_head(frame, Kind.INTEREST_FILTER)
         made = cls(*head, frame.sized(), frame.take(SIGNATURE_BYTES))
         frame.end()
+        if len(made.filter) != FILTER_BITS // 8:
+            raise BadFrame("interests of another size than all have")
         return made
 
 

@@ -1,9 +1,10 @@
 """Which link of a cycle goes, by what all brokers on it say (D5; Eqs 8 to 10 of paper D).
 
-A new link closes a cycle with the way that it replaces. Each broker on it says what each link's removal would leave it
-with; the link goes whose removal costs all together least. If that is the new one, nothing changes.
+The simulator plays the paper's rule by this module; the overlay judges by Eq 2 (`swaps`). A new link closes a cycle
+with the way that it replaces. Each broker on it says what each link's removal would leave it with; the link goes whose
+removal costs all together least. If that is the new one, nothing changes.
 
-A region speaks by the median of its replicas (`middle`): of n with at most f < n / 2 liars it is never outside what
+A region speaks by the median of its replicas (`believed`): of n with at most f < n / 2 liars it is never outside what
 honest ones say.
 """
 
@@ -50,17 +51,29 @@ def cost_vector(
     return vector
 
 
+def ring_vectors(
+    ring: Sequence[int],
+    common: Sequence[Mapping[int, float]],
+    phis: Sequence[float],
+    link_costs: Sequence[float],
+    processing: Sequence[float],
+) -> list[list[float]] | None:
+    """Eq 8 of all on the cycle; `common`, `phis`: of each. None if somebody does not know enough."""
+    vectors = []
+    for at, (known, phi) in enumerate(zip(common, phis, strict=True)):
+        vector = cost_vector(ring, at, known, phi, link_costs, processing)
+        if vector is None:
+            return None
+        vectors.append(vector)
+    return vectors
+
+
 def link_to_remove(vectors: Sequence[Sequence[float]], ring: Sequence[int]) -> int:
     """Eqs 9 and 10: the number of the link whose removal costs all together least; of equals the one whose ends come
     first. The last link of the ring is the new one: if it is chosen, nothing is to be done."""
     count = len(ring)
     totals = [sum(column) for column in zip(*vectors, strict=True)]
     return min(range(count), key=lambda at: (totals[at], *sorted((ring[at], ring[(at + 1) % count]))))
-
-
-def middle(vectors: Sequence[Sequence[float]]) -> list[float]:
-    """Element by element the median (the lower one of two) of what the replicas of one region say."""
-    return [_median(column) for column in zip(*vectors, strict=True)]
 
 
 def believed(values: Sequence[float], faults: int) -> float | None:

@@ -1,7 +1,10 @@
-"""What delivering costs, and whether a direct link would cost less (D1, D4; Eqs 1 to 7 of paper D).
+"""Costs of delivering along a tree, and whether a direct link would cost less (D1, D4; Eqs 1 to 7 of paper D).
 
-A publication costs each broker of its delivery tree that broker's processing and each link the link's cost. A broker
-judges a link to another by what the way there costs now, less what those between want anyway.
+A publication costs each broker of its delivery tree that broker's processing and each link the link's cost (Eq 1). All
+publications together cost the sum (Eq 2), which needs no list of them: a link carries those that concern brokers on
+both of its sides, and a broker handles those that it wants or that concern two of the branches around it. In the
+paper's heuristic a broker judges a link to another by what the way there costs now, less what those between want
+anyway.
 
 The paper's Eq 3 has a parenthesis too many and its neighbourhood includes the broker itself; read so, Eq 5 follows from
 Eqs 3 and 4, which a test shows.
@@ -10,10 +13,20 @@ Eqs 3 and 4, which a test shows.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 Neighbours: TypeAlias = Mapping[int, Collection[int]] | Sequence[Collection[int]]
 """A tree: the neighbours of each broker."""
+NOISE_PART = 0.005  # of all publications: an estimate of fewer may as well be of none
+
+
+class KnownCosts(Protocol):
+    """Figures of regions, or brokers; None of each that is not known. `concerned`: how many publications concern one or
+    more of these regions."""
+
+    def concerned(self, regions: frozenset[int], /) -> float | None: ...
+    def processing(self, region: int, /) -> float | None: ...
+    def link(self, one: int, other: int, /) -> float | None: ...
 
 
 def delivery_tree(tree: Neighbours, interested: Collection[int]) -> list[tuple[int, int]]:
@@ -48,6 +61,40 @@ def delivery_cost(
     return processing[start] + sum(processing[here] + link_cost(here, there) for here, there in links)
 
 
+def tree_cost(tree: Mapping[int, Collection[int]], known: KnownCosts) -> float | None:
+    """Returns Eq 2: the cost of all publications along `tree`; None if a figure that it takes is not known.
+
+    What a region costs to which no publication comes is not needed.
+    """
+    start = next(iter(tree))
+    above: dict[int, int] = {start: start}
+    order = [start]
+    for here in order:
+        for there in tree[here]:
+            if there not in above:
+                above[there] = here
+                order.append(there)
+    everybody = frozenset(order)
+    count = known.concerned(everybody)
+    if count is None:
+        return None
+    below: dict[int, frozenset[int]] = {}
+    handled = dict.fromkeys(order, count)
+    parts: list[tuple[float, float | None]] = []  # how often what is paid
+    for here in reversed(order[1:]):
+        below[here] = frozenset((here,)).union(*(below[there] for there in tree[here] if there != above[here]))
+        inside, outside = known.concerned(below[here]), known.concerned(everybody - below[here])
+        if inside is None or outside is None:
+            return None
+        handled[above[here]] -= count - outside  # those concern nobody but regions behind this link
+        handled[here] -= count - inside
+        parts.append((inside + outside - count, known.link(here, above[here])))
+    parts += [(handled[here], known.processing(here)) for here in order]
+    if any(each is None and often > NOISE_PART * count for often, each in parts):
+        return None
+    return sum(max(often, 0.0) * each for often, each in parts if each is not None)
+
+
 def mean_common(common: Mapping[int, float], own: float) -> float:
     """Eq 6, φ: what a broker and two others have in common on average. `common`: with each broker of the neighbourhood,
     the broker itself included, with which it has `own` in common."""
@@ -79,7 +126,7 @@ def indirect_cost(
     return cost
 
 
-def is_worth_it(direct: float, indirect: float | None, common: float | None, min_gain: float = 0.0) -> bool:
-    """Whether a broker wants a link: it costs less than the way there by `min_gain` (a part of it), there is something
-    in common, and all that is needed is known."""
-    return bool(common) and indirect is not None and direct < (1 - min_gain) * indirect
+def is_worth_it(direct: float, indirect: float | None, common: float | None) -> bool:
+    """Returns whether a broker wants a link by the paper's rule: the link costs less than the way there, there is
+    something in common, and all that is needed is known."""
+    return bool(common) and indirect is not None and direct < indirect

@@ -1,19 +1,23 @@
-"""What brokers have in common, told in a Bloom filter (D2): how many of one's recent publications another had too.
+"""Interests of brokers, told in Bloom filters (D2): how many publications concern any of some brokers.
 
-A broker remembers the ids of verified publications that its own clients sent or got. What it tells others of them is a
-filter of fixed size, in which nobody can look up more than whether an id that he knows is likely in it.
+A broker remembers the ids of verified publications that its own clients sent or got, and tells others a filter of
+them of fixed size. The union of the filters of several brokers says how many publications concern one of them or more
+(`estimated`). All of Eq 2 follows from such counts (`costs.tree_cost`).
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 CACHE_IDS = 8192
 """Ids that a broker remembers (the paper's number)."""
 FILTER_BITS = 100_000
 FILTER_HASHES = 5
+FULL_PART = 0.95
+"""A union of which so many bits are set counts for nothing: 60,000 publications, known within half a percent."""
 
 
 class InterestFilter:
@@ -35,13 +39,6 @@ class InterestFilter:
             for place in self._places(one):
                 self._array[place >> 3] |= 1 << (place & 7)
 
-    def __contains__(self, one: bytes) -> bool:
-        return all(self._array[place >> 3] >> (place & 7) & 1 for place in self._places(one))
-
-    def common(self, ids: Iterable[bytes]) -> int:
-        """How many of these are in it; some too many, by chance, and never one too few."""
-        return sum(one in self for one in ids)
-
     def encode(self) -> bytes:
         return bytes(self._array)
 
@@ -50,6 +47,28 @@ class InterestFilter:
         digest = hashlib.blake2b(one, digest_size=16).digest()
         first, second = int.from_bytes(digest[:8]), int.from_bytes(digest[8:]) | 1
         return [(first + number * second) % self.bits for number in range(self.hashes)]
+
+
+def agreed(filters: Sequence[bytes]) -> int:
+    """Returns the filter of a region from those of its replicas, as a number: of each bit the median, of two the lower.
+
+    With at most f liars among 2 f + 1 filters or more, a bit is set only if an honest replica set it, and always if all
+    honest ones did.
+    """
+    needed = len(filters) - (len(filters) - 1) // 2
+    set_by = [0] * (needed + 1)  # place n: bits that n filters or more have
+    for each in filters:
+        bits = int.from_bytes(each)
+        for count in range(needed, 1, -1):
+            set_by[count] |= set_by[count - 1] & bits
+        set_by[1] |= bits
+    return set_by[needed]
+
+
+def estimated(union: int) -> float | None:
+    """Returns how many ids were added to filters whose bits together are `union`; None where it is too full to say."""
+    filled = union.bit_count() / FILTER_BITS
+    return -FILTER_BITS / FILTER_HASHES * math.log1p(-filled) if filled < FULL_PART else None
 
 
 class RecentIds:

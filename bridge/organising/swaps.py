@@ -1,34 +1,23 @@
-"""Which link should come, and which of its cycle should go for it: Eqs 3 to 10 of paper D on what is known now.
+"""Swaps of one link of a tree for another, judged by the cost of all publications: Eq 2 of paper D.
 
-`ring_vectors` and `consensus.link_to_remove` decide in the simulator and in the product alike. `swap_of` judges what
-somebody else chose. `best_swap` tries every
-potential link: one end has to want it (Eq 7), the cycle has to agree which link goes (Eqs 8 to 10), and all of the
-cycle together has to spare a part of what it pays. Where a figure is not known, nothing is proposed. Not here: what a
-tree must never be (`admissible` is the caller's), rest between changes.
+The paper's brokers know their neighbourhood only, and judge a swap by what its cycle pays for what pairs of brokers
+have in common (`consensus`). That raises Eq 2 now and then, since a publication that several want is counted for each
+pair. Here the counts of all regions are known (`KnownCosts.concerned`), so that each swap has its true price. Where a
+figure is not known, a swap has none. Not here: what a tree must never be, rest between changes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Protocol
 
-from bridge.organising.consensus import cost_vector, link_to_remove
-from bridge.organising.costs import Neighbours, indirect_cost, is_worth_it, mean_common
-
-
-class KnownCosts(Protocol):
-    """What is known of regions, or brokers: None of what is not. `common`: with each other, itself included."""
-
-    def common(self, region: int, /) -> Mapping[int, float]: ...
-    def processing(self, region: int, /) -> float | None: ...
-    def link(self, one: int, other: int, /) -> float | None: ...
+from bridge.organising.costs import KnownCosts, Neighbours, tree_cost
 
 
 @dataclass(frozen=True, slots=True)
 class Swap:
-    """`ring`: of the cycle, from one end of the new link to the other. `before`, `after`: what all on it pay."""
+    """A swap. `ring`: its cycle, from one end of the new link to the other. `before`, `after`: Eq 2 of either tree."""
 
     added: tuple[int, int]
     removed: tuple[int, int]
@@ -38,119 +27,56 @@ class Swap:
 
     @property
     def gain(self) -> float:
-        """The part that is spared."""
+        """The part of Eq 2 that is spared."""
         return 1 - self.after / self.before if self.before else 0.0
 
 
-def ring_vectors(
-    ring: Sequence[int],
-    common: Sequence[Mapping[int, float]],
-    phis: Sequence[float],
-    link_costs: Sequence[float],
-    processing: Sequence[float],
-) -> list[list[float]] | None:
-    """Eq 8 of all on the cycle; `common`, `phis`: of each. None if somebody does not know enough."""
-    vectors = []
-    for at, (known, phi) in enumerate(zip(common, phis, strict=True)):
-        vector = cost_vector(ring, at, known, phi, link_costs, processing)
-        if vector is None:
-            return None
-        vectors.append(vector)
-    return vectors
-
-
-def best_swap(
-    tree: Neighbours,
-    links: Iterable[tuple[int, int]],
-    known: KnownCosts,
-    hops: int,
-    min_gain: float,
-    admissible: Callable[[Swap], bool] = lambda swap: True,
-) -> Swap | None:
-    """Of the swaps for these potential links that one may make, the one that spares most; of equals the first by its
-    regions. `hops`: how far a neighbourhood reaches."""
-    found = [swap for link in links if (swap := swap_for(tree, link, known, hops, min_gain)) is not None]
-    found.sort(key=lambda swap: (swap.after - swap.before, swap.added, swap.removed))
-    return next((swap for swap in found if admissible(swap)), None)
-
-
-def swap_for(tree: Neighbours, link: tuple[int, int], known: KnownCosts, hops: int, min_gain: float) -> Swap | None:
-    """What the cycle of one new link would do; None if the link stands, nobody wants it, or too little is known."""
-    cycle = _cycle(tree, link, known, hops)
-    if cycle is None or not cycle.is_wanted(min_gain):
-        return None
-    vectors = cycle.vectors()
-    if vectors is None:
-        return None
-    at = link_to_remove(vectors, cycle.ring)
-    if at == len(cycle.ring) - 1:
-        return None
-    swap = cycle.swap(vectors, at)
-    return swap if swap.gain > 0 and swap.gain >= min_gain else None
+def good_swaps(
+    tree: Mapping[int, Collection[int]], links: Iterable[tuple[int, int]], known: KnownCosts, min_gain: float
+) -> list[Swap]:
+    """Returns the swaps for these potential links that spare something, and at least `min_gain` (a part of Eq 2): that
+    which spares most first, of equals the first by its regions."""
+    before = tree_cost(tree, known)
+    if not before:
+        return []
+    found = []
+    for added in {(min(link), max(link)) for link in links}:
+        ring = way(tree, *added)
+        for removed in pairwise(ring) if len(ring) >= 3 else ():
+            after = tree_cost(swapped_tree(tree, added, removed), known)
+            if after is not None and after < before and 1 - after / before >= min_gain:
+                found.append(Swap(added, removed, tuple(ring), before, after))
+    return sorted(found, key=lambda swap: (swap.after, swap.added, swap.removed))
 
 
 def swap_of(
-    tree: Neighbours, added: tuple[int, int], removed: tuple[int, int], known: KnownCosts, hops: int
+    tree: Mapping[int, Collection[int]], added: tuple[int, int], removed: tuple[int, int], known: KnownCosts
 ) -> Swap | None:
-    """What somebody else chose, by what is known here; None if too little is, or `removed` is not on the cycle."""
-    cycle = _cycle(tree, added, known, hops)
-    vectors = None if cycle is None else cycle.vectors()
-    if cycle is None or vectors is None:
+    """Returns a swap that somebody else chose with its price here; None if too little is known, or `removed` is not on
+    the cycle."""
+    ring = way(tree, *sorted(added))
+    if set(removed) not in map(set, pairwise(ring)) or set(removed) == set(added):
         return None
-    places = [at for at, edge in enumerate(pairwise(cycle.ring)) if set(edge) == set(removed)]
-    return cycle.swap(vectors, places[0]) if places else None
-
-
-@dataclass(frozen=True, slots=True)
-class _Cycle:
-    """What is known of the cycle that a link closes: of each on it, and of each link but the new one (`direct`)."""
-
-    ring: list[int]
-    common: list[Mapping[int, float]]
-    phis: list[float]
-    links: list[float]
-    direct: float
-    processing: list[float]
-
-    def is_wanted(self, min_gain: float) -> bool:
-        """Whether one of the ends wants the link."""
-        ends = (
-            (self.common[0], self.phis[0], self.ring, self.links, self.processing),
-            (self.common[-1], self.phis[-1], self.ring[::-1], self.links[::-1], self.processing[::-1]),
-        )
-        return any(
-            is_worth_it(self.direct, indirect_cost(path, shared, phi, there, work), shared.get(path[-1]), min_gain)
-            for shared, phi, path, there, work in ends
-        )
-
-    def vectors(self) -> list[list[float]] | None:
-        return ring_vectors(self.ring, self.common, self.phis, [*self.links, self.direct], self.processing)
-
-    def swap(self, vectors: Sequence[Sequence[float]], at: int) -> Swap:
-        """With link number `at` of the ring removed."""
-        ring = self.ring
-        before, after = (sum(vector[place] for vector in vectors) for place in (-1, at))
-        return Swap((ring[0], ring[-1]), (ring[at], ring[at + 1]), tuple(ring), before, after)
-
-
-def _cycle(tree: Neighbours, link: tuple[int, int], known: KnownCosts, hops: int) -> _Cycle | None:
-    """None if the link stands, or too little is known."""
-    ring = way(tree, *sorted(link))
-    direct = known.link(*sorted(link))
-    costs = [known.link(a, b) for a, b in pairwise(ring)]
-    taken = [known.processing(region) for region in ring]
-    if len(ring) < 3 or direct is None:
+    before, after = tree_cost(tree, known), tree_cost(swapped_tree(tree, added, removed), known)
+    if before is None or after is None:
         return None
-    links, processing = [c for c in costs if c is not None], [p for p in taken if p is not None]
-    if len(links) < len(costs) or len(processing) < len(taken):
-        return None
-    common = [known.common(region) for region in ring]
-    phis = [neighbourhood_mean(tree, region, shared, hops) for region, shared in zip(ring, common, strict=True)]
-    return _Cycle(ring, common, phis, links, direct, processing)
+    return Swap((ring[0], ring[-1]), removed, tuple(ring), before, after)
+
+
+def swapped_tree(
+    tree: Mapping[int, Collection[int]], added: tuple[int, int], removed: tuple[int, int]
+) -> dict[int, set[int]]:
+    """Returns the tree with one link in place of another."""
+    made = {region: set(beside) for region, beside in tree.items()}
+    for one, other in (removed, removed[::-1]):
+        made[one].discard(other)
+    for one, other in (added, added[::-1]):
+        made[one].add(other)
+    return made
 
 
 def way(tree: Neighbours, start: int, end: int) -> list[int]:
-    """From one to the other along the tree, both included; empty if there is none."""
+    """Returns the regions from one to the other along the tree, both included; empty if there is no way."""
     above = {start: start}
     queue = [start]
     for here in queue:
@@ -164,12 +90,3 @@ def way(tree: Neighbours, start: int, end: int) -> list[int]:
     while path[-1] != start:
         path.append(above[path[-1]])
     return path[::-1]
-
-
-def neighbourhood_mean(tree: Neighbours, region: int, common: Mapping[int, float], hops: int) -> float:
-    """Eq 6 over those within so many hops of whom something is known."""
-    near, edge = {region}, [region]
-    for _ in range(hops):
-        edge = [there for here in edge for there in tree[here] if there not in near]
-        near.update(edge)
-    return mean_common({one: common[one] for one in near if one in common}, common.get(region, 0.0))

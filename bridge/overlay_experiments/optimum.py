@@ -8,11 +8,12 @@ compared with other heuristics only.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import product
+from itertools import combinations, product
 from statistics import fmean
 
 from bridge.experiments.draws import Draws
 from bridge.experiments.experiments import Figure, Progress, Series
+from bridge.organising import good_swaps, swapped_tree
 from bridge.overlay_experiments.organised import Costs, Heuristic, Organised
 from bridge.overlay_experiments.transitstub import broker_costs, network
 
@@ -22,6 +23,7 @@ RUNS = 5
 LOOKS = 5
 HOPS = 4
 COST_MAX = 10.0
+MIN_GAIN = 0.02  # of `organise` in an overlay's description
 
 
 def all_trees(count: int) -> Iterator[list[set[int]]]:
@@ -38,6 +40,15 @@ def all_trees(count: int) -> Iterator[list[set[int]]]:
         tree[a].add(b)
         tree[b].add(a)
         yield tree
+
+
+def by_eq_2(overlay: Organised, tree: list[set[int]]) -> list[set[int]]:
+    """Returns where the overlay's own swaps lead from `tree` while nothing else changes."""
+    links = list(combinations(range(len(tree)), 2))
+    while swaps := good_swaps(dict(enumerate(tree)), links, overlay, MIN_GAIN):
+        made = swapped_tree(dict(enumerate(tree)), swaps[0].added, swaps[0].removed)
+        tree = [made[broker] for broker in range(len(tree))]
+    return tree
 
 
 def figure_optimum(seed: int, progress: Progress, runs: int = RUNS, ticks: int = TICKS) -> Figure:
@@ -57,13 +68,15 @@ def figure_optimum(seed: int, progress: Progress, runs: int = RUNS, ticks: int =
             ours = overlay.tree_cost(overlay.tree)
             every = [overlay.tree_cost(tree) for tree in trees]
             better = 100 * sum(one < ours - 1e-9 for one in every) / len(every)
-            looks.append((overlay.tree_cost(first), ours, min(every), fmean(every), better))
-        before, ours, best, middle, better = (fmean(each) for each in zip(*looks, strict=True))
-        rows.append((float(number), before, middle, ours, best, 100 * (ours / best - 1), better))
+            judged = overlay.tree_cost(by_eq_2(overlay, first))
+            looks.append((overlay.tree_cost(first), ours, judged, min(every), fmean(every), better))
+        before, ours, judged, best, middle, better = (fmean(each) for each in zip(*looks, strict=True))
+        above = [100 * (each / best - 1) for each in (ours, judged)]
+        rows.append((float(number), before, middle, ours, judged, best, *above, better))
         progress((number + 1) / runs)
-    mean = [fmean(float(row[place]) for row in rows) for place in range(1, 7)]
+    mean = [fmean(float(row[place]) for row in rows) for place in range(1, 9)]
     networks = tuple(float(row[0]) for row in rows)
-    names = ("first tree", "mean tree", "CI", "best of all")
+    names = ("first tree", "mean tree", "CI", "by Eq 2", "best of all")
     return Figure(
         experiment="self-organisation",
         number="optimum",
@@ -73,10 +86,11 @@ def figure_optimum(seed: int, progress: Progress, runs: int = RUNS, ticks: int =
         series=tuple(
             Series(name, networks, tuple(float(row[place]) for row in rows)) for place, name in enumerate(names, 1)
         ),
-        columns=("network", *names, "CI above the best %", "trees better than CI's %"),
+        columns=("network", *names, "CI above the best %", "Eq 2 above the best %", "trees better than CI's %"),
         rows=(*rows, ("mean", *mean)),
         notes=(
             f"In the second half of {ticks:,} ticks all trees are weighed {LOOKS} times, with the clients then. "
+            "'By Eq 2' is where swaps of `veilmq overlay organise` lead from the first tree, each of which spares 2 %. "
             "The paper has no such figure.",
         ),
     )

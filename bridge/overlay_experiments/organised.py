@@ -11,7 +11,7 @@ Broadcasts, requests and changes cost what notifications cost: the processing of
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
@@ -33,13 +33,8 @@ class Heuristic(StrEnum):
 
     STATIC = "static"
     CI = "CI"
-    CI_BARRED = "CI with bars"
     LMST = "ℓMST"
     LMIT = "ℓMIT"
-
-
-MIN_GAIN, DWELL_TICKS = 0.1, 600
-"""Of `CI_BARRED`: a link has to spare so much, and no end of a change changes again so soon."""
 
 
 @dataclass
@@ -81,7 +76,6 @@ class Organised:
         """With each broker, the notifications of the last interval that concerned both; with itself all of its own."""
         self._phis: dict[int, float] = {}  # of this step and tree
         self._spent: dict[int, float] = {}  # by kind: what one notification costs
-        self._rested = [-DWELL_TICKS] * brokers
         self._now = 0
         self.told = Told()
 
@@ -146,7 +140,18 @@ class Organised:
 
     def _delivery_cost(self, tree: Sequence[set[int]], kind: int) -> float:
         concerned = dict.fromkeys([self._publishers[kind], *self._subscribers[kind]])
-        return delivery_cost(tree, concerned, self._link, self.costs.processing)
+        return delivery_cost(tree, concerned, self.link, self.costs.processing)
+
+    def concerned(self, brokers: Collection[int]) -> float:
+        """Returns how many kinds concern one or more of these brokers: for functions that judge by Eq 2."""
+        clients = zip(self._publishers, self._subscribers, strict=True)
+        return float(sum(not {publisher, *subscribers}.isdisjoint(brokers) for publisher, subscribers in clients))
+
+    def link(self, a: int, b: int) -> float:
+        return self.costs.links[a][b]
+
+    def processing(self, broker: int) -> float:
+        return self.costs.processing[broker]
 
     def tree_cost(self, tree: Sequence[set[int]]) -> float:
         """What one notification of each kind would cost along this tree now, all together."""
@@ -162,9 +167,6 @@ class Organised:
 
     # -------------------------------------------------------------------------------------------- the tree
 
-    def _link(self, a: int, b: int) -> float:
-        return self.costs.links[a][b]
-
     def _join(self, a: int, b: int) -> None:
         self.tree[a].add(b)
         self.tree[b].add(a)
@@ -177,7 +179,7 @@ class Organised:
             here = way[-1]
             for there in sorted(self.tree[here]):
                 if there not in way:
-                    self.told.telling += self._link(here, there) + self.costs.processing[there]
+                    self.told.telling += self.link(here, there) + self.costs.processing[there]
                     if len(way) < self._hops:
                         ways.append([*way, there])
                     if len(way) >= 2 and self._wants([there, *reversed(way)], common):
@@ -188,20 +190,17 @@ class Organised:
         first, last = path[0], path[-1]
         if not common_of_end[first]:
             return False
-        direct = self._link(first, last)
-        links = [self._link(a, b) for a, b in pairwise(path)]
+        direct = self.link(first, last)
+        links = [self.link(a, b) for a, b in pairwise(path)]
         if self._heuristic is Heuristic.LMST:
             return direct < max(links) and self._swap(path, links.index(max(links)))
         if self._heuristic is Heuristic.LMIT:
             shared = [self._common[a][b] for a, b in pairwise(path)]
             return common_of_end[first] > min(shared) and self._swap(path, shared.index(min(shared)))
-        barred = self._heuristic is Heuristic.CI_BARRED
-        if barred and max(self._rested[first], self._rested[last]) > self._now - DWELL_TICKS:
-            return False
         common = self._common[first]
         taken = [self.costs.processing[broker] for broker in path]
         indirect = indirect_cost(path, common, self._phi(first, common), links, taken)
-        if not is_worth_it(direct, indirect, common[last], MIN_GAIN if barred else 0.0):
+        if not is_worth_it(direct, indirect, common[last]):
             return False
         return self._agree(path, [*links, direct], taken)
 
@@ -233,10 +232,8 @@ class Organised:
         self.tree[one].discard(other)
         self.tree[other].discard(one)
         self._join(path[0], path[-1])
-        for broker in (one, other, path[0], path[-1]):
-            self._rested[broker] = self._now
         self.told.swaps += 1
-        self.told.asking += sum(self._link(a, b) + self.costs.processing[b] for a, b in pairwise(path))
+        self.told.asking += sum(self.link(a, b) + self.costs.processing[b] for a, b in pairwise(path))
         self._spent.clear()
         self._phis.clear()
         return True

@@ -173,7 +173,6 @@ def figure_4(
             "Paper: all are below the static tree, CI lowest. 'CI lowest' leaves out 5,000 ticks after each change. It "
             "is of the mean over networks, the last column of each network by itself.",
             BLIND,
-            "With bars (a gain of a tenth, rest of 600 ticks) a tree stays what the first changes made of it.",
         ),
     )  # fmt: skip
 

@@ -3,7 +3,8 @@
 Phase 1 deals a budget of replicas to end-to-end paths, in proportion to hops x failure ratio x weight. Phase 2 deals
 the part of each path to its nodes, in proportion to their failures. Phase 3 takes replicas off paths that have too many
 for their latency, the least failing node first. Then every virtual node is made odd, since an even one tolerates no
-more than the odd one below it, and one of two cannot share a secret at all (A1).
+more than the odd one below it, and one of two cannot share a secret at all (A1). The paper's nodes begin with one
+broker; a caller whose overlay is to be signed begins with `SHARING_MIN`.
 
 Pure: failures are counted (`witnesses`), paths come from whoever knows the tree. Not here: whether a path's shares fit
 a receiver (`views.SHARES_PER_KEY_MAX`), starting or attaching the brokers that a placement asks for.
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 
 from keys.errors import OurFault
 from keys.shamir import MAX_PLACE
@@ -39,8 +41,8 @@ class Path:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """What came out. `sizes`: replicas of each node, its first broker included, odd. `by_path`: phase 1, in the order
-    of the paths. `stripped`: replicas that phase 3 took off. `unused`: those of the budget that found no place."""
+    """The result. `sizes`: replicas of each node, those that it began with included, odd. `by_path`: phase 1, by path.
+    `stripped`: replicas that phase 3 took off. `unused`: those of the budget that found no place."""
 
     sizes: dict[int, int]
     by_path: tuple[int, ...]
@@ -84,8 +86,9 @@ def place(
     *,
     path_max: int | None = None,
     one_pack: bool = False,
+    least: int = 1,
 ) -> Placement:
-    """Spend up to `replicas` more brokers on the nodes of `paths`, each of which has one already.
+    """Spends up to `replicas` more brokers on the nodes of `paths`, each of which has `least` already, an odd number.
 
     `failures`: of each node in one period. `path_max`: phase 3, the most that may be added along one path.
     `one_pack`: a node on several paths keeps its largest pack only; the rest goes to nodes that cannot share yet.
@@ -97,12 +100,14 @@ def place(
         return Placement({}, (), 0, replicas)
     by_path = deal(replicas, priorities(paths, failures))
     rank = {node: (failures.get(node, 0), -node) for path in paths for node in path.nodes}
-    added = _on_nodes(paths, by_path, failures, rank, one_pack)
+    added = _on_nodes(paths, by_path, failures, rank, one_pack, least)
     stripped = 0
+    rooms = [inf if path_max is None else path_max - (least - 1) * len(path.nodes) for path in paths]
     if path_max is not None:
-        stripped = _strip(paths, added, rank, path_max)
-    _make_odd(paths, added, rank, path_max)
-    sizes = {node: 1 + count for node, count in sorted(added.items())}
+        stripped = _strip(paths, added, rank, rooms)
+    _make_odd(paths, added, rank, rooms)
+    added.update((node, ADDED_MAX + 1 - least) for node, count in added.items() if count > ADDED_MAX + 1 - least)
+    sizes = {node: least + count for node, count in sorted(added.items())}
     return Placement(sizes, tuple(by_path), stripped, replicas - stripped - sum(added.values()))
 
 
@@ -112,6 +117,7 @@ def _on_nodes(
     failures: Mapping[int, int],
     rank: Mapping[int, tuple[int, int]],
     one_pack: bool,
+    least: int,
 ) -> dict[int, int]:
     """Phase 2: what each node gets from all its paths together, or the largest pack."""
     added = dict.fromkeys(rank, 0)
@@ -124,19 +130,21 @@ def _on_nodes(
                     freed += min(added[node], pack)
                 added[node] = max(added[node], pack) if one_pack else added[node] + pack
     for node in sorted(added, key=rank.__getitem__, reverse=True):
-        given = min(freed, max(0, SHARING_MIN - 1 - added[node]))
+        given = min(freed, max(0, SHARING_MIN - least - added[node]))
         added[node] += given
         freed -= given
     return added
 
 
-def _strip(paths: Sequence[Path], added: dict[int, int], rank: Mapping[int, tuple[int, int]], path_max: int) -> int:
-    """Phase 3: off every path what exceeds `path_max`, from its least failing node that still has some."""
+def _strip(
+    paths: Sequence[Path], added: dict[int, int], rank: Mapping[int, tuple[int, int]], rooms: Sequence[float]
+) -> int:
+    """Phase 3: off every path what exceeds its room, from its least failing node that still has some."""
     stripped = 0
-    for path in paths:
-        excess = sum(added[node] for node in path.nodes) - path_max
+    for path, room in zip(paths, rooms, strict=True):
+        excess = sum(added[node] for node in path.nodes) - room
         for node in sorted(path.nodes, key=rank.__getitem__):
-            taken = max(0, min(excess, added[node]))
+            taken = int(max(0, min(excess, added[node])))
             added[node] -= taken
             excess -= taken
             stripped += taken
@@ -144,26 +152,23 @@ def _strip(paths: Sequence[Path], added: dict[int, int], rank: Mapping[int, tupl
 
 
 def _make_odd(
-    paths: Sequence[Path], added: dict[int, int], rank: Mapping[int, tuple[int, int]], path_max: int | None
+    paths: Sequence[Path], added: dict[int, int], rank: Mapping[int, tuple[int, int]], rooms: Sequence[float]
 ) -> None:
     """A node of even size gives its last replica to one that fails more and is even too, where its paths have room."""
     uneven = sorted((node for node in added if added[node] % 2), key=rank.__getitem__, reverse=True)
     for node in uneven:
         added[node] -= 1
     spare = len(uneven)
-    through: dict[int, list[Path]] = {node: [] for node in uneven}
-    if path_max is not None:
-        for path in paths:
-            for node in through.keys() & set(path.nodes):
-                through[node].append(path)
+    through: dict[int, list[tuple[Path, float]]] = {node: [] for node in uneven}
+    for path, room in zip(paths, rooms, strict=True):
+        for node in through.keys() & set(path.nodes):
+            through[node].append((path, room))
     for node in uneven:
-        full = path_max is not None and _full(through[node], added, path_max)
-        if spare >= 2 and not full:
+        if spare >= 2 and not _full(through[node], added):
             added[node] += 2
             spare -= 2
-    added.update((node, ADDED_MAX) for node, count in added.items() if count > ADDED_MAX)
 
 
-def _full(paths: Collection[Path], added: Mapping[int, int], path_max: int) -> bool:
-    """Whether two more would be too many for one of `paths`."""
-    return any(sum(added[node] for node in path.nodes) + 2 > path_max for path in paths)
+def _full(paths: Collection[tuple[Path, float]], added: Mapping[int, int]) -> bool:
+    """Returns whether two more would be too many for one of `paths`, each with its room."""
+    return any(sum(added[node] for node in path.nodes) + 2 > room for path, room in paths)

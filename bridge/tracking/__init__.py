@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from bridge.tracking.discovery import Asked, DiscoveryEffect, DiscoveryNode, Heard, ShareAdvertisement, entity_of
 from bridge.tracking.entity import KeepEntity, Leave, Listen, Told, Wishes
+from bridge.tracking.following import Follow, Observed, Unfollow
 from bridge.tracking.patterns import is_pattern, matches
 from bridge.tracking.registrations import RegistrationQueue
-from bridge.tracking.tracker import Follow, Observed, Unfollow
 from bridge.tracking.witnessed import WitnessedEntity
 from bridge.tracking.witnessing import Opinion
 

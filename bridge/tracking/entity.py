@@ -127,7 +127,8 @@ class TracedEntity:
         advertisement: Advertisement | None = None,
         wall: Wall | None = None,
     ) -> None:
-        """`advertisement`: kept from a former life."""
+        """`advertisement`: kept from a former life. One with other discoverers than `wishes` has is forgotten: under
+        another trace topic nobody hears us whom we struck off."""
         self._wall = wall or Wall()
         self.seat: Seat | None = None  # which of several witnesses our broker is
         self.asks = True  # for a trace topic, if there is none; else somebody else does, and we `take` it
@@ -137,7 +138,8 @@ class TracedEntity:
         self._authority = authority
         self._random = random
         self._wishes = wishes or Wishes()
-        self._advertisement = advertisement
+        is_as_wished = wishes is None or advertisement is None or {*advertisement.discoverers} == {*wishes.discoverers}
+        self._advertisement = advertisement if is_as_wished else None
         self._session: TraceSession | None = None
         self._former: TraceSession | None = None  # of the connection that ended
         self._knocked: Knock | None = None  # for it

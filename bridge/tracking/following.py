@@ -1,12 +1,14 @@
-"""What a tracker knows of one entity that it follows, and when each is looked at again."""
+"""What a tracker is asked to follow, what it knows of one entity, and when each is looked at again."""
 
 from __future__ import annotations
 
 import heapq
 from collections import OrderedDict, deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from bridge.traces.kinds import Interest
+from bridge.traces.kinds import EVERYTHING, Interest, TraceKind, gauge_topic, key_topic, trace_topic
 from bridge.tracking.witnessing import Panel
 from keys.delegation import Advertisement, Trace
 from keys.errors import BadContent
@@ -16,6 +18,33 @@ NUMBERS_MAX = 64  # (token, topic) of one witness whose highest number is rememb
 UNOPENED_MAX = 64  # sealed traces of one witness that wait for their key
 KEYS_MAX = 32  # of one entity: each witness has its own, and a liar sends what opens nothing
 ANSWERS_MAX = 16  # to questions of one witness in `GAUGE_EVERY_S`: an honest one asks two or three times
+
+
+@dataclass(frozen=True, slots=True)
+class Follow:
+    """Track an entity from now on, or all that a pattern names; of two for the same the later interest counts."""
+
+    entity: str
+    interest: Interest = EVERYTHING
+
+
+@dataclass(frozen=True, slots=True)
+class Unfollow:
+    """Track an entity no longer, or those whom nothing but this pattern named."""
+
+    entity: str
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """A trace that holds. `time_ms`: its broker's clock; of what a majority says, ours; of what an entity with several
+    witnesses says of itself, its own. `fields` of what a majority says: see `witnessing.Belief`."""
+
+    entity: str
+    kind: TraceKind
+    time_ms: int
+    number: int
+    fields: Mapping[str, Any]
 
 
 @dataclass(slots=True)
@@ -47,6 +76,7 @@ class Followed:
     """One entity that we track."""
 
     interest: Interest
+    by_name: bool = True  # asked for so; else a pattern named it
     # What nodes answered, by node, and as what the entity registered: a node that lies names a topic where nobody
     # speaks. The first on which a majority of the witnesses is heard is `proven`, and the only one from then on.
     candidates: dict[str, Advertisement] = field(default_factory=dict)
@@ -65,6 +95,12 @@ class Followed:
     panel: Panel = field(default_factory=Panel)
     keys: deque[bytes] = field(default_factory=lambda: deque(maxlen=KEYS_MAX), repr=False)  # the newest first
     sources: dict[int, Source] = field(default_factory=dict)
+
+
+def topics_of(tracker: str, advertisement: Advertisement, interest: Interest) -> list[str]:
+    """Returns the topics that a tracker listens to for what it wants of an entity."""
+    topics = [trace_topic(advertisement.topic, each) for each in Interest if each in interest]
+    return [*topics, gauge_topic(advertisement.topic), key_topic(tracker, advertisement.topic)]
 
 
 class Looks:

@@ -74,13 +74,23 @@ class Patterns:
         asked = self._asked.get(pattern)
         return None if asked is None else asked.found
 
-    def follow(self, pattern: str, interest: Interest, now: float) -> None:
-        if len(self._asked) < PATTERNS_MAX:
-            self._asked.setdefault(pattern, _Asked(interest, ask_at=now))
+    def follow(self, pattern: str, interest: Interest, now: float) -> bool:
+        """Asks for those whom the pattern means from now on; the newest interest counts. Returns whether the pattern
+        was followed before."""
+        known = self._asked.get(pattern)
+        if known is not None:
+            known.interest = interest
+        elif len(self._asked) < PATTERNS_MAX:
+            self._asked[pattern] = _Asked(interest, ask_at=now)
+        return known is not None
 
-    def leave(self, pattern: str) -> None:
-        """Who was named by it stays followed."""
-        self._asked.pop(pattern, None)
+    def leave(self, pattern: str) -> bool:
+        """Asks no more. Returns whether the pattern was followed."""
+        return self._asked.pop(pattern, None) is not None
+
+    def mean(self, name: str) -> bool:
+        """Returns whether one of the patterns means this name."""
+        return any(matches(pattern, name) for pattern in self._asked)
 
     def due(self, now: float, *, all_of_them: bool = False) -> list[Say]:
         """What is to be asked now."""

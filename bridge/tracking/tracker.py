@@ -10,9 +10,8 @@ majority is (`witnessing`).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from collections.abc import Callable, Collection, Mapping
+from typing import TypeAlias
 
 from bridge.base import Wall
 from bridge.contract import Count, Tick
@@ -38,8 +37,20 @@ from bridge.traces.kinds import (
 from bridge.traces.tracer import Say, open_trace_key
 from bridge.tracking.discovery import Request, entity_of, open_found, owns
 from bridge.tracking.entity import ASK_AGAIN_MAX_S, ASK_AGAIN_S, BrokerConnected, Disconnected, Leave, Listen, Told
-from bridge.tracking.following import ANSWERS_MAX, UNOPENED_MAX, Followed, Looks, Source, opened, try_key
-from bridge.tracking.patterns import Patterns, is_pattern
+from bridge.tracking.following import (
+    ANSWERS_MAX,
+    UNOPENED_MAX,
+    Follow,
+    Followed,
+    Looks,
+    Observed,
+    Source,
+    Unfollow,
+    opened,
+    topics_of,
+    try_key,
+)
+from bridge.tracking.patterns import Patterns, is_pattern, matches
 from bridge.tracking.witnessing import SILENT_S, Opinion, Panel
 from keys.delegation import SKEW_MS, Advertisement, Trace
 from keys.errors import BadContent, Expired, KeysError, NotAuthorised, Replayed
@@ -53,33 +64,6 @@ OFFLINE_S = 5.0  # without any connection, before what is known of entities coun
 WISH_S = 120.0  # a wish is said again as it is, which costs brokers nothing, until it is so old
 FOUND_S = 3.0  # a discovery node that answers does so sooner
 TRACE_FRESH_MS = 300_000  # a trace that is older, though its token counts, is a replay or too late to matter
-
-
-@dataclass(frozen=True, slots=True)
-class Follow:
-    """Track an entity from now on."""
-
-    entity: str
-    interest: Interest = EVERYTHING
-
-
-@dataclass(frozen=True, slots=True)
-class Unfollow:
-    """Track an entity no longer."""
-
-    entity: str
-
-
-@dataclass(frozen=True, slots=True)
-class Observed:
-    """A trace that holds. `time_ms`: its broker's clock; of what a majority says, ours; of what an entity with several
-    witnesses says of itself, its own. `fields` of what a majority says: see `witnessing.Belief`."""
-
-    entity: str
-    kind: TraceKind
-    time_ms: int
-    number: int
-    fields: Mapping[str, Any]
 
 
 TrackingEvent: TypeAlias = Follow | Unfollow | BrokerConnected | Disconnected | Told | Tick
@@ -207,16 +191,38 @@ class Tracker:
 
     # --------------------------------------------------------------------------------------------- finding
 
-    def _follow(self, entity: str, interest: Interest, now: float) -> list[TrackingEffect]:
+    def _follow(self, entity: str, interest: Interest, now: float, by_name: bool = True) -> list[TrackingEffect]:
+        known = self._followed.get(entity)
         if is_pattern(entity):
-            self._patterns.follow(entity, interest, now)
-            return [*self._patterns.due(now)] if self._connected else []
-        if entity in self._followed or len(self._followed) >= ENTITIES_MAX:
+            changes: list[TrackingEffect] = []
+            if self._patterns.follow(entity, interest, now):
+                named = [name for name, each in self._followed.items() if not each.by_name and matches(entity, name)]
+                changes = [effect for name in named for effect in self._change(name, interest, now)]
+            return [*changes, *self._patterns.due(now)] if self._connected else changes
+        if known is not None:
+            known.by_name |= by_name
+            return self._change(entity, interest, now) if by_name and interest != known.interest else []
+        if len(self._followed) >= ENTITIES_MAX:
             return []
-        followed = self._followed[entity] = Followed(interest, panel=Panel(self._wall))
+        followed = self._followed[entity] = Followed(interest, by_name, panel=Panel(self._wall))
         followed.ask_at = followed.since = now
         effects = self._ask(entity, followed, now) if self._connected else []
         self._schedule(entity, followed, now)
+        return effects
+
+    def _change(self, entity: str, interest: Interest, now: float) -> list[TrackingEffect]:
+        """Something else is wanted of an entity that is followed; what is new is asked for anew."""
+        followed = self._followed[entity]
+        followed.lost |= bool(interest & ~followed.interest)
+        followed.interest = interest
+        followed.wishes.clear()
+        effects: list[TrackingEffect] = []
+        for each in {each.topic: each for each in followed.candidates.values()}.values():
+            wanted = topics_of(self._certificate.name, each, interest)
+            effects += self._unlisten(each, but=wanted)
+            effects += [Listen(topic) for topic in wanted if topic not in self._topics]
+            self._topics.update(dict.fromkeys(wanted, (entity, each)))
+            effects.append(self._want(followed, each, now))
         return effects
 
     def _ask(self, entity: str, followed: Followed, now: float) -> list[TrackingEffect]:
@@ -246,7 +252,7 @@ class Tracker:
         """A discovery node's answer. Raises keys errors."""
         named = self._patterns.named(payload)
         if named is not None:
-            return [effect for name, interest in named for effect in self._follow(name, interest, now)]
+            return [effect for name, interest in named for effect in self._follow(name, interest, now, by_name=False)]
         request, advertisement, claim = open_found(payload, self._identity)
         entity, node = self._requests.get(request), self._nodes.get(advertisement.node)
         if entity is None:
@@ -271,7 +277,7 @@ class Tracker:
         followed.claimed_ms = followed.claimed_ms if claim is None else claim.time_ms
         followed.ask_at = min(self._wall.at(advertisement.not_after_ms), now + ASK_AGAIN_MAX_S)
         self._schedule(entity, followed, now)
-        topics = self._topics_of(advertisement, followed.interest)
+        topics = topics_of(self._certificate.name, advertisement, followed.interest)
         self._topics.update(dict.fromkeys(topics, (entity, advertisement)))
         return [*effects, *(Listen(topic) for topic in topics), self._want(followed, advertisement, now)]
 
@@ -290,10 +296,6 @@ class Tracker:
         self._requests.pop(followed.request, None)
         return [effect for other in others for effect in self._unlisten(other)]
 
-    def _topics_of(self, advertisement: Advertisement, interest: Interest) -> list[str]:
-        topics = [trace_topic(advertisement.topic, each) for each in Interest if each in interest]
-        return [*topics, gauge_topic(advertisement.topic), key_topic(self._certificate.name, advertisement.topic)]
-
     def _drop(self, followed: Followed, slot: str) -> list[TrackingEffect]:
         """One candidate less; its topics are left unless another one has them, too."""
         gone = followed.candidates.pop(slot, None)
@@ -302,12 +304,14 @@ class Tracker:
         followed.heard_on.pop(gone.topic, None)
         return self._unlisten(gone)
 
-    def _unlisten(self, advertisement: Advertisement) -> list[TrackingEffect]:
-        gone = [topic for topic in self._topics_of(advertisement, EVERYTHING) if self._topics.pop(topic, None)]
-        return [Leave(topic) for topic in gone]
+    def _unlisten(self, advertisement: Advertisement, but: Collection[str] = ()) -> list[TrackingEffect]:
+        heard = topics_of(self._certificate.name, advertisement, EVERYTHING)
+        return [Leave(topic) for topic in heard if topic not in but and self._topics.pop(topic, None) is not None]
 
     def _leave(self, entity: str, now: float) -> list[TrackingEffect]:
-        self._patterns.leave(entity)
+        if self._patterns.leave(entity):
+            named = [name for name, each in self._followed.items() if not each.by_name and matches(entity, name)]
+            return [effect for name in named if not self._patterns.mean(name) for effect in self._leave(name, now)]
         followed = self._followed.pop(entity, None)
         if followed is None:
             return []

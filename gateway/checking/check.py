@@ -345,7 +345,8 @@ def _fate(settings: Settings, place: _Place | None, topic: str) -> Fate:
     if not overlay.may_publish(place.local.name, secret.wire_topic(topic), epoch):
         return Fate(topic, "refused", name, why="the overlay's policy does not let us publish there; ask the owner")
     if scope.mode is Mode.PLAIN:
-        why = "signed, but readable by replicas" + (" of one plane" if scope.by_planes else "")
+        beyond = "every replica of our region, and elsewhere by those on a plane with readers"
+        why = f"signed, but readable by {beyond if scope.by_planes else 'replicas'}"
         return Fate(topic, "shared plain", name, "plain", regions, why=why)
     return Fate(topic, "protected", name, scope.mode.name.lower(), regions, scope.tokens, _keys(scope))
 

@@ -18,12 +18,13 @@ import typer
 
 from gateway.commands.attaching import OverlayFile
 from gateway.commands.printing import print_json
-from gateway.commands.status import asked
+from gateway.commands.status import ASK_S
 
 if TYPE_CHECKING:
     from gateway.overlay.organiser import Organiser
 
 LOOK_EVERY_S = 0.2
+ANSWER_BYTES_MAX = 64 << 20  # of one replica: the interests of 1,900 replicas in two intervals each
 WAIT_INTERVALS = 4  # of the summaries, before nothing is what there is to say
 
 
@@ -154,7 +155,7 @@ def _gave_up(client: Organiser, as_json: bool) -> int:
     if swap is not None:
         agreed = sorted(client.overlay.swap_endorsers(swap))
         why = f"too few endorsed tree {swap.number}, so far: {', '.join(agreed) or 'nobody'}"
-    elif not client.node.summaries and client.errors:
+    elif not client.node.told and client.errors:
         why = "; ".join(f"{peer}: {error or 'not reached yet'}" for peer, error in sorted(client.errors.items()))
     else:
         _show(found.to_json() if found else {}, _in_words(found) if found else "nobody measures", as_json)
@@ -177,23 +178,35 @@ def _in_words(found: Any) -> str:
         return f"nothing to change: {found.why}" + (f" until {date_of(found.rests_until)}" if found.rests_until else "")
     swap = found.swap
     spares = (
-        f"the cycle of {len(swap.ring)} regions costs {swap.before:.0f} us of each second's interest before, "
-        f"{swap.after:.0f} after: {100 * swap.gain:.0f} % less"
+        f"an interval's publications cost {swap.before / 1e6:.3f} s on links and replicas before, "
+        f"{swap.after / 1e6:.3f} s after: {100 * swap.gain:.1f} % less"
     )
     spares = f"{found.why}; what went before is measured still" if found.why else spares
     return f"join {found.named(swap.added)}, part {found.named(swap.removed)}\n{spares}"
 
 
 def _summaries(ask: list[str]) -> list[str]:
-    """What these replicas have heard. Raises TrustError where nobody answers."""
+    """Returns the frames that these replicas have heard. Raises TrustError where nobody answers."""
     from gateway.trust import TrustError
 
     told: list[str] = []
     for bind in ask:
-        answer = asked(bind)
-        standing = answer.get("overlay")
-        if not isinstance(standing, dict):
+        summaries = asked(bind)
+        if summaries is None:
             raise TrustError(f"{bind}: no running member of the overlay answers there; name a replica's metrics port")
-        summaries = standing.get("summaries")
-        told += [each for each in summaries if isinstance(each, str)] if isinstance(summaries, list) else []
+        told += summaries
     return told
+
+
+def asked(bind: str) -> list[str] | None:
+    """Returns the answer of `/summaries`; None where nobody of ours answers."""
+    import json
+    import urllib.request
+
+    try:
+        with urllib.request.urlopen(f"http://{bind}/summaries", timeout=ASK_S) as response:
+            answer = json.loads(response.read(ANSWER_BYTES_MAX))
+    except (OSError, ValueError):
+        return None
+    told = answer.get("summaries") if isinstance(answer, dict) else None
+    return [each for each in told if isinstance(each, str)] if isinstance(told, list) else None

@@ -19,6 +19,7 @@ from gateway.commands.trust import OPTIONS, Json
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from bridge.traces import Interest
     from bridge.tracking import Observed
     from gateway.commands.trace_board import TraceBoard
 
@@ -41,6 +42,10 @@ def watch(
     username: Annotated[str | None, typer.Option(help="For the gateway.")] = None,
     password_file: Annotated[Path | None, typer.Option(metavar="FILE", help="Holds the password.")] = None,
     cafile: Annotated[Path | None, typer.Option(metavar="FILE", help="Connect by TLS, trusting it.")] = None,
+    interest: Annotated[
+        list[str] | None,
+        typer.Option(help="Only changes, states, load, network or all_updates; several by several options."),
+    ] = None,
     history: Annotated[Path | None, typer.Option("--history", metavar="FILE", help="Also write it down here.")] = None,
     seconds: Annotated[float | None, typer.Option(min=0, help="Stop after so long.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object for each trace.")] = False,
@@ -52,6 +57,7 @@ def watch(
     from gateway.tracing.client import Tracker, connection
     from gateway.tracing.store import TraceStore
 
+    wanted = _interest(interest or [])
     store = TraceStore(history) if history is not None else None
     brokers = [process for each in gateway for process in addresses(each)]
     until = None if seconds is None else time.monotonic() + seconds
@@ -59,7 +65,7 @@ def watch(
     try:
         with Tracker(credentials, brokers, configure=connection(username, password_file, cafile)) as tracker:
             for entity in entities:
-                tracker.follow(entity)
+                tracker.follow(entity, wanted)
             screen = _lines if as_json else _Screen(board)
             with _running(screen) as show:
                 troubles = Troubles(tracker, entities, time.monotonic())
@@ -81,6 +87,21 @@ def watch(
             store.close()
 
 
+def _interest(names: list[str]) -> Interest:
+    """Returns what these names mean together; everything without any. Raises TrustError."""
+    from bridge.traces import EVERYTHING, Interest
+    from gateway.trust import TrustError
+
+    known = {each.name.lower(): each for each in Interest if each.name}
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise TrustError(f"--interest {unknown[0]}: there are {', '.join(sorted(known))}")
+    wanted = Interest(0)
+    for name in names:
+        wanted |= known[name]
+    return wanted or EVERYTHING
+
+
 @traces_app.command("list")
 def list_entities(
     pattern: Annotated[str, typer.Argument(metavar="[PATTERN]", help="Only those: `shop:*`, or one name.")] = "*",
@@ -90,8 +111,7 @@ def list_entities(
     as_json: Json = False,
 ) -> None:
     """The latest that was observed of each entity, and how often it went."""
-    from bridge.tracking import matches
-    from bridge.tracking.tracker import Observed
+    from bridge.tracking import Observed, matches
     from gateway.commands.trace_board import AWAY, TraceBoard
 
     board = TraceBoard()

@@ -1,8 +1,9 @@
-"""What the metrics port answers beside metrics: `/healthz`, `/readyz`, `/status`, as a WSGI application around theirs.
+"""What the metrics port answers beside metrics: `/healthz`, `/readyz` and more, as a WSGI application around theirs.
 
 /healthz   200 while the event loop turns: restart the process if not
 /readyz    200 while clients are served as they should be, else 503 with the findings: send clients elsewhere
 /status    all findings and how everything stands, in JSON: what `veilmq status` prints
+/summaries signed frames of what replicas of the overlay measured, in JSON: what `veilmq overlay organise` asks for
 """
 
 from __future__ import annotations
@@ -31,18 +32,28 @@ class BrokerHealth(Protocol):
 
 
 class HttpAnswers:
-    """The application. `health` None: there is nothing to know beyond that the loop turns."""
+    """The application. `health` None: there is nothing to know beyond that the loop turns. `summaries`: called on the
+    loop."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, metrics: Wsgi, health: BrokerHealth | None) -> None:
-        self._loop, self._metrics, self._health = loop, metrics, health
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        metrics: Wsgi,
+        health: BrokerHealth | None,
+        summaries: Callable[[], list[str]] = list,
+    ) -> None:
+        self._loop, self._metrics, self._health, self._summaries = loop, metrics, health, summaries
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         path = environ.get("PATH_INFO", "")
-        if path not in ("/healthz", "/readyz", "/status"):
+        if path not in ("/healthz", "/readyz", "/status", "/summaries"):
             return self._metrics(environ, start_response)
         if environ.get("REQUEST_METHOD") not in ("GET", "HEAD"):
             return _answer(start_response, "405 Method Not Allowed", "ask with GET\n")
         try:
+            if path == "/summaries":
+                told = json.dumps({"summaries": self._on_loop(self._summaries)})
+                return _answer(start_response, "200 OK", told + "\n", "application/json")
             status, is_ready = self._on_loop(self._look)
         except (TimeoutError, concurrent.futures.CancelledError):
             return _answer(start_response, "503 Service Unavailable", "the event loop does not turn\n")

@@ -53,6 +53,8 @@ class Operation:
         self.endpoint: Endpoint | None = None
         self.health: BrokerHealth | None = None
         """Who knows how the process stands, if anybody; before `start`."""
+        self.summaries: Callable[[], list[str]] = list
+        """What replicas of the overlay measured, for `/summaries`; before `start`."""
         self.sys_topics: SysTopics | None = None
         self.tracing: Tallied | None = None
 
@@ -63,7 +65,7 @@ class Operation:
 
     def start(self) -> None:
         if self.endpoint is not None:
-            self.endpoint.start(self.health)
+            self.endpoint.start(self.health, self.summaries)
         interval_s = self._interval_s()
         if interval_s:
             self.sys_topics = SysTopics(self.observe, self._publish, interval_s)

@@ -200,12 +200,12 @@ class Endpoint:
     def port(self) -> int:
         return int(self._server.server_port)
 
-    def start(self, health: BrokerHealth | None = None) -> None:
+    def start(self, health: BrokerHealth | None = None, summaries: Callable[[], list[str]] = list) -> None:
         registry = CollectorRegistry()
         loop = asyncio.get_running_loop()
         registry.register(_OnLoop(loop, self._collect))
         ProcessCollector(namespace=PREFIX.rstrip("_"), registry=registry)
-        self._server.set_app(HttpAnswers(loop, make_wsgi_app(registry), health))
+        self._server.set_app(HttpAnswers(loop, make_wsgi_app(registry), health, summaries))
         self._thread = threading.Thread(target=self._serve, name="metrics", daemon=True)
         self._thread.start()
         LogEvent.METRICS_SERVED.say(log, self._server.server_name, self.port)

@@ -30,7 +30,7 @@ from gateway.overlay.region_client import (
     dial,
     read_private,
 )
-from gateway.overlay.standing import OverlayStanding, RegionStanding, standing
+from gateway.overlay.standing import OverlayStanding, RegionStanding, standing, summaries
 
 __all__ = [
     "DIRECTORY",
@@ -64,4 +64,5 @@ __all__ = [
     "of_region",
     "read_private",
     "standing",
+    "summaries",
 ]

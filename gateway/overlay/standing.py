@@ -35,8 +35,7 @@ class OverlayStanding:
     though it could have been fetched for `late_s` seconds. `oldest_s`: how long the oldest in the outbox waits that too
     few replicas have; what only one that is away lacks is in `outbox_depth`, and waits for nothing else.
     `outlived`: a later start of our identity runs elsewhere. `failures`: exceptions of our machine.
-    `refusals`: why replicas take nothing of ours.
-    `summaries`: what replicas say that they measured, signed frames in base64. `proposal`: which swap of the tree they
+    `refusals`: why replicas take nothing of ours. `proposal`: which swap of the tree replicas
     speak for, as `SwapProposal.to_json` has it; empty where nobody measures. `swaps`: what the organiser changed and
     offers; empty where there is none.
     """
@@ -63,7 +62,6 @@ class OverlayStanding:
     outlived: bool = False
     failures: int = 0
     refusals: Mapping[str, str] = field(default_factory=dict)
-    summaries: tuple[str, ...] = ()
     proposal: Mapping[str, object] = field(default_factory=dict)
     swaps: Mapping[str, object] = field(default_factory=dict)
 
@@ -125,10 +123,16 @@ def standing(links: BrokerOverlay, now: float, outbox_bytes_max: int) -> Overlay
         failures=links.figures.counts["machine_failed"],
         refusals=dict(node.publisher.refusals.reasons) if isinstance(node, GatewayNode) else {},
         outlived=isinstance(node, GatewayNode) and node.life.outlived_by > 0,
-        summaries=_summaries(node) if isinstance(node, ReplicaNode) else (),
         proposal=found.to_json() if isinstance(node, ReplicaNode) and (found := node.proposal(now)) else {},
         swaps=_swaps(node.keeper.swaps.why if isinstance(node, ReplicaNode) else "", overlay),
     )
+
+
+def summaries(links: BrokerOverlay) -> list[str]:
+    """Returns the signed frames of what replicas measured that this one heard, in base64; none at other parties."""
+    node = links.parts[0]
+    told = node.measurer.told if isinstance(node, ReplicaNode) else ()
+    return [base64.b64encode(said.encode()).decode() for said in told]
 
 
 def _swaps(why: str, overlay: Overlay) -> dict[str, object]:
@@ -146,10 +150,6 @@ def _swaps(why: str, overlay: Overlay) -> dict[str, object]:
             "number": swap.number, "add": add, "remove": remove, "endorsed": endorsers, "objection": why,
         }  # fmt: skip
     return found
-
-
-def _summaries(node: ReplicaNode) -> tuple[str, ...]:
-    return tuple(base64.b64encode(said.encode()).decode() for said in node.measurer.summaries)
 
 
 def _servers_needed(servers: int, faults: int) -> int:

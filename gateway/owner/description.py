@@ -20,6 +20,7 @@ from bridge.document import (
     BORDERS_MAX,
     BUDGETS_MOST,
     DWELL_MOST_S,
+    EVEN_PERCENT,
     HOPS_MOST,
     INTERVAL_MOST_S,
     KEY_SERVERS_MAX,
@@ -47,7 +48,7 @@ MAX_DESCRIPTION_BYTES = 16 << 20
 """Stops a wrong path from being read as a description; 10,000 members are below it."""
 ADDRESS = r"^\[?[^\s/]+\]?:\d{1,5}$"
 HOSTED_ADDRESS = r"^(tcp://)?\[?[^\s/]+\]?:\d{1,5}$"
-LINKS_MOST = 4096
+LINKS_MOST = 256  # each is weighed once an interval by every replica
 """Potential links of one description."""
 DAY_S = 86_400
 SKEW_S = 60
@@ -271,7 +272,15 @@ class OrganiseEntry(_Model):
         default=60, ge=1, le=INTERVAL_MOST_S, description="how often replicas tell what they measured"
     )
     hops: int = Field(default=4, ge=1, le=HOPS_MOST, description="how far regions tell what their clients want")
-    min_gain: int = Field(default=10, ge=0, le=99, description="percent of a cycle's cost that a change has to spare")
+    min_gain: int = Field(
+        default=2, ge=0, le=99, description="percent of what all publications cost that a change has to spare"
+    )
+    processing: int = Field(
+        default=EVEN_PERCENT,
+        ge=0,
+        le=100,
+        description="how much processing counts in a cost, in percent; the time that links take counts for the rest",
+    )
     dwell_s: int = Field(default=600, ge=0, le=DWELL_MOST_S, description="how long the tree rests after a change")
     organiser: str = Field(default="", description="a member that may make changes in your place; empty: nobody")
     grace_s: int = Field(
@@ -287,7 +296,7 @@ class OrganiseEntry(_Model):
         former = previous.arrangement.organising if previous else None
         bars = tuple(bar for bar in (former.bars if former else ()) if {*bar.link} <= {*ids.values()})
         numbers = self.interval_s, self.hops, self.min_gain, self.dwell_s
-        return Organising(links, *numbers, bars, self.organiser, self.grace_s)
+        return Organising(links, *numbers, bars, self.organiser, self.grace_s, self.processing)
 
 
 class Description(_Model):

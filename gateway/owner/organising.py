@@ -15,7 +15,15 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from bridge.document import TREE_GRACE_S, Overlay
-from bridge.measuring import ReplicaSummary, SwapProposal, check_author, proposal, swapped
+from bridge.measuring import (
+    InterestSummary,
+    ReplicaSummary,
+    SwapProposal,
+    check_author,
+    decode_said,
+    proposal,
+    swapped,
+)
 from gateway.owner.record import locked, open_record_of
 from gateway.owner.signing import check_certificates, next_version, publish
 from gateway.owner.views import carried
@@ -25,23 +33,27 @@ from keys.errors import KeysError
 SUMMARIES_MAX = 65_536  # that one answer of a replica may hold; stops one that never ends
 
 
-def gathered(told: Iterable[str], overlay: Overlay) -> list[ReplicaSummary]:
-    """Of each replica the newest summary that it signed, of what anybody handed over; the rest is left out."""
+def gathered(told: Iterable[str], overlay: Overlay) -> list[ReplicaSummary | InterestSummary]:
+    """Returns of each replica the newest summary and its interests, each signed by it, of what anybody handed over; the
+    rest is left out."""
     newest: dict[str, ReplicaSummary] = {}
+    interests: dict[tuple[str, int], InterestSummary] = {}
     for each in list(told)[:SUMMARIES_MAX]:
         try:
-            said = ReplicaSummary.decode(base64.b64decode(each, validate=True))
-            if said.member not in newest or said.interval > newest[said.member].interval:
-                check_author(said, overlay)
-                newest[said.member] = said
+            said = decode_said(base64.b64decode(each, validate=True))
+            check_author(said, overlay)
         except (KeysError, binascii.Error, TypeError, ValueError):
             continue
-    return list(newest.values())
+        if isinstance(said, InterestSummary):
+            interests[said.member, said.interval] = said
+        elif said.member not in newest or said.interval > newest[said.member].interval:
+            newest[said.member] = said
+    return [*newest.values(), *interests.values()]
 
 
-def proposed(overlay: Overlay, summaries: Iterable[ReplicaSummary], now: float) -> SwapProposal:
+def proposed(overlay: Overlay, told: Iterable[ReplicaSummary | InterestSummary], now: float) -> SwapProposal:
     """What would be signed now. Raises TrustError if the owner never let replicas measure."""
-    found = proposal(overlay, summaries, now)
+    found = proposal(overlay, told, now)
     if found is None:
         raise TrustError("the overlay has no `organise`, so that nobody measures; add it to the description and sign")
     return found
@@ -76,4 +88,5 @@ def edges_lines(overlay: Overlay) -> str:
     if organising is None:
         return told
     numbers = f"interval_s: {organising.interval_s}, hops: {organising.hops}, min_gain: {organising.min_gain_percent}"
-    return f"{told}\norganise: {{links: [{named(organising.links)}], {numbers}, dwell_s: {organising.dwell_s}}}"
+    rest = f"dwell_s: {organising.dwell_s}, processing: {organising.processing_percent}"
+    return f"{told}\norganise: {{links: [{named(organising.links)}], {numbers}, {rest}}}"

@@ -1,7 +1,9 @@
 """`veilmq overlay place`: from a file of regions, failures and paths to how many replicas each region should have.
 
-Reads, calls `bridge.topology.placement` (A11, A12), and says of every path whether an overlay of these sizes could be
-signed. Nothing is signed or attached here (`attaching`); where the failures come from is the operator's to say.
+Reads, gives every region the three replicas that it takes to share a secret, deals the rest by `bridge.topology`
+(A11, A12), and takes back the last of those for which there are too few trust domains, or with which a path would have
+too many shares: an overlay of these sizes can be signed. Nothing is signed or attached here (`attaching`); where the
+failures come from is the operator's to say.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from keys.columnsearch import CHOICES_LIMIT
 from keys.errors import OurFault
 from keys.shamir import threshold_of
 
+FIRST = SHARING_MIN - 1  # more replicas, and a region of one can share secrets
 REGIONS_MAX = 10_000
 PATHS_MAX = 100_000
 REPLICAS_MAX = 1_000_000
@@ -42,11 +45,16 @@ class PathEntry(_Model):
 
 
 class PlacingEntry(_Model):
-    """The whole file. `replicas`: to be added, for every region has one; `failures`: by region, in one period."""
+    """The whole file. `replicas`: to be added, for every region has one; `failures`, `domains`: by region."""
 
     replicas: int = Field(ge=0, le=REPLICAS_MAX, description="brokers to be added; every region has one already")
     failures: dict[str, int] = Field(
         min_length=1, max_length=REGIONS_MAX, description="how often replicas of each region failed, all in one period"
+    )
+    domains: dict[str, int] = Field(
+        default={},
+        max_length=REGIONS_MAX,
+        description="how many trust domains could run a replica of a region, each one at most; absent: enough",
     )
     paths: list[PathEntry] = Field(
         min_length=1, max_length=PATHS_MAX, description="ways from publishers to subscribers"
@@ -64,6 +72,8 @@ class Placed:
     wanted: PlacingEntry
     names: tuple[str, ...]
     placement: Placement
+    sizes: dict[str, int]
+    """Replicas by region, in the order of the file."""
 
     def to_json(self) -> dict[str, Any]:
         sizes = self.sizes
@@ -71,7 +81,7 @@ class Placed:
             "regions": [
                 {
                     "region": name, "failures": self.wanted.failures[name], "replicas": size,
-                    "faults": (size - 1) // 2, "shares_secrets": size >= SHARING_MIN,
+                    "faults": (size - 1) // 2,
                 }
                 for name, size in sizes.items()
             ],
@@ -80,17 +90,13 @@ class Placed:
                 for entry, count in zip(self.wanted.paths, self.placement.by_path, strict=True)
             ],
             "stripped": self.placement.stripped,
-            "unused": self.placement.unused,
+            "unused": self.wanted.replicas - self.placement.stripped - sum(size - 1 for size in sizes.values()),
         }  # fmt: skip
-
-    @property
-    def sizes(self) -> dict[str, int]:
-        """Replicas by region, in the order of the file; a region on no path keeps the one it has."""
-        return {name: self.placement.sizes.get(node, 1) for node, name in enumerate(self.names)}
 
 
 def place_replicas(path: File) -> Placed:
-    """Raises TrustError, in one line, for a file that cannot be used."""
+    """Returns sizes with which the overlay can be signed. Raises TrustError, in one line, for a file that cannot be
+    used, and where there are none."""
     wanted = read_model(path, PlacingEntry)
     wrong = next((name for name, count in wanted.failures.items() if not 0 <= count <= FAILURES_MAX), None)
     if wrong is not None:
@@ -108,16 +114,59 @@ def place_replicas(path: File) -> Placed:
             paths.append(Path(tuple(numbers[name] for name in entry.regions), entry.weight))
         except OurFault as error:
             raise TrustError(f"{path}: paths.{at}: {error}") from None
+    _refuse_what_nobody_signs(path, wanted)
     failures = {numbers[name]: count for name, count in wanted.failures.items()}
+    rest = wanted.replicas - FIRST * len(numbers)
     try:
-        found = place(paths, wanted.replicas, failures, path_max=wanted.path_max, one_pack=wanted.one_pack)
+        found = place(
+            paths, rest, failures, path_max=wanted.path_max, one_pack=wanted.one_pack, least=SHARING_MIN
+        )  # fmt: skip
     except OurFault as error:
         raise TrustError(f"{path}: {error}") from None
-    return Placed(wanted, tuple(numbers), found)
+    sizes = {name: found.sizes.get(node, SHARING_MIN) for name, node in numbers.items()}
+    return Placed(wanted, tuple(numbers), found, _signed_sizes(wanted, sizes))
+
+
+def _at_least(entry: PathEntry) -> int:
+    return FIRST * len(entry.regions)
+
+
+def _refuse_what_nobody_signs(path: File, wanted: PlacingEntry) -> None:
+    """Raises TrustError where already three replicas in each region are too many, or too few can be had."""
+    regions = wanted.failures.keys()
+    if wanted.replicas < FIRST * len(regions):
+        raise TrustError(
+            f"{path}: replicas: {wanted.replicas} are too few: each of {len(regions)} regions needs {FIRST} more, "
+            f"since fewer than {SHARING_MIN} cannot share a secret; give {FIRST * len(regions)} or more"
+        )
+    for name, count in wanted.domains.items():
+        if name not in regions:
+            raise TrustError(f"{path}: domains: {name} is no region under `failures`")
+        if count < SHARING_MIN:
+            raise TrustError(f"{path}: domains: {name}: {count} cannot share a secret; find {SHARING_MIN} or more")
+    for at, entry in enumerate(wanted.paths):
+        if len(entry.regions) > DEPTH_MAX:
+            raise TrustError(f"{path}: paths.{at}: shares of a key pass {DEPTH_MAX} regions at most; cut the path")
+        if wanted.path_max is not None and wanted.path_max < _at_least(entry):
+            raise TrustError(
+                f"{path}: path_max: {wanted.path_max} is too few for paths.{at}, whose regions need {_at_least(entry)} "
+                "to share secrets"
+            )
+
+
+def _signed_sizes(wanted: PlacingEntry, sizes: dict[str, int]) -> dict[str, int]:
+    """As many as there are trust domains; then two at a time off the largest region of a path that has too many shares,
+    of equals off the one that fails least."""
+    sizes = {name: min(size, (wanted.domains.get(name, size) - 1) // 2 * 2 + 1) for name, size in sizes.items()}
+    for entry in wanted.paths:
+        while not load(entry, sizes)["fits"]:
+            largest = max(entry.regions, key=lambda name: (sizes[name], -wanted.failures[name]))
+            sizes[largest] -= 2
+    return sizes
 
 
 def load(entry: PathEntry, sizes: Mapping[str, int]) -> dict[str, Any]:
-    """Shares of one key at the path's end, and whether the overlay's limits allow that (`views`)."""
+    """Returns the shares of one key at the path's end, and whether the overlay's limits allow them (`views`)."""
     counts = [sizes[name] for name in entry.regions]
     shares, steps = prod(counts), prod(comb(count, threshold_of(count)) for count in counts[1:])
     fits = shares <= SHARES_PER_KEY_MAX and steps <= CHOICES_LIMIT and len(counts) <= DEPTH_MAX

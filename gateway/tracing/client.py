@@ -267,7 +267,7 @@ class TracedEntity(_Driven):
                  **options: Any) -> None:  # fmt: skip
         """Raises TrustError; keys.errors.OurFault for a number of brokers without a majority."""
         super().__init__(directory, host, port, **options)
-        own = self.credentials
+        own, wishes = self.credentials, wishes or Wishes()
         self._entity = WitnessedEntity(
             own.identity, own.certificate, own.nodes, own.authority, os.urandom, wishes, own.advertisement(),
             witnesses=len(self._addresses), wall=self._clock.wall,
@@ -350,8 +350,14 @@ class Tracker(_Driven):
         return [(None, effect) for effect in self._tracker.handle(event, now)]
 
     def follow(self, entity: str, interest: Interest = EVERYTHING) -> None:
-        """Track an entity from now on; one that does not exist yet, or may not be discovered, is asked for again."""
+        """Tracks an entity from now on; one that does not exist yet, or may not be discovered, is asked for again. A
+        second call changes the interest."""
         self._do(lambda now: self._handle(Follow(entity, interest), now))
+
+    def unfollow(self, entity: str) -> None:
+        """Tracks an entity no longer; of a pattern those whom nothing else names. What was observed is still handed
+        out."""
+        self._do(lambda now: self._handle(Unfollow(entity), now))
 
     def trouble(self, entity: str) -> str | None:
         """Why nothing is observed of an entity, in a few words; None while there is nothing to say."""

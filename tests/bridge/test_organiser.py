@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -14,7 +15,7 @@ from bridge.membership.adopting import canonical
 from bridge.organiser import BACKOFF_MOST_S, HIGHEST, OrganiserNode
 from tests.bridge.document.test_swap_attacks import rekeyed
 from tests.bridge.measuring.test_judging import told, world
-from tests.bridge.measuring.test_proposing import INTERVAL, INTERVAL_S
+from tests.bridge.measuring.test_proposing import INTERVAL, INTERVAL_S, interests
 from tests.sim.organised_world import BOSS, agreed
 from tests.sim.world import NOW, World
 
@@ -33,7 +34,13 @@ def boss(made: World, signs: bool = True, highest: int = 0) -> OrganiserNode:
     return node
 
 
-def tell(node: OrganiserNode, words: list[ReplicaSummary], now: float = NOW, peer: str = "r2a") -> list[Effect]:
+def all_told(made: World, interval: int = INTERVAL) -> list[ReplicaSummary | InterestSummary]:
+    return [*told(made, interval=interval), *interests(made, 1, 4, interval=interval)]
+
+
+def tell(
+    node: OrganiserNode, words: Sequence[ReplicaSummary | InterestSummary], now: float = NOW, peer: str = "r2a"
+) -> list[Effect]:
     return [effect for word in words for effect in node.handle(Received(peer, Wire(SUMMARY_TOPIC, word.encode())), now)]
 
 
@@ -45,7 +52,7 @@ def test_it_signs_what_it_would_propose_and_keeps_the_number_first(made: World) 
     node = boss(made)
     assert node.next_deadline == 0.0
     assert signed(node.handle(Tick(), NOW)) == []
-    tell(node, told(made))
+    tell(node, all_told(made))
     effects = node.handle(Tick(), NOW + 1)
     kinds = [type(effect) for effect in effects]
     assert effects[0] == Keep(((HIGHEST, (1).to_bytes(4)),))
@@ -62,30 +69,23 @@ def test_it_signs_what_it_would_propose_and_keeps_the_number_first(made: World) 
 
 def test_who_only_looks_signs_nothing(made: World) -> None:
     node = boss(made, signs=False)
-    tell(node, told(made))
+    tell(node, all_told(made))
     effects = node.handle(Tick(), NOW + 1)
     assert node.proposed is not None
     assert node.proposed.swap is not None
     assert signed(effects) == []
-    assert len(node.summaries) == 12
+    assert len(node.told) == 24
 
 
 def test_after_a_minute_a_higher_number_supersedes_and_each_failure_waits_twice_as_long(made: World) -> None:
     node = boss(made, highest=4)
     at, waited = NOW, []
     for turn in range(9):
-        words = [
-            replace(word, interval=int(at) // INTERVAL_S).signed(made.identities[word.member]) for word in told(made)
-        ]
-        tell(node, words, at)
+        tell(node, all_told(made, int(at) // INTERVAL_S), at)
         last = at
         while not (said := signed(node.handle(Tick(), at))):
             at += 1 if turn < 2 else 60
-            words = [
-                replace(word, interval=int(at) // INTERVAL_S).signed(made.identities[word.member])
-                for word in told(made)
-            ]
-            tell(node, words, at)
+            tell(node, all_told(made, int(at) // INTERVAL_S), at)
         assert said[0].swaps[0].number == 5 + turn
         waited.append(at - last)
     assert waited[:3] == [0, ENDORSE_S, 2 * ENDORSE_S]
@@ -95,17 +95,17 @@ def test_after_a_minute_a_higher_number_supersedes_and_each_failure_waits_twice_
 
 def test_a_number_that_was_given_before_a_restart_is_not_given_again(made: World) -> None:
     node = boss(made, highest=7)
-    tell(node, told(made))
+    tell(node, all_told(made))
     assert signed(node.handle(Tick(), NOW + 1))[0].swaps[0].number == 8
     spent = boss(made, highest=100)
     assert "owner has to sign" in spent.standing()
-    tell(spent, told(made))
+    tell(spent, all_told(made))
     assert signed(spent.handle(Tick(), NOW + 1)) == []
 
 
 def test_once_in_force_the_next_goes_on_from_there_when_the_tree_has_rested(made: World) -> None:
     node = boss(made)
-    tell(node, told(made))
+    tell(node, all_told(made))
     swap = signed(node.handle(Tick(), NOW + 1))[0].swaps[0]
     node.handle(Received("r2a", Wire(SWAPS_TOPIC, agreed(made, swap, ALL).encode())), NOW + 2)
     assert node.overlay.swaps == (swap,)
@@ -121,23 +121,23 @@ def test_who_is_not_the_organiser_signs_nothing(made: World, change: str) -> Non
     assert organising is not None
     made.overlay = made.with_policy(organising=replace(organising, organiser="g1" if change == "another" else ""))
     node = boss(made)
-    tell(node, told(made))
+    tell(node, all_told(made))
     assert signed(node.handle(Tick(), NOW + 1)) == []
     assert "not the organiser" in node.standing()
 
 
 def test_what_is_no_summary_is_refused_and_old_or_forged_ones_count_for_nothing(made: World) -> None:
     node = boss(made)
-    words = told(made)
+    words = all_told(made)
     tell(node, words)
     assert tell(node, words) == []
-    forged = replace(words[0], interval=INTERVAL + 1)
+    forged = replace(told(made)[0], interval=INTERVAL + 1)
     assert tell(node, [forged]) == [Count("refused", 1, "BadSignature")]
     effects = node.handle(Received("r2a", Wire(SUMMARY_TOPIC, b"nonsense")), NOW)
     assert any(isinstance(effect, Blame) and not effect.named for effect in effects)
-    interest = InterestSummary("r1a", 1, INTERVAL + 1, INTERVAL_S, 4, bytes(12500)).signed(made.identities["r1a"])
-    assert node.handle(Received("r2a", Wire(SUMMARY_TOPIC, interest.encode())), NOW) == []
-    assert set(node.summaries) == set(words)
+    wrong = InterestSummary("r1a", 1, INTERVAL + 1, INTERVAL_S, 4, bytes(12_500)).signed(made.identities["r1b"])
+    assert tell(node, [wrong]) == [Count("refused", 1, "BadSignature")]
+    assert set(node.told) == set(words)
 
 
 def test_of_an_overlay_in_which_nobody_measures_it_waits_for_the_owner(made: World) -> None:
@@ -151,7 +151,7 @@ def test_of_an_overlay_in_which_nobody_measures_it_waits_for_the_owner(made: Wor
 def test_it_signs_nothing_between_hearing_of_another_key_for_it_and_taking_that(made: World) -> None:
     """What it signed then would not verify, and it would end with a traceback."""
     node = boss(made)
-    tell(node, told(made))
+    tell(node, all_told(made))
     newer = rekeyed(made, BOSS, made.overlay, 7)
     node.handle(Offered(canonical(newer)), NOW + 1)
     assert signed(node.handle(Tick(), NOW + 2)) == []

@@ -10,7 +10,7 @@ import pytest
 
 from bridge.contract import Effect, Event, LinkDown, Send
 from bridge.document.organise import Organising
-from bridge.measuring import SUMMARY_TOPIC, RegionCosts, ReplicaSummary, decode_said
+from bridge.measuring import SUMMARY_TOPIC, InterestSummary, RegionCosts, ReplicaSummary, decode_said
 from bridge.node import ReplicaNode
 from bridge.sim.kernel import Kernel
 from keys.identity import Role
@@ -51,13 +51,16 @@ class Liar:
         if not isinstance(effect, Send) or effect.wire.topic != SUMMARY_TOPIC:
             return effect
         said = decode_said(effect.wire.payload)
-        if not isinstance(said, ReplicaSummary) or said.member != self._name:
+        if said.member != self._name:
             return effect
-        lie = replace(
-            said, processing_us=0, links=tuple((region, 4_000_000_000) for region, _ in said.links),
-            common=tuple((region, 4_000_000_000) for region, _ in said.common), rates=(),
-        ).signed(self._identity)  # fmt: skip
-        return Send(effect.peer, replace(effect.wire, payload=lie.encode()), effect.ticket)
+        frame = self._lied(said).encode()
+        return Send(effect.peer, replace(effect.wire, payload=frame), effect.ticket)
+
+    def _lied(self, said: ReplicaSummary | InterestSummary) -> ReplicaSummary | InterestSummary:
+        if isinstance(said, InterestSummary):
+            return replace(said, filter=b"\xff" * 12_500).signed(self._identity)
+        links = tuple((region, 4_000_000_000) for region, _ in said.links)
+        return replace(said, processing_us=0, links=links, rates=()).signed(self._identity)
 
 
 def replicas(world: World) -> list[str]:
@@ -66,7 +69,7 @@ def replicas(world: World) -> list[str]:
 
 def costs_at(kernel: Kernel, name: str) -> RegionCosts:
     node = kernel.nodes[name]
-    return RegionCosts(node.overlay, node.measurer.summaries, kernel.now)  # type: ignore[attr-defined]
+    return RegionCosts(node.overlay, node.measurer.told, kernel.now)  # type: ignore[attr-defined]
 
 
 def test_everybody_learns_what_links_take_and_who_has_what_in_common() -> None:
@@ -82,9 +85,9 @@ def test_everybody_learns_what_links_take_and_who_has_what_in_common() -> None:
             assert 1_000 <= link <= 20_000, "one way takes 1 to 20 ms"
         assert costs.link(1, 3) is None, "nobody may join these"
         for region in (2, 4):  # readers, who want all that is published in 1 and 3
-            common = costs.common(region)
-            assert common[2] == common[4] == pytest.approx(2 * RATE * 10, rel=0.2)
-            assert common[1] == common[3] == pytest.approx(RATE * 10, rel=0.2)
+            for several, count in (({region}, 2), ({2, 4}, 2), ({1, region}, 2), ({1, 2, 3, 4}, 2)):
+                assert costs.concerned(frozenset(several)) == pytest.approx(count * RATE * 10, rel=0.2)
+            assert costs.concerned(frozenset({1})) == pytest.approx(RATE * 10, rel=0.2)
             for home in (1, 3):
                 assert costs.rate(home, region) == pytest.approx(RATE, rel=0.2)
 
@@ -105,7 +108,8 @@ def test_a_liar_in_each_region_moves_nothing(seed: int) -> None:
     assert any(said.links and said.links[0][1] == 4_000_000_000 for said in lied)
     for a, b in RING:
         assert 1_000 <= (costs.link(a, b) or 0) <= 20_000
-    assert costs.common(2)[4] == pytest.approx(2 * RATE * 10, rel=0.2)
+    for regions, count in (({1}, 1), ({2}, 2), ({4}, 2), ({1, 2, 3, 4}, 2)):
+        assert costs.concerned(frozenset(regions)) == pytest.approx(count * RATE * 10, rel=0.2)
     assert costs.rate(1, 4) == pytest.approx(RATE, rel=0.2)
 
 
@@ -151,6 +155,6 @@ def test_without_the_owners_word_nobody_measures() -> None:
     for name in replicas(world):
         node = kernel.nodes[name]
         assert isinstance(node, ReplicaNode)
-        assert node.measurer.summaries == ()
+        assert node.measurer.told == ()
         assert node.measurer.next_deadline is None
         node.handle(LinkDown("stranger"), kernel.now)

@@ -111,7 +111,7 @@ def test_a_summary_goes_on_once_and_no_further_than_its_author_says(world: World
     assert Count("summaries") in effects
     assert {e.peer for e in effects if isinstance(e, Send)} == {"r2c"}, "not back, not to its author"
     assert heard(node, of(world), "r2c") == [], "once"
-    assert [said.member for said in node.measurer.summaries] == ["r2b"]
+    assert [said.member for said in node.measurer.told] == ["r2b"]
     far = replica(world, "r2a")
     for peer in ("r1a", "r3a", "r3b"):
         far.handle(LinkUp(peer), START)
@@ -138,7 +138,7 @@ def test_what_does_not_hold_goes_nowhere(world: World) -> None:
     assert heard(node, of(world, interval_s=7)) == [Count("summaries_unknown")]
     small = InterestSummary("r2b", 2, INTERVAL, INTERVAL_S, 4, b"x").signed(world.identities["r2b"])
     assert [e.member for e in heard(node, small) if isinstance(e, Blame)] == ["r2a"]
-    assert node.measurer.summaries == ()
+    assert node.measurer.told == ()
     effects = node.handle(Received("r2a", Wire(SUMMARY_TOPIC, b"")), START)
     assert [e.member for e in effects if isinstance(e, Blame)] == ["r2a"]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bridge.document import JUDGED_INTERVALS, Organising, Scope
-from bridge.measuring import ReplicaSummary, SwapProposal, proposal, swapped
+from bridge.measuring import InterestSummary, ReplicaSummary, SwapProposal, proposal, swapped
+from bridge.organising import InterestFilter
 from keys.envelope import Mode
 from tests.sim.world import NOW, World, make_world
 
@@ -16,9 +17,19 @@ INTERVAL = int(NOW) // INTERVAL_S
 EVERYWHERE = Scope("plant/#", Mode.PLAIN)
 
 
-def alike(region: int, *ends: int, of: int = 4) -> tuple[tuple[int, int], ...]:
-    """What it has in common with whom: these ends of a row want the same, all others less."""
-    return tuple((o, 500 if o == region or {o, region} <= {*ends} else 200) for o in range(1, of + 1))
+def interests(
+    world: World, *ends: int, interval: int = INTERVAL, interval_s: int = INTERVAL_S
+) -> list[InterestSummary]:  # fmt: skip
+    """Of each replica: these ends want the same 500 publications, of which all want 200; others 300 of their own."""
+    found = []
+    for view in world.overlay.views.values():
+        told = InterestFilter()
+        told.add(b"all %d" % number for number in range(200))
+        told.add(b"%d %d" % (0 if view.region in ends else view.region, number) for number in range(300))
+        for name in view.members:
+            made = InterestSummary(name, view.region, interval, interval_s, 4, told.encode())
+            found.append(made.signed(world.identities[name]))
+    return found
 
 
 def world(
@@ -33,8 +44,7 @@ def said(world: World, name: str, **changes: object) -> ReplicaSummary:
     region = world.overlay.certificate(name).region
     links = sorted((b if a == region else a, us) for (a, b), us in RTT_US.items() if region in (a, b))
     made = ReplicaSummary(
-        name, region, INTERVAL, INTERVAL_S, 0, 16, processing_us=100, links=tuple(links),
-        common=alike(region, 1, 4),
+        name, region, INTERVAL, INTERVAL_S, 0, 16, processing_us=100, links=tuple(links)
     )  # fmt: skip
     made = replace(made, **changes)  # type: ignore[arg-type]
     return made.signed(world.identities[name])
@@ -44,8 +54,13 @@ def told(world: World) -> list[ReplicaSummary]:
     return [said(world, name) for view in world.overlay.views.values() for name in view.members]
 
 
-def of(world: World, words: list[ReplicaSummary] | None = None, now: float = NOW) -> SwapProposal:
-    found = proposal(world.overlay, told(world) if words is None else words, now)
+def of(
+    world: World, words: list[ReplicaSummary] | None = None, now: float = NOW, ends: tuple[int, ...] = (1, 4)
+) -> SwapProposal:  # fmt: skip
+    """Of these words, and of interests of the interval in which the first of them was said."""
+    words = told(world) if words is None else words
+    at = {"interval": words[0].interval, "interval_s": words[0].interval_s} if words else {}
+    found = proposal(world.overlay, [*words, *interests(world, *ends, **at)], now)
     assert found is not None
     return found
 
@@ -68,7 +83,12 @@ def test_outside_the_owners_links_nothing_is_proposed() -> None:
 def test_what_would_harm_is_not_proposed() -> None:
     """A scope of regions 2 and 3 alone would fall apart: nothing of it may enter 1 or 4."""
     apart = Scope("shop/#", Mode.PLAIN, regions=(2, 3))
-    assert of(world(scopes=(EVERYWHERE, apart))).swap is None
+    other = of(world(scopes=(EVERYWHERE, apart))).swap
+    assert other is not None, "another link of the cycle may go, which spares less"
+    assert set(other.removed) == {3, 4}
+    best = of(world()).swap
+    assert best is not None
+    assert best.after < other.after
     whole = replace(apart, regions=(1, 2, 3, 4))
     assert of(world(scopes=(EVERYWHERE, whole))).swap is not None
 
@@ -81,13 +101,16 @@ def test_a_path_that_becomes_too_long_is_not_proposed() -> None:
     words = []
     for region, view in made.overlay.views.items():
         links = tuple(sorted((b if a == region else a, us) for (a, b), us in costs.items() if region in (a, b)))
-        common = alike(region, 3, 5, of=5)
         for name in view.members:
-            one = ReplicaSummary(name, region, INTERVAL, 60, 0, 16, processing_us=1, links=links, common=common)
+            one = ReplicaSummary(name, region, INTERVAL, 60, 0, 16, processing_us=1, links=links)
             words.append(one.signed(made.identities[name]))
-    assert of(made, words).swap is None
+    other = of(made, words, ends=(3, 5)).swap
+    assert other is not None
+    assert set(other.removed) == {4, 5}, "with 1-4 removed 2 and 4 were five regions apart"
     made.overlay = made.with_policy(scopes=tuple(replace(s, mode=Mode.PLAIN) for s in made.overlay.policy.scopes))
-    assert of(made, words).swap is not None, "plain ones may go any way"
+    best = of(made, words, ends=(3, 5)).swap
+    assert best is not None
+    assert set(best.removed) == {1, 4}, "plain ones may go any way"
 
 
 def test_a_liar_in_each_region_changes_nothing_and_of_two_nobody_is_believed() -> None:
@@ -132,21 +155,19 @@ def test_a_change_that_made_it_worse_is_taken_back_before_the_tree_has_rested() 
     slow = dict(RTT_US)
     slow[1, 4], slow[2, 3] = 90_000, 2_000  # what was thought of both was wrong
 
-    ends = [2, 3]
-
     def words(interval: int) -> list[ReplicaSummary]:
         def links(region: int) -> tuple[tuple[int, int], ...]:
             return tuple(sorted((b if a == region else a, us) for (a, b), us in slow.items() if region in (a, b)))
 
         return [
-            said(made, name, interval=interval, links=links(view.region), common=alike(view.region, *ends))
+            said(made, name, interval=interval, links=links(view.region))
             for view in made.overlay.views.values()
             for name in view.members
         ]
 
     judged_at = NOW + 62 + JUDGED_INTERVALS * INTERVAL_S
     assert of(made, words(INTERVAL + 2), now=judged_at - 1).why == "the tree was changed, and rests"
-    found = of(made, words(INTERVAL + 3), now=judged_at)
+    found = of(made, words(INTERVAL + 3), now=judged_at, ends=(2, 3))
     assert found.swap is not None
     assert (set(found.swap.added), set(found.swap.removed)) == ({2, 3}, {1, 4})
     back = swapped(made.overlay, found.swap, judged_at)
@@ -155,7 +176,6 @@ def test_a_change_that_made_it_worse_is_taken_back_before_the_tree_has_rested() 
     only = replace(back.organising, links=((1, 4),))
     made.overlay = made.with_policy(edges=back.edges, tree=back.tree, organising=only)
     slow[1, 4], slow[2, 3] = 2_000, 90_000  # it looks good again, as it did before it came
-    ends[:] = 1, 4
     for after_s in (62 + JUDGED_INTERVALS * INTERVAL_S, 3600, 2 * 3600 - 1):
         found = of(made, words(int(judged_at + after_s) // INTERVAL_S - 1), now=judged_at + after_s)
         assert found.swap is None, "barred, also as the way back of the way back"
@@ -173,12 +193,8 @@ def test_a_change_that_made_nothing_worse_is_not_taken_back_before_the_tree_has_
     policy = made.overlay.policy
     tree = policy.tree.followed_by(policy.edges, int(NOW * 1000), 2, 60)
     made.overlay = made.with_policy(edges=((1, 2), (3, 4), (1, 4)), tree=tree)
-    words = [
-        said(made, name, interval=INTERVAL + 3, common=alike(view.region, 2, 3))
-        for view in made.overlay.views.values()
-        for name in view.members
-    ]
-    found = of(made, words, now=NOW + 62 + JUDGED_INTERVALS * INTERVAL_S)
+    words = [said(made, name, interval=INTERVAL + 3) for view in made.overlay.views.values() for name in view.members]
+    found = of(made, words, now=NOW + 62 + JUDGED_INTERVALS * INTERVAL_S, ends=(2, 3))
     assert found.swap is None
     assert "not worse than before" in found.why
 

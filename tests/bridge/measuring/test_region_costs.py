@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bridge.document import Organising
 from bridge.measuring.region_costs import OLD_INTERVALS, RegionCosts
-from bridge.measuring.summaries import ReplicaSummary
+from bridge.measuring.summaries import InterestSummary, ReplicaSummary
+from bridge.organising import InterestFilter
 from tests.sim.world import NOW, World, make_world
 
 INTERVAL_S = 60
@@ -23,7 +25,7 @@ def world() -> World:
 
 def said(member: str, region: int, us: int, other: int) -> ReplicaSummary:
     return ReplicaSummary(
-        member, region, INTERVAL, INTERVAL_S, 0, 4, processing_us=us, links=((other, us),), common=((other, us),),
+        member, region, INTERVAL, INTERVAL_S, 0, 4, processing_us=us, links=((other, us),),
         rates=((other, us),),
     )  # fmt: skip
 
@@ -44,7 +46,7 @@ def test_two_liars_of_five_move_nothing_beyond_what_honest_ones_say(
     spoke = [said(members[place], 1, value, 2) for place, value in zip(places, values, strict=True)]
     spoke += [said(member, 2, 0, 1) for member in world.overlay.views[2].members]
     costs = RegionCosts(world.overlay, spoke, NOW)
-    for found in (costs.processing(1), 2 * (costs.link(1, 2) or 0), costs.common(1)[2]):
+    for found in (costs.processing(1), 2 * (costs.link(1, 2) or 0)):
         assert found is not None
         assert min(honest) <= found <= max(honest)
     rate = costs.rate(2, 1)
@@ -80,3 +82,46 @@ def test_what_is_old_or_of_a_time_to_come_or_of_no_member_says_nothing(world: Wo
     assert RegionCosts(world.overlay, spoke, ended - INTERVAL_S - 1).processing(2) is None
     strange = [*spoke[:2], replace(spoke[2], member="stranger")]
     assert RegionCosts(world.overlay, strange, NOW).processing(2) is None
+
+
+def wants(world: World, region: int, *ids: bytes, interval: int = INTERVAL, but: int = 0) -> list[InterestSummary]:
+    """Interests of all replicas of a region but so many."""
+    made = InterestFilter()
+    made.add(ids)
+    members = world.overlay.views[region].members
+    return [InterestSummary(name, region, interval, INTERVAL_S, 4, made.encode()) for name in members[but:]]
+
+
+def test_publications_are_counted_once_whatever_two_liars_of_five_and_one_of_three_say(world: World) -> None:
+    both, here, there = (
+        [b"b%d" % n for n in range(300)],
+        [b"h%d" % n for n in range(100)],
+        [b"t%d" % n for n in range(50)],
+    )
+    lies = [replace(each, filter=b"\xff" * 12_500) for each in wants(world, 1)[:2]]
+    lies += [replace(each, filter=bytes(12_500)) for each in wants(world, 2)[:1]]
+    told = [*wants(world, 1, *both, *here, but=2), *wants(world, 2, *both, *there, but=1), *lies]
+    costs = RegionCosts(world.overlay, told, NOW)
+    for regions, count in (({1}, 400), ({2}, 350), ({1, 2}, 450), (set(), 0)):
+        assert costs.concerned(frozenset(regions)) == pytest.approx(count, rel=0.01)
+
+
+def test_only_an_interval_of_which_all_told_counts_and_the_newest_of_these(world: World) -> None:
+    former = [*wants(world, 1, b"a", interval=INTERVAL - 1), *wants(world, 2, interval=INTERVAL - 1)]
+    assert RegionCosts(world.overlay, former, NOW).concerned(frozenset({1, 2})) == pytest.approx(1, rel=0.01)
+    half = [*former, *wants(world, 1, b"a", b"b"), *wants(world, 2, b"c", but=1)]
+    assert RegionCosts(world.overlay, half, NOW).concerned(frozenset({1, 2})) == pytest.approx(1, rel=0.01)
+    whole = [*half, *wants(world, 2, b"c")]
+    assert RegionCosts(world.overlay, whole, NOW).concerned(frozenset({1, 2})) == pytest.approx(3, rel=0.01)
+    assert RegionCosts(world.overlay, half[-7:], NOW).concerned(frozenset({1})) is None
+    assert not RegionCosts(world.overlay, half[-7:], NOW).are_interests_known
+
+
+@pytest.mark.parametrize(("percent", "processing", "link"), [(50, 100, 50), (0, 0, 100), (100, 200, 0), (75, 150, 25)])
+def test_processing_and_links_count_as_the_owner_says(percent: int, processing: float, link: float) -> None:
+    made = make_world({1: 3, 2: 3}, [(1, 2)], {"g1": 1})
+    made.overlay = made.with_policy(organising=Organising(processing_percent=percent))
+    spoke = [said(member, region, 100, 3 - region) for region, view in made.overlay.views.items()
+             for member in view.members]  # fmt: skip
+    costs = RegionCosts(made.overlay, spoke, NOW)
+    assert (costs.processing(1), costs.link(1, 2)) == (processing, link)

@@ -21,7 +21,7 @@ from tests.sim.world import World, make_world
 
 SAID = ReplicaSummary(
     "r1a", 1, 30_000_000, 60, 7, 4, processing_us=120, queued=3, forwarded=500, links=((2, 900), (5, 40_000)),
-    common=((1, 80), (2, 11)), rates=((2, 60),), failed=(("r2a", 1_800_000_000),),
+    rates=((2, 60),), failed=(("r2a", 1_800_000_000),),
 )  # fmt: skip
 
 

@@ -113,11 +113,6 @@ def test_what_those_between_want_anyway_costs_nothing() -> None:
     assert indirect_cost(path, {1: 0.0, 2: 9.0}, 9.0, links, processing) == 9.0
 
 
-def test_a_bar_wants_a_gain() -> None:
-    assert is_worth_it(8.9, 10.0, 1.0, min_gain=0.1)
-    assert not is_worth_it(9.1, 10.0, 1.0, min_gain=0.1)
-
-
 @pytest.mark.parametrize(("common", "own", "phi"), [({0: 10.0, 1: 4.0, 2: 6.0}, 10.0, 5.0), ({0: 10.0}, 10.0, 0.0)])
 def test_phi_is_the_mean_over_the_neighbourhood(common: dict[int, float], own: float, phi: float) -> None:
     assert mean_common(common, own) == phi

@@ -277,7 +277,7 @@ def test_after_an_answer_the_next_question_is_patient_no_more(answer: str) -> No
 
 
 def test_registered_it_listens_hands_over_its_keys_in_order_and_says_its_state_again() -> None:
-    site = Site(Wishes(secured=True), advertised())
+    site = Site(Wishes(advertised().discoverers, secured=True), advertised())
     site.connect()
     assert site.entity.state(TraceKind.READY, b'{"a":1}') == []
     assert site.entity.load({"cpu": 1}) == [], "lost while nobody hears it"
@@ -424,6 +424,19 @@ def test_a_topic_that_was_asked_for_elsewhere_is_taken() -> None:
     assert site.entity.next_deadline == NOW + ASK_AGAIN_S
 
 
+@pytest.mark.parametrize("discoverers", [(), ("nosy",), ("desk", "nosy")])
+def test_who_starts_again_with_other_discoverers_takes_another_topic(discoverers: tuple[str, ...]) -> None:
+    """Else who was struck off would go on discovering it until its topic ends, for up to a day."""
+    kept = replace(advertised(), discoverers=("desk", "shop"))
+    (_, say) = Site(Wishes(discoverers), kept).connect()
+    assert isinstance(say, Say)
+    assert say.topic == CREATION_TOPIC
+    assert Request.decode(say.payload).discoverers == discoverers
+    (_, say) = Site(Wishes(("shop", "desk")), kept).connect()
+    assert isinstance(say, Say)
+    assert say.topic == REGISTRATION_TOPIC, "the same ones, in whatever order"
+
+
 def test_who_is_told_its_topic_does_not_ask_for_one() -> None:
     site = Site()
     site.entity.asks = False
@@ -438,7 +451,7 @@ def test_who_is_told_its_topic_does_not_ask_for_one() -> None:
 def test_before_its_topic_ends_there_is_another(life_s: int, left_s: float) -> None:
     """Trackers ask for the next one when it ends; a tenth of a short life is enough."""
     ends = replace(advertised(), not_after_ms=NOW_MS + life_s * 1000).signed(NODE)
-    site = Site(Wishes(secured=True), ends)
+    site = Site(Wishes(ends.discoverers, secured=True), ends)
     site.connect()
     site.words(site.registered())
     due = NOW + life_s - left_s
@@ -455,7 +468,7 @@ def test_before_its_topic_ends_there_is_another(life_s: int, left_s: float) -> N
 
 
 def test_who_signs_its_words_seals_its_secrets_all_the_same() -> None:
-    site = Site(Wishes(secured=True, signed=True), advertised())
+    site = Site(Wishes(advertised().discoverers, secured=True, signed=True), advertised())
     site.connect()
     effects = site.registered()
     site.entity.state(TraceKind.READY)

@@ -127,7 +127,7 @@ def test_a_question_is_signed_for_one_pattern_and_of_now() -> None:
     assert (descriptor, len(request), now_ms) == (DESCRIPTOR + "pump-*", 16, int((NOW + 100) * 1000))
     patterns.follow("pump-*", Interest.LOAD, NOW + 1)
     (answer,) = answers(DESK, request, ["pump-1"])
-    assert patterns.named(answer) == [("pump-1", EVERYTHING)], "it is followed already"
+    assert patterns.named(answer) == [("pump-1", Interest.LOAD)], "the newest interest counts"
     assert patterns.found("pump-*")
     (nobody,) = answers(DESK, request, [])
     patterns.named(nobody)

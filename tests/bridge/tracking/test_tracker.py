@@ -399,11 +399,43 @@ def test_entities_of_a_pattern_are_followed_as_if_their_names_were_known() -> No
     assert at == NOW + 60
     again = [query.descriptor for query in queries(effects)]
     assert again == ["Availability/Traces/pump*", "Availability/Traces/pump-7"]
-    desk.handle(Unfollow("pump*"))
-    assert desk.tracker.next_deadline is not None
-    assert len(desk.tracker._followed) == 1, "who was named stays"
-    later = [query.descriptor for _ in range(5) for query in queries(desk.next_query()[1])]
-    assert set(later) == {"Availability/Traces/pump-7"}, "and others are not asked for any more"
+    effects = desk.handle(Unfollow("pump*"))
+    assert left(effects) == topics_of(TOPIC, Interest.LOAD), "who was named by nothing else is left"
+    assert desk.tracker.next_deadline is None
+
+
+def test_who_follows_again_wants_what_it_says_last() -> None:
+    desk = Desk(Interest.CHANGES, known())
+    assert len(desk.hears(desk.trace(K.ALLS_WELL), trace_topic(TOPIC, Interest.CHANGES))) == 1
+    effects = desk.handle(Follow("pump-7", Interest.CHANGES | Interest.LOAD))
+    assert (listened(effects), left(effects)) == ([trace_topic(TOPIC, Interest.LOAD)], [])
+    (wish,) = wishes(effects)
+    assert (wish.interest, wish.anew) == (Interest.CHANGES | Interest.LOAD, True), "told what holds of what is new"
+    assert len(desk.says(K.LOAD_INFORMATION)) == 1
+    effects = desk.handle(Follow("pump-7", Interest.CHANGES))
+    assert (listened(effects), left(effects)) == ([], [trace_topic(TOPIC, Interest.LOAD)])
+    (wish,) = wishes(effects)
+    assert (wish.interest, wish.anew) == (Interest.CHANGES, False)
+    assert desk.says(K.LOAD_INFORMATION) == [], "what is still on its way"
+    assert [wish.interest for wish in wishes(desk.says(K.GAUGE_INTEREST))] == [Interest.CHANGES]
+    assert desk.handle(Follow("pump-7", Interest.CHANGES)) == []
+
+
+def test_a_pattern_changes_what_it_named_and_nothing_that_was_asked_for_by_name() -> None:
+    desk = Desk(Interest.CHANGES, known())
+    (query,) = queries(desk.handle(Follow("p*", Interest.LOAD)))
+    (names,) = names_for(certified(DESK, "desk"), query.request, ["pump-7", "press-1"], random.Random(3).randbytes)
+    desk.handle(Told(answers_to("desk"), names))
+    interests = {name: each.interest for name, each in desk.tracker._followed.items()}
+    assert interests == {"pump-7": Interest.CHANGES, "press-1": Interest.LOAD}
+    desk.handle(Follow("p*", Interest.NETWORK))
+    assert desk.tracker._followed["press-1"].interest == Interest.NETWORK
+    assert desk.tracker._followed["pump-7"].interest == Interest.CHANGES
+    desk.handle(Follow("pr*", Interest.STATES))
+    desk.handle(Unfollow("p*"))
+    assert {*desk.tracker._followed} == {"pump-7", "press-1"}, "another pattern means it"
+    desk.handle(Unfollow("pr*"))
+    assert {*desk.tracker._followed} == {"pump-7"}
 
 
 # --------------------------------------------------------------------------------------------------- trouble

@@ -5,14 +5,15 @@ from __future__ import annotations
 import base64
 import json
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from bridge.measuring import ReplicaSummary, SwapProposal
-from bridge.organising import Swap
+from bridge.measuring import InterestSummary, ReplicaSummary, SwapProposal
+from bridge.organising import InterestFilter, Swap
 from gateway import cli
 from gateway.commands import organising
 from gateway.trust import load_key, load_overlay
@@ -41,16 +42,22 @@ def veilmq(capsys: pytest.CaptureFixture[str]) -> Any:
 
 def answers(made: OverlayProcesses, monkeypatch: pytest.MonkeyPatch) -> None:
     """A replica answers with what all of them signed."""
-    told = []
+    told = [base64.b64encode(each.encode()).decode() for each in signed_words(made)]
+    monkeypatch.setattr(organising, "asked", lambda bind: told)
+
+
+def signed_words(made: OverlayProcesses) -> Iterator[ReplicaSummary | InterestSummary]:
+    """The outer regions want the same, the middle one nothing."""
     for region, name in enumerate(ROW, 1):
         identity = load_key(made.directory / f"{name}1" / "key.pem")
         said = ReplicaSummary(
-            f"{name}1", region, int(time.time()) // 60, 60, 0, 16, processing_us=50, links=RTTS[region],
-            common=tuple((other, 0 if 2 in (other, region) else 100) for other in (1, 2, 3)),
+            f"{name}1", region, int(time.time()) // 60, 60, 0, 16, processing_us=50, links=RTTS[region]
         )  # fmt: skip
-        told.append(base64.b64encode(said.signed(identity).encode()).decode())
-    answer = {"level": "well", "findings": [], "overlay": {"summaries": told}}
-    monkeypatch.setattr(organising, "asked", lambda bind: answer)
+        wanted = InterestFilter()
+        wanted.add([b"%d" % number for number in range(100)] if region != 2 else [])
+        other = InterestSummary(f"{name}1", region, int(time.time()) // 60, 60, 4, wanted.encode())
+        yield said.signed(identity)
+        yield other.signed(identity)
 
 
 def described(made: OverlayProcesses) -> None:

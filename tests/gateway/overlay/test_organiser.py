@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,16 +10,15 @@ from typing import Any
 import pytest
 
 from bridge.contract import LinkUp, Received, Tick, Wire
-from bridge.measuring import SUMMARY_TOPIC, ReplicaSummary
+from bridge.measuring import SUMMARY_TOPIC
 from bridge.membership import SWAPS_TOPIC
 from bridge.organiser import HIGHEST
 from gateway.files import PrivateFileError
 from gateway.overlay.organiser import NUMBER_FILE, Organiser
-from gateway.trust import TrustError, load_key
+from gateway.trust import TrustError
+from tests.gateway.commands.test_organising import signed_words
 from tests.gateway.overlay_processes import OverlayProcesses
 from tests.gateway.test_organiser_live import ROW, add_boss
-
-RTTS = {1: ((2, 90_000), (3, 1_000)), 2: ((1, 90_000), (3, 90_000)), 3: ((1, 1_000), (2, 90_000))}
 
 
 @pytest.fixture
@@ -51,11 +49,7 @@ async def signed(made: OverlayProcesses, client: Organiser) -> list[tuple[str, s
     dialled = Dialled(made.directory / "boss" / NUMBER_FILE)
     client._dials = dialled  # type: ignore[assignment]
     client._driver.handle(LinkUp("middle1"))
-    for region, name in enumerate(ROW, 1):
-        said = ReplicaSummary(
-            f"{name}1", region, int(time.time()) // 60, 60, 0, 16, processing_us=50, links=RTTS[region],
-            common=tuple((other, 0 if 2 in (other, region) else 100) for other in (1, 2, 3)),
-        ).signed(load_key(made.directory / f"{name}1" / "key.pem"))  # fmt: skip
+    for said in signed_words(made):
         client._driver.handle(Received("middle1", Wire(SUMMARY_TOPIC, said.encode())))
     client._driver._dials = SimpleNamespace(adopt=lambda peers: None)  # type: ignore[assignment]
     client._driver.handle(Tick())

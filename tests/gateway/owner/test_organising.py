@@ -7,15 +7,15 @@ import base64
 import pytest
 import yaml
 
-from bridge.measuring import ReplicaSummary, proposal, swapped
+from bridge.measuring import InterestSummary, ReplicaSummary, proposal, swapped
 from gateway.owner.description import OrganiseEntry
 from gateway.owner.organising import edges_lines, gathered, proposed
 from gateway.trust import TrustError
-from tests.bridge.measuring.test_proposing import INTERVAL, INTERVAL_S, said, told, world
+from tests.bridge.measuring.test_proposing import INTERVAL, INTERVAL_S, interests, said, told, world
 from tests.sim.world import NOW, make_world
 
 
-def encoded(*summaries: ReplicaSummary) -> list[str]:
+def encoded(*summaries: ReplicaSummary | InterestSummary) -> list[str]:
     return [base64.b64encode(each.encode()).decode() for each in summaries]
 
 
@@ -23,15 +23,17 @@ def test_what_is_forged_old_or_no_summary_is_left_out() -> None:
     made = world()
     name, other = made.overlay.views[2].members[:2]
     forged = ReplicaSummary(name, 2, INTERVAL + 1, INTERVAL_S, 0, 16, processing_us=1).signed(made.identities[other])
-    words = encoded(*told(made), forged, said(made, name, interval=1))
+    other_filter = InterestSummary(name, 2, INTERVAL + 1, INTERVAL_S, 4, bytes(12_500)).signed(made.identities[other])
+    true = [*told(made), *interests(made, 1, 4)]
+    words = encoded(*true, forged, other_filter, said(made, name, interval=1))
     found = gathered([*words, "no base64!", "AAAA"], made.overlay)
-    assert len(found) == 12
-    assert proposed(made.overlay, found, NOW) == proposal(made.overlay, told(made), NOW)
+    assert len(found) == 24
+    assert proposed(made.overlay, found, NOW) == proposal(made.overlay, true, NOW)
 
 
 def test_the_description_goes_on_with_what_was_signed() -> None:
     made = world()
-    found = proposed(made.overlay, told(made), NOW)
+    found = proposed(made.overlay, [*told(made), *interests(made, 1, 4)], NOW)
     assert found.swap is not None
     assert list(yaml.safe_load(edges_lines(make_world({1: 3, 2: 3}, [(1, 2)], {"g1": 1}).overlay))) == ["edges"]
     policy = swapped(made.overlay, found.swap, NOW)
