@@ -2,7 +2,7 @@
 
 From its private key both derive the same certificate authority, which exists nowhere else, and issue themselves a
 certificate for a fresh key. So each end knows that the other holds the identity to which the file of scope keys is
-sealed, and nobody else gets as far as a request. (gRPC's TLS knows no Ed25519: the authority's key is on P-256.)
+sealed, and no other peer gets as far as a request. (gRPC's TLS knows no Ed25519: the authority's key is on P-256.)
 
 No clock is asked: the certificates last as long as the identity, and are never written to disk.
 """
@@ -20,16 +20,16 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 from keys.identity import Identity
 
 HOST = "veilmq-extents"
-"""The name in certificates: whose host it is says nothing here, and pods have another one each time."""
+"""The name in certificates: a host's own name proves nothing here, and pods have another one each time."""
 _INFO = b"veilmq/1 extents"
 _CURVE = ec.SECP256R1()
 _ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
-"""Of the curve (SEC 2, 2.4.2)."""
+"""The order of the curve (SEC 2, 2.4.2)."""
 _BEGIN, _END = datetime(2020, 1, 1, tzinfo=UTC), datetime(9999, 1, 1, tzinfo=UTC)
 
 
 class TlsPems(NamedTuple):
-    """What gRPC takes. `key`: of the certificate; secret."""
+    """The PEM texts that gRPC takes. `key`: of the certificate; secret."""
 
     authority: bytes
     certificate: bytes
@@ -40,7 +40,7 @@ class TlsPems(NamedTuple):
 
 
 def tls_of(identity: Identity) -> TlsPems:
-    """For either end, a new certificate with each call."""
+    """Returns TLS material for either end, with a new certificate at each call."""
     derived = HKDFExpand(hashes.SHA256(), 48, _INFO).derive(identity.private_bytes())
     authority = ec.derive_private_key(int.from_bytes(derived) % (_ORDER - 1) + 1, _CURVE)
     own = ec.generate_private_key(_CURVE)
@@ -53,7 +53,7 @@ def tls_of(identity: Identity) -> TlsPems:
 
 
 def _issued(authority: ec.EllipticCurvePrivateKey, key: ec.EllipticCurvePrivateKey) -> x509.Certificate:
-    """The authority's certificate, or a party's."""
+    """Returns the authority's certificate, or a party's."""
     itself = key is authority
     issuer, name = (x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, text)]) for text in ("veilmq", HOST))
     uses = [x509.oid.ExtendedKeyUsageOID.SERVER_AUTH, x509.oid.ExtendedKeyUsageOID.CLIENT_AUTH]

@@ -1,9 +1,9 @@
-"""An executor's side: what a task reads of a spool, and the file of scope keys, copied here for as long as it takes.
+"""An executor's side: copies of a task's part of a spool and of the file of scope keys, kept while the task runs.
 
-It comes from `veilmq ingest serve`, or out of a storage where the driver has put it.
+They come from `veilmq ingest serve`, or out of a storage where the driver has put them.
 
-The rest of an executor works as on a shared directory: it is handed ranges of local files. These hold only the ranges
-that were asked for, in their places, still sealed, in Spark's scratch directory of this executor; they go when the task
+The rest of an executor works as on a shared directory: it gets ranges of local files. These hold only the requested
+ranges, in their places, still sealed, in Spark's scratch directory of this executor; they go when the task
 ends. The sealed file of scope keys is fetched again before each task, so that keys need no other way to executors.
 """
 
@@ -31,16 +31,16 @@ from spark_ingest.secrets import GRANTS_BYTES_MAX, load_readers
 from spark_ingest.spool import ByteRange
 
 CALL_S = 300.0
-"""For one segment or file; Spark repeats a task that did not get it."""
+"""Patience with one segment or file; Spark repeats a task that did not get it."""
 FILE_BYTES_MAX = 1 << 40
-"""No segment is as large: what says so is not believed."""
+"""No segment is as large: a greater size is not believed."""
 
 
 class FetchedExtents:
-    """One of a worker process and set of options. `options`: the same ones, for reading what is fetched."""
+    """The fetched copies of a worker process and set of options. `options`: adapted for reading the copies."""
 
     def __init__(self, options: Options) -> None:
-        """Connects to nobody yet. Raises OSError."""
+        """Makes a scratch directory; connects at the first use. Raises OSError."""
         assert options.extents is not None
         assert options.grants_identity is not None
         self._address, self._identity = options.extents, options.grants_identity
@@ -51,7 +51,7 @@ class FetchedExtents:
         self._client: Any = None
 
     def renew(self) -> None:
-        """Fetch the files of scope keys. Raises IngestError."""
+        """Fetches the files of scope keys. Raises IngestError."""
         for path in self._keys:
             content = bytearray()
             size = 0
@@ -66,7 +66,7 @@ class FetchedExtents:
 
     @contextlib.contextmanager
     def held(self, extents: Sequence[ByteRange]) -> Iterator[tuple[ByteRange, ...]]:
-        """The same ranges of local files, until the end. Raises IngestError."""
+        """Yields these ranges as ranges of local files, which go at the end. Raises IngestError."""
         directory = Path(tempfile.mkdtemp(prefix="task-", dir=self._directory))
         try:
             yield tuple(self._fetched(extent, directory) for extent in extents)
@@ -74,12 +74,12 @@ class FetchedExtents:
             shutil.rmtree(directory, ignore_errors=True)
 
     def close(self) -> None:
-        """Hang up, and leave nothing."""
+        """Closes the connection and removes all copies."""
         self._hang_up()
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def _fetched(self, extent: ByteRange, directory: Path) -> ByteRange:
-        """A segment that is not there any more leaves no file: whoever reads it says what that means."""
+        """Returns a range of a local copy. A missing segment leaves no file: its reader tells the consequence."""
         there = Path(extent.path)
         here = directory / there.parent.name / there.name
         here.parent.mkdir(exist_ok=True)
@@ -116,7 +116,7 @@ class FetchedExtents:
         return storage
 
     def _get(self, ticket: bytes) -> Iterator[tuple[int, int, Any]]:
-        """Size of the file, place and bytes of each chunk."""
+        """Yields the size of the file, and place and bytes of each chunk."""
         try:
             if self._client is None:
                 pems = tls_of(load_readers(self._identity)[0])
@@ -151,6 +151,6 @@ class FetchedExtents:
 
 
 def _scratch() -> str | None:
-    """Where Spark keeps what an executor needs for a while, and removes what is left of it; None outside of Spark."""
+    """Returns the directory in which Spark keeps an executor's temporary files; None outside of Spark."""
     named = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
     return named if named and os.access(named, os.W_OK) else None

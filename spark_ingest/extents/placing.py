@@ -1,8 +1,8 @@
-"""The driver's side of object storage: what a micro-batch reads is there before its tasks are, and goes after them.
+"""The driver's side of object storage: a micro-batch's rows are there before its tasks start, and go after them.
 
-A task that Spark repeats reads the same object; a micro-batch that is planned again, after a crash, puts the same ones
-again. What an earlier process left behind the place where a query goes on is removed at its start. The file of scope
-keys goes with each micro-batch for which it has changed; one that is not sealed to an identity is refused.
+A repeated task reads the same object; a micro-batch that is planned again, after a crash, puts the same objects
+again. At its start a query removes what an earlier process left behind its position. The file of scope
+keys goes with each micro-batch for which it has changed; a file that is not sealed to an identity is refused.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from spark_ingest.spool import ByteRange, Position, open_segment
 
 
 class PlacedExtents:
-    """One of a driver's process and query."""
+    """The placed objects of a driver's process and query."""
 
     def __init__(self, options: Options) -> None:
-        """Raises IngestError."""
+        """Opens the storage. Raises IngestError."""
         assert options.extents is not None
         self._storage = Storage(options.extents, options.consumer)
         self._files = (options.grants, *options.more_grants)
@@ -30,9 +30,9 @@ class PlacedExtents:
         self._known = False
 
     def place(self, extents: Iterable[ByteRange]) -> None:
-        """Put what tasks are going to read. Raises IngestError.
+        """Puts the ranges that tasks are going to read. Raises IngestError.
 
-        A segment that is gone is left out: the task says what that means.
+        A missing segment is left out: the task tells the consequence.
         """
         for path in self._files:
             content = sealed_keys(path)
@@ -49,7 +49,9 @@ class PlacedExtents:
             self._placed[name] = _end(name) or Position(0, 0)
 
     def remove(self, behind: Mapping[str, Position]) -> None:
-        """What tasks will not read again, since it ends at or before these places, by receiver. Raises IngestError."""
+        """Removes objects that end at or before these places, by receiver: no task reads them again. Raises
+        IngestError.
+        """
         if not self._known:
             found = {name: _end(name) for name in self._storage.names()}
             self._placed |= {name: end for name, end in found.items() if end is not None}
@@ -61,7 +63,7 @@ class PlacedExtents:
 
 
 def _end(name: str) -> Position | None:
-    """Where the stretch of this object ends; None for what is none."""
+    """Returns the end of an object's stretch; None for another name."""
     try:
         _, number, stretch = name.split("/")
         return Position(int(number), int(stretch.split("-")[1]))

@@ -10,7 +10,9 @@ from spark_ingest.secrets import GRANTS_BYTES_MAX
 
 
 def sealed_keys(path: Path) -> bytes:
-    """The content of a file of scope keys that only its identity opens. Raises GrantsError for any other."""
+    """Returns the content of a file of scope keys that only its identity opens. Raises GrantsError for any other
+    file.
+    """
     try:
         with path.open("rb") as file:
             content = file.read(GRANTS_BYTES_MAX + 1)

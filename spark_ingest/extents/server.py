@@ -1,8 +1,8 @@
-"""Gives ranges of a spool's segments and sealed files of scope keys to executors: `veilmq ingest serve`.
+"""The server of segments: gives ranges of a spool and sealed files of scope keys to executors: `veilmq ingest serve`.
 
-It runs where the spool is, beside the receiver, reads and changes nothing. Who connects shows the identity to which
-the file of scope keys is sealed (`credentials`): all that is sent is sealed to that identity, or under keys in that
-file. A file that is not sealed is not served. What others call a segment is a name and a number, never a path.
+It runs where the spool is, beside the receiver, reads and changes nothing. A peer shows the identity to which
+the file of scope keys is sealed (`credentials`): everything sent is sealed to that identity, or under keys in that
+file. A file that is not sealed is not served. Peers name segments by name and number, never by path.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ CHUNK_BYTES = 1 << 20
 
 
 class ExtentServer:
-    """Listens from its construction until `stop`. `grants`: the sealed files, whose names tell them apart.
+    """A server that listens from its construction until `stop`. `grants`: the sealed files, told apart by their names.
 
-    `identity`: directory of the identity that they are sealed to. Raises BadOption, GrantsError.
+    `identity`: directory of the identity to which they are sealed. Raises BadOption, GrantsError.
     """
 
     def __init__(self, spool: Path, grants: Sequence[Path], identity: Path, bind: str) -> None:
@@ -55,16 +55,18 @@ class ExtentServer:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """The port on which it listens."""
         port: int = self._flight.port
         return port
 
     def stop(self) -> None:
-        """After what is being sent."""
+        """Stops after the present answers."""
         self._flight.shutdown()
 
     def _answer(self, ticket: bytes) -> tuple[int | None, Iterable[Any]]:
-        """Size of the file, None without one, and record batches of CHUNKS. Raises SpoolError, GrantsError."""
+        """Returns the size of the file, None without one, and record batches of CHUNKS. Raises SpoolError,
+        GrantsError.
+        """
         asked = decode_ticket(ticket)
         if isinstance(asked, KeysTicket):
             if asked.name not in self._grants:
@@ -84,7 +86,7 @@ class ExtentServer:
 
 
 def _chunks(buffer: Any, stretches: Sequence[tuple[int, int]]) -> Iterator[Any]:
-    """Bytes of a file, not copied."""
+    """Yields bytes of a file, not copied."""
     for start, end in stretches:
         for at in range(start, end, CHUNK_BYTES):
             data = buffer.slice(at, min(CHUNK_BYTES, end - at))
@@ -94,7 +96,7 @@ def _chunks(buffer: Any, stretches: Sequence[tuple[int, int]]) -> Iterator[Any]:
 
 
 def _flight_server(answer: Any) -> Any:
-    """Flight's server with our answers; its other methods refuse."""
+    """Returns Flight's server with our answers; its other methods refuse."""
 
     class _Server(flight.FlightServerBase):  # type: ignore[misc]
         def do_get(self, context: Any, ticket: Any) -> Any:
@@ -109,7 +111,7 @@ def _flight_server(answer: Any) -> Any:
 
 
 def serve(spool: Path, grants: Sequence[Path], identity: Path, bind: str) -> int:
-    """Until SIGTERM or SIGINT; exit status 0. Raises IngestError."""
+    """Serves until SIGTERM or SIGINT; returns exit status 0. Raises IngestError."""
     stopped = threading.Event()
     for name in (signal.SIGTERM, signal.SIGINT):
         signal.signal(name, lambda *_: stopped.set())

@@ -1,12 +1,13 @@
-"""Object storage between a driver and executors that share nothing else: where it is, and what lies there.
+"""Object storage between a driver and executors that share nothing else: its address and its objects.
 
     URL/CONSUMER/RECEIVER/00000007/START-END     a stretch of a segment, as `encode_stretch` has it
     URL/CONSUMER/keys/NAME                       the sealed file of scope keys of that name
 
-Objects are written once and never grow, so a driver puts there what a micro-batch reads when it plans it (`placing`),
-and tasks get it (`fetching`). All of it is sealed, as it is on disk. S3, GCS, ABFS and HDFS are spoken by pyarrow; any
-other storage by fsspec, if that is installed: `fsspec+PROTOCOL://...`. Keys of a bucket come from where that library
-looks for them (the environment, a role), never from an option. Not here: when what is put and taken away.
+Objects are written once and never grow, so a driver puts a micro-batch's rows there when it plans the batch
+(`placing`),
+and tasks get them (`fetching`). All of it is sealed, as on disk. pyarrow speaks S3, GCS, ABFS and HDFS; fsspec, if
+installed, any other storage: `fsspec+PROTOCOL://...`. Keys of a bucket come from the library's usual places
+(the environment, a role), never from an option. Not here: when objects are put and removed.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ from spark_ingest.spool import ByteRange
 _HEAD = struct.Struct(">8sQQ")
 _MAGIC = b"veilext1"
 OBJECT_BYTES_MAX = 1 << 34
-"""A task's stretch is far smaller; what is larger is not read into memory."""
+"""A task's stretch is far smaller; a larger object is not read into memory."""
 
 
 class StretchTold(NamedTuple):
-    """What an object holds. `size`: of the segment; `head`: what the segment begins with; `data`: from `start` on."""
+    """The content of an object. `size`: of the segment; `head`: the segment's first bytes; `data`: from `start` on."""
 
     size: int
     start: int
@@ -39,7 +40,7 @@ class StretchTold(NamedTuple):
 
 
 class Storage:
-    """One consumer's place in a storage. Raises IngestError, one line, for whatever the storage says."""
+    """One consumer's place in a storage. Raises IngestError, one line, for every error of the storage."""
 
     def __init__(self, url: str, consumer: str) -> None:
         self._url = url
@@ -50,7 +51,7 @@ class Storage:
         self._root = PurePosixPath(root) / consumer
 
     def put(self, name: str, parts: list[Any]) -> None:
-        """An object, whole or not at all where the storage is an object store; in place of one of that name."""
+        """Puts an object, replacing one of that name; whole or not at all where the storage is an object store."""
         path = str(self._root / name)
         try:
             try:
@@ -67,7 +68,7 @@ class Storage:
                 out.write(part)
 
     def get(self, name: str) -> memoryview | None:
-        """The content of an object; None if there is none."""
+        """Returns the content of an object; None if there is none."""
         try:
             with self._files.open_input_file(str(self._root / name)) as source:
                 if source.size() > OBJECT_BYTES_MAX:
@@ -79,7 +80,7 @@ class Storage:
             raise self._trouble(error) from None
 
     def remove(self, name: str) -> None:
-        """An object; nothing, if there is none."""
+        """Removes an object, if there is one."""
         try:
             self._files.delete_file(str(self._root / name))
         except FileNotFoundError:
@@ -88,7 +89,7 @@ class Storage:
             raise self._trouble(error) from None
 
     def names(self) -> list[str]:
-        """All objects of this consumer."""
+        """Returns all objects of this consumer."""
         try:
             found = self._files.get_file_info(fs.FileSelector(str(self._root), allow_not_found=True, recursive=True))
         except (pa.ArrowException, OSError) as error:
@@ -105,7 +106,7 @@ class Storage:
 
 
 def _opened(url: str) -> tuple[Any, str]:
-    """A file system of pyarrow's, and the path within."""
+    """Returns a file system of pyarrow's, and the path within."""
     if not url.startswith(FSSPEC):
         files, root = fs.FileSystem.from_uri(url)
         return files, str(root)
@@ -115,19 +116,20 @@ def _opened(url: str) -> tuple[Any, str]:
 
 
 def stretch_name(extent: ByteRange) -> str:
-    """Of the object with what a task reads of a segment."""
+    """Returns the name of the object with a task's stretch of a segment."""
     segment = PurePosixPath(extent.path)
     return f"{segment.parent.name}/{segment.stem}/{extent.start}-{extent.end}"
 
 
 def keys_name(name: str) -> str:
-    """Of the object with a file of scope keys."""
+    """Returns the name of the object with a file of scope keys."""
     return f"keys/{name}"
 
 
 def encode_stretch(buffer: Any, first: int, start: int, end: int) -> list[Any]:
-    """The parts of an object, not copied: of a segment (its bytes) whose first group begins at `first`, bytes `start`
-    to `end`."""
+    """Returns the parts of an object, not copied: bytes `start` to `end` of a segment whose first group begins at
+    `first`.
+    """
     size = buffer.size
     start, end = max(start, first), min(end, size)
     head = _HEAD.pack(_MAGIC, size, start) + first.to_bytes(8)
@@ -135,7 +137,7 @@ def encode_stretch(buffer: Any, first: int, start: int, end: int) -> list[Any]:
 
 
 def decode_stretch(content: memoryview) -> StretchTold:
-    """The inverse. Raises ValueError for what is none: it comes from the network."""
+    """Reads an object, which comes from the network. Raises ValueError for other bytes."""
     at = _HEAD.size + 8
     if len(content) < at:
         raise ValueError("cut short")

@@ -1,9 +1,9 @@
-"""What an executor asks for, and the form in which it comes: JSON in a Flight ticket, chunks of bytes in Arrow batches.
+"""Requests of an executor and the form of the answers: JSON in a Flight ticket, chunks of bytes in Arrow batches.
 
-    {"segment": [RECEIVER, NUMBER, START, END]}    what a segment begins with, and bytes START to END of it
+    {"segment": [RECEIVER, NUMBER, START, END]}    the first bytes of a segment, and its bytes START to END
     {"keys": NAME}                                 the sealed file of scope keys of that name
 
-Each chunk is a row (`at`, `data`): where it stands in the file, and the bytes. Metadata of the schema: `size` of the
+Each chunk is a row (`at`, `data`): its place in the file, and the bytes. Metadata of the schema: `size` of the
 file; absent when there is none.
 """
 

@@ -1,17 +1,19 @@
-"""The file of scope keys that executors open rows with: its form, writing it out and reading it.
+"""The file of scope keys with which executors open rows: its form, reading and writing.
 
     {"veilmq_grant": 2, "scopes": [
         {"wire": "plant/#", "keyed": true, "token_key": null, "keys": [
             {"epoch": 41, "bump": 0, "key": "BASE64", "segment": 7}]}],
      "spool_key": "BASE64"}
 
-The receiver in the driver writes it (`grants_writer`) whenever it has learned a key: executors talk to no key service.
+The receiver in the driver writes it (`grants_writer`) whenever it has learned a key: executors talk to no key
+service.
 `keyed` is false for shares-only and plain scopes, `token_key` null where topic names are not hidden; `segment` is the
 last one of the spool whose rows need the key, 0 for none. `spool_key` is the receiver's local key, under which shares
-in the spool are sealed (`sharebox`); absent in files of before. Told an identity to seal the file to, the receiver
-writes {"veilmq_grant": 2, "box": BASE64}, which only that identity's private key opens (`keys.sealedbox`). Mode 0600,
-owned by whoever runs the executors, and at the same path for each of them. It may not lie in the spool: ciphertext,
-shares and keys together are plaintext. A job's plan, options, checkpoint and logs hold the file's *path* only.
+in the spool are sealed (`sharebox`). For an identity, the receiver writes {"veilmq_grant": 2, "box": BASE64},
+which only that identity's private key opens (`keys.sealedbox`). Mode 0600, owned by the user that runs the executors,
+and at one path for all of them. The file may not lie in the spool: ciphertext, shares and keys together are
+plaintext.
+A job's plan, options, checkpoint and logs hold the file's *path* only.
 """
 
 from __future__ import annotations
@@ -43,7 +45,9 @@ GRANTS_BYTES_MAX = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class GrantedScope:
-    """What it takes to read one scope. `wire`: its wire filter; `keys`: 32 bytes each; `segments`: see the module."""
+    """The keys for reading one scope. `wire`: its wire filter; `keys`: 32 bytes each; `segments`: the last that needs
+    each.
+    """
 
     wire: str
     keyed: bool
@@ -54,25 +58,25 @@ class GrantedScope:
 
 @dataclass(frozen=True)
 class Grants:
-    """Scopes by wire filter."""
+    """The scopes that a job may read, by wire filter."""
 
     scopes: Mapping[str, GrantedScope] = field(repr=False)
     spool_keys: tuple[bytes, ...] = field(default=(), repr=False)
-    """The local keys that shares in the spool are sealed under (`sharebox`), 32 bytes each."""
+    """The local keys under which shares in the spool are sealed (`sharebox`), 32 bytes each."""
 
     @cached_property
     def shares(self) -> ShareOpener:
-        """Opens shares of the spool."""
+        """An opener for shares of the spool."""
         return ShareOpener(self.spool_keys)
 
     @property
     def token_keys(self) -> tuple[bytes, ...]:
-        """The keys of topic tokens, each once."""
+        """The distinct keys of topic tokens."""
         return tuple(dict.fromkeys(scope.token_key for scope in self.scopes.values() if scope.token_key is not None))
 
 
 def merge(several: Sequence[Grants]) -> Grants:
-    """What several receivers' files hold together."""
+    """Returns the grants of several receivers' files together."""
     scopes: dict[str, GrantedScope] = {}
     for scope in (scope for grants in several for scope in grants.scopes.values()):
         before = scopes.get(scope.wire)
@@ -84,7 +88,7 @@ def merge(several: Sequence[Grants]) -> Grants:
 
 
 def encode_grants(scopes: Iterable[GrantedScope], spool_key: bytes | None = None) -> bytes:
-    """The content of the file: equal scopes give equal bytes."""
+    """Returns the content of the file: equal scopes give equal bytes."""
     entries = [
         {
             "wire": scope.wire,
@@ -104,15 +108,15 @@ def encode_grants(scopes: Iterable[GrantedScope], spool_key: bytes | None = None
 
 
 def seal_grants(content: bytes, reader: Identity, ephemeral: bytes) -> bytes:
-    """The content of the file, sealed to the owner of an identity. `ephemeral`: 32 fresh random bytes."""
+    """Returns the content of the file sealed to an identity. `ephemeral`: 32 fresh random bytes."""
     box = seal_box(reader.agreement_bytes, content, BOX_INFO, ephemeral)
     return json.dumps({"veilmq_grant": GRANT_FORMAT, "box": base64.b64encode(box).decode()}).encode()
 
 
 def read_grants(path: Path, readers: Sequence[Identity] = ()) -> Grants:
-    """Read and check the file. `readers`: to whom it may be sealed.
+    """Reads and checks the file. `readers`: identities to which it may be sealed.
 
-    Raises GrantsError: absent, open to others, sealed to somebody else, not a grants file.
+    Raises GrantsError if the file is absent, open to others, sealed to another identity, or no grants file.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -155,7 +159,9 @@ def _opened(path: Path, box: object, readers: Sequence[Identity]) -> bytes:
 
 
 def load_readers(directory: Path) -> tuple[Identity, ...]:
-    """The identity that a file of scope keys is sealed to, and who it was before a rotation. Raises GrantsError."""
+    """Returns the identity to which a file of scope keys is sealed, and its predecessor in a rotation. Raises
+    GrantsError.
+    """
     from gateway.overlay.region_client import TrustError, load_key  # noqa: PLC0415  only where files are sealed
 
     paths = (directory / "key.pem", directory / "previous" / "key.pem")
@@ -166,9 +172,9 @@ def load_readers(directory: Path) -> tuple[Identity, ...]:
 
 
 class GrantsFile:
-    """The file as one executor process sees it: read again only when it has changed.
+    """The file of scope keys in one executor process, read again only when it has changed.
 
-    `reader`: directory of the identity that it may be sealed to. `more`: files of other receivers of the same spool.
+    `reader`: directory of the identity to which it may be sealed. `more`: files of the spool's other receivers.
     """
 
     def __init__(self, path: Path, reader: Path | None = None, more: Sequence[Path] = ()) -> None:
@@ -178,10 +184,9 @@ class GrantsFile:
         self._grants = Grants({})
 
     def load(self, *, anew: bool = False) -> tuple[Grants, bool]:
-        """(the grants, whether they changed since the last call). Raises GrantsError.
+        """Returns (the grants, True if they changed since the last call). Raises GrantsError.
 
-        `anew`: without a look at times and sizes, which shared file systems tell as they were a while ago; files that
-        are opened they give as they are.
+        `anew`: read without a look at times and sizes, which shared file systems may tell late.
         """
         stamps = [stamp(path) for path in self._paths]
         if not anew and None not in stamps and stamps == self._stamps:

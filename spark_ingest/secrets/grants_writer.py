@@ -1,7 +1,7 @@
-"""The file of scope keys as the receiver keeps it: new keys before the rows that need them, old ones as long as those.
+"""The receiver's file of scope keys: new keys come before the rows that need them, old ones stay as long as those rows.
 
 The order makes it safe: a key is in the file, synced, before the collector takes publications under it for whole, so
-no executor sees a row of a new epoch without its key. A key that the job holds no longer (its epoch is over) stays
+no executor sees a row of a new epoch without its key. A key that the job no longer holds (its epoch is over) stays
 until the last segment with rows under it has been trimmed; a key that is neither held nor needed goes. Scopes without
 epoch keys stay. Only the process that has the receiver's lock writes. Not here: where keys come from (`replicas`).
 """
@@ -21,11 +21,11 @@ from keys.identity import Identity
 from spark_ingest.secrets.grants import GrantedScope, Grants, encode_grants, read_grants, seal_grants
 
 KEPT_MAX = 65_536
-"""Old keys that are kept for their segments; beyond it the oldest epochs go first."""
+"""Old keys that are kept for their segments; beyond this bound the oldest epochs go first."""
 
 
 class GrantsWriter:
-    """One receiver's file. `renew`, then `write` what it gave, then tell the collector `names`."""
+    """The writer of one receiver's file. `renew`, then `write` the result, then tell the collector `names`."""
 
     def __init__(
         self,
@@ -36,12 +36,13 @@ class GrantsWriter:
         readers: Sequence[Identity] = (),
         random: Callable[[int], bytes] | None = None,
     ) -> None:
-        """`needed`: what rows of the newest segment are sealed under. `readers`: to whom the file is sealed (the first)
-        or was before. `random(n)`: n unpredictable bytes, for the local key of shares and for sealing; without it,
-        there is no local key.
+        """Reads the present file. Raises GrantsError for a file that is not ours.
 
-        Raises GrantsError for a file that is not ours.
-        A number beyond the newest segment is of another spool, whose rows may still be there: it is lowered.
+        `needed`: keys of the newest segment's rows. `readers`: the identity to which the file is sealed, and former
+        ones.
+        `random(n)`: n unpredictable bytes, for the local key of shares and for sealing; without it, there is no local
+        key.
+        A segment number beyond the newest is of another spool, whose rows may still exist: it is lowered.
         """
         self._path = path
         self._readers, self._random = readers, random
@@ -68,17 +69,19 @@ class GrantsWriter:
 
     @property
     def check_values(self) -> dict[KeyName, bytes]:
-        """The same, each with what key headers that were made with it say of it."""
+        """The epoch keys that executors have, each with its check value in key headers."""
         keys = (pair for scope in self._scopes.values() for pair in scope.keys.items())
         return {name: Derivation(key).check_value for name, key in keys}
 
     def used(self, segment: int, names: Iterable[KeyName]) -> None:
-        """Rows under these keys are in this segment."""
+        """Notes that rows under these keys are in this segment."""
         for name in names:
             self._last[name] = max(segment, self._last.get(name, 0))
 
     def renew(self, held: Grants, oldest_segment: int, newest_segment: int) -> bytes | None:
-        """The new content of the file, None if it needs none. `held`: what the job may read now, with its keys."""
+        """Returns the new content of the file, None if it needs none. `held`: the scopes and keys that the job may read
+        now.
+        """
         now = {name for scope in held.scopes.values() for name in scope.keys}
         # What was held until now may be under way to the newest segment.
         self.used(newest_segment, self._held - now)
@@ -106,20 +109,20 @@ class GrantsWriter:
         return content
 
     def write(self, content: bytes) -> None:
-        """Replace the file, mode 0600, so that a crash leaves the old or the new one. Raises OSError."""
+        """Replaces the file, mode 0600, so that a crash leaves the old or the new one. Raises OSError."""
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_durably(self._path, content)
         self._unwritten = False
 
 
 def names_in(batches: Iterable[Any]) -> set[KeyName]:
-    """The epoch keys that rows of the spool are sealed under."""
+    """Returns the epoch keys under which rows of the spool are sealed."""
     headers = (batch.column("key_header").drop_null().to_pylist() for batch in batches)
     return names_of(header for batch in headers for header in batch)
 
 
 def names_of(key_headers: Iterable[bytes]) -> set[KeyName]:
-    """The epoch keys that some key headers, as the spool holds them, were made under."""
+    """Returns the epoch keys of some key headers of the spool."""
     names = set()
     for header in key_headers:
         try:

@@ -1,13 +1,13 @@
-"""The key of a pack: sealed so that who opens it could have opened everything in it.
+"""The key of a pack: sealed so that its reader could have opened every row in it.
 
-A pack is sealed under a random key of its own (`spool.packs`). That key is sealed under what all keys of the segment
-make together, those of its scopes and epochs and the local ones that its shares are sealed under:
+A pack is sealed under a random key of its own (`spool.packs`). That key is sealed under a combination of all keys of
+the segment: those of its scopes and epochs, and the local keys of its shares:
 
     KEK  = HKDF-SHA256(local keys by tag ‖ epoch keys by name, zeros for a scope without, salt = "veilmq/1 pack")
     slot = nonce(12) ‖ AES-256-GCM(KEK, key, associated data: table of the pack)
 
-So a file of scope keys that lacks one of them opens no pack, and its reader goes by the segment, which opens for it as
-far as its keys reach. Not here: what is in a pack (`opening.packing`).
+So a file of scope keys that lacks one of them opens no pack. Its reader uses the segment, which opens as far as the
+keys reach. Not here: the content of a pack (`opening.packing`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ _NO_KEY = bytes(KEY_BYTES)
 def seal_pack_key(
     grants: Grants, names: Sequence[KeyName], tags: Sequence[bytes], key: bytes, table: bytes, nonce: bytes
 ) -> bytes:
-    """The key slot of a pack with this table. Raises GrantsError when one of the keys is not ours, or there is none."""
+    """Returns the key slot of a pack with this table. Raises GrantsError when one of the keys is not ours, or there is
+    none.
+    """
     sealing = _sealing_key(grants, names, tags)
     if sealing is None:
         raise GrantsError("the file of scope keys lacks a key of what is to be packed; name the one of its receiver")
@@ -41,7 +43,7 @@ def seal_pack_key(
 
 
 def pack_key(grants: Grants, pack: PackFile) -> bytes | None:
-    """The key of a pack, None if it was erased or is not for us. Raises SpoolDamaged for a pack that was altered."""
+    """Returns the key of a pack, None if it was erased or is not for us. Raises SpoolDamaged for an altered pack."""
     names = [KeyName(*each) for each in pack.table.keys]
     sealing = _sealing_key(grants, names, [bytes.fromhex(tag) for tag in pack.table.tags])
     if sealing is None or pack.slot is None:
@@ -53,7 +55,7 @@ def pack_key(grants: Grants, pack: PackFile) -> bytes | None:
 
 
 def local_tags(grants: Grants) -> tuple[bytes, ...]:
-    """Of the local key that a pack is sealed under whose segment has none."""
+    """Returns the tag of the local key under which a pack is sealed whose segment has none."""
     return tuple(map(key_tag, grants.spool_keys[:1]))
 
 

@@ -1,11 +1,11 @@
-"""Rows of a DataFrame as publications: which columns they may have, and what tells a repeat from a new one.
+"""Rows of a DataFrame as publications: their columns, and the id that tells a repeat from a new row.
 
-Columns: topic, payload (binary or string), and if wanted qos, retain, properties (a map, or the array of (name, value)
-that the source has), id. Nothing else, so that no column is left out silently.
+Columns: topic, payload (binary or string), and optionally qos, retain, properties (a map, or the source's array of
+(name, value)), id. Other columns are refused, so that no column is left out silently.
 
-Every publication carries a user property `veilmq-id`. It is the row's `id`, or else WRITE/BATCH/PARTITION/ROW: the
-query's id in its checkpoint, the number of the micro-batch, the task and the row in it. Whatever Spark repeats, a task
-or a batch, has the same ids again as long as its partitions hold the same rows in the same order.
+Every publication carries a user property `veilmq-id`: the row's `id`, or else WRITE/BATCH/PARTITION/ROW: the
+query's id in its checkpoint, the number of the micro-batch, the task and the row in it. A repeated task
+or batch has its former ids as long as its partitions hold equal rows in equal order.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TOPIC_BYTES_MAX = 65_535
 
 
 class OutgoingRows(NamedTuple):
-    """One publication. `qos`: 1 or 2. `properties` holds the id."""
+    """A publication. `qos`: 1 or 2. `properties` holds the id."""
 
     topic: str
     payload: bytes
@@ -36,7 +36,7 @@ class OutgoingRows(NamedTuple):
 
     @property
     def cost_bytes(self) -> int:
-        """About what it takes in memory and on the wire."""
+        """The approximate size in memory and on the wire."""
         return 100 + len(self.topic) + len(self.payload) + sum(len(n) + len(v) for n, v in self.properties)
 
 
@@ -51,7 +51,7 @@ _TYPES = {
 
 
 def check_schema(schema: Any) -> None:
-    """A Spark StructType that can be published. Raises BadOption, one line."""
+    """Raises BadOption, one line, unless a Spark StructType can be published."""
     given = {field.name: field.dataType.simpleString() for field in schema.fields}
     for name in ("topic", "payload"):
         if name not in given:
@@ -64,7 +64,7 @@ def check_schema(schema: Any) -> None:
 
 
 def publications(batch: Any, prefix: str, first_row: int) -> Iterator[OutgoingRows]:
-    """The rows of an Arrow record batch, of which `first_row` came before in this task. Raises PublishError."""
+    """Yields the rows of an Arrow record batch; `first_row` rows of the task came before. Raises PublishError."""
     columns = {name: batch.column(name).to_pylist() for name in batch.schema.names}
     size = batch.num_rows
     nothing: Sequence[Any] = [None] * size

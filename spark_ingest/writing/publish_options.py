@@ -1,7 +1,7 @@
-"""Options of `df.write.format("veilmq")` and `df.writeStream.format("veilmq")`: which gateway, and how to reach it.
+"""Options of `df.write.format("veilmq")` and `df.writeStream.format("veilmq")`: the gateway, and how to reach it.
 
-Options reach the plan, its `explain` and Spark's event log: so a password is named by a file, never given. The reader's
-options are `options`.
+Options show in the plan, its `explain` and Spark's event log: so a password is named by a file, never given. The
+reader's options are `options`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class PublishOptions:
 
 
 def parse_publish_options(given: Mapping[str, str]) -> PublishOptions:
-    """Check what the user wrote. Raises BadOption, one line that names the option and a value that works."""
+    """Checks the user's options. Raises BadOption, one line that names the option and a value that works."""
     told = {name.lower(): value for name, value in given.items()}
     if "password" in told:
         raise BadOption(

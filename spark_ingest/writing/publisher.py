@@ -1,8 +1,8 @@
-"""Publishing through a gateway: at least once, bounded, until everything is acknowledged.
+"""Publishing through a gateway: at least once, bounded, until every row is acknowledged.
 
-A `RowPublisher` is an ordinary MQTT 5 client that knows nothing of sealing: what is protected, its gateway seals. Rows
-are repeated in their order when the connection was lost; the gateway's Receive Maximum and our own `in_flight` hold
-the source of the rows back. What a row is and how it is named is `outgoing`; Spark is `writer`.
+A `RowPublisher` is an ordinary MQTT 5 client that knows nothing of sealing: its gateway seals protected topics. Rows
+are repeated in their order after a lost connection; the gateway's Receive Maximum and our own `in_flight` hold
+the source of the rows back. Rows and their ids are made by `outgoing_rows`; Spark's side is `writer`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from spark_ingest.writing.outgoing_rows import OutgoingRows
 from spark_ingest.writing.publish_options import PublishOptions
 
 IN_FLIGHT_BYTES = 8 << 20
-"""Unacknowledged rows at a time, together with `in_flight`: below what the client's session holds."""
+"""Unacknowledged bytes at a time, beside `in_flight`: below the capacity of the client's session."""
 CHUNK_ROWS = 256
 RETRY_FIRST_S, RETRY_MOST_S = 0.25, 5.0
 LOOK_S = 0.2
@@ -34,7 +34,7 @@ _HOPELESS = {
     0x8C: "the gateway wants another kind of authentication",
 }
 _DISTRUSTED = re.compile(r"shows a certificate .*?\((.*)\)")
-"""What the client says of it is for links of the overlay."""
+"""The client's message about a certificate is for links of the overlay."""
 _REFUSALS = {
     0x87: "not authorised; the gateway's user needs the right to publish there",
     0x90: "the gateway does not allow this topic name",
@@ -48,10 +48,10 @@ _REFUSALS = {
 
 
 class RowPublisher:
-    """One connection and what is under way on it. Use `publish_all`, once."""
+    """A connection and the rows under way on it. Use `publish_all`, once."""
 
     def __init__(self, options: PublishOptions, clock: Callable[[], float] = time.monotonic) -> None:
-        """Raises PublishError for a password or CA file that cannot be used."""
+        """Takes options. Raises PublishError for a password or CA file that cannot be used."""
         self._options, self._clock = options, clock
         self._password = _password(options)
         self._ssl = _context(options)
@@ -66,7 +66,7 @@ class RowPublisher:
         self.acknowledged = 0
 
     async def publish_all(self, rows: Iterable[OutgoingRows]) -> int:
-        """Publish every row; how many were acknowledged, which is all of them. Raises PublishError.
+        """Publishes every row; returns the number of acknowledged rows, which is all of them. Raises PublishError.
 
         `rows` is read in another thread, no faster than the gateway takes them.
         """
@@ -88,7 +88,7 @@ class RowPublisher:
     # -------------------------------------------------------------------------------------- connection
 
     async def _connect(self) -> MqttClient:
-        """The first connection, tried for `patience_s`. A gateway that does not want us is asked once."""
+        """Connects for the first time, within `patience_s`. A gateway that refuses is asked once."""
         give_up, pause_s = self._clock() + self._options.patience_s, RETRY_FIRST_S
         while True:
             client = MqttClient(
@@ -117,7 +117,7 @@ class RowPublisher:
                 return client
 
     def _lost(self) -> None:
-        """Nothing survives the connection: what was not acknowledged goes first on the next one, in its order."""
+        """Queues all unacknowledged rows again, in their order, for the next connection."""
         self._unsent.extendleft(reversed(self._under_way.values()))
         self._under_way.clear()
 
@@ -175,7 +175,7 @@ class RowPublisher:
         return not held or (held < self._options.in_flight and self._held_bytes + row.cost_bytes <= IN_FLIGHT_BYTES)
 
     async def _until(self, what: Callable[[], bool]) -> None:
-        """Wait for acknowledgements. Raises PublishError for a refusal, or if none comes for `patience_s`."""
+        """Waits for acknowledgements. Raises PublishError for a refusal, or if none comes for `patience_s`."""
         self._progress_at = max(self._progress_at, self._idle_since())
         while True:
             if self._failure is not None:
@@ -198,7 +198,7 @@ class RowPublisher:
                 continue
 
     def _idle_since(self) -> float:
-        """Waiting for rows is no fault of the gateway: with nothing on its way, time begins now."""
+        """Returns the begin of the wait for the gateway: now, while no row is on its way."""
         return self._progress_at if self._under_way else self._clock()
 
 

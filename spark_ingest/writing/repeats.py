@@ -1,6 +1,6 @@
-"""Dropping what a writer published twice: the other end of `outgoing`.
+"""Dropping repeated rows of a writer: the other end of `outgoing_rows`.
 
-A task of `writer` that Spark repeats publishes its rows again, under the same `veilmq-id`. Whoever reads them with this
+A repeated task of `writer` publishes its rows again, under their former `veilmq-id`. A reader with this
 source sees the id in column properties. Rows of other publishers have none; they come once already, and stay.
 """
 
@@ -14,7 +14,9 @@ WITHIN = "1 hour"
 
 
 def with_id(rows: Any) -> Any:
-    """Telemetry rows and a column `veilmq_id`: of their writer, or else the publication's own, PUBLISHER/SEQUENCE."""
+    """Returns telemetry rows with a column `veilmq_id`: the writer's id, or else the publication's own,
+    PUBLISHER/SEQUENCE.
+    """
     from pyspark.sql import functions as f  # noqa: PLC0415
 
     told = f.filter("properties", lambda pair: pair["name"] == ID_PROPERTY)

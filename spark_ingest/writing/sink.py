@@ -1,6 +1,6 @@
-"""An exact sink for telemetry: which publications arrived, once each, in an SQLite file.
+"""An exact sink for telemetry: the publications that arrived, once each, in an SQLite file.
 
-For comparisons of what was published with what came out (the demonstration, acceptance tests), not for volume:
+For comparisons of published with received rows (the demonstration, acceptance tests), not for volume:
 each micro-batch is collected in the driver. Spark may repeat a micro-batch after a crash; a repetition replaces its
 first attempt, in one transaction with the number of the batch. Payloads are kept as SHA-256 only.
 """
@@ -23,7 +23,7 @@ CREATE INDEX IF NOT EXISTS by_publication ON publications (publisher, sequence);
 
 
 class Arrived(NamedTuple):
-    """One publication: publisher in hex, its sequence, clear topic, SHA-256 of the payload in hex, the sender's id."""
+    """A publication: publisher in hex, its sequence, clear topic, SHA-256 of the payload in hex, the sender's id."""
 
     publisher: str
     sequence: int
@@ -33,10 +33,12 @@ class Arrived(NamedTuple):
 
 
 class PublicationSink:
-    """`rows.writeStream.foreachBatch(PublicationSink(path).write)`; keep the file as long as the checkpoint."""
+    """A sink for `rows.writeStream.foreachBatch(PublicationSink(path).write)`; keep the file as long as the
+    checkpoint.
+    """
 
     def __init__(self, path: Path, id_field: str | None = None) -> None:
-        """`id_field`: field of JSON payloads that senders number them by. Raises sqlite3.Error for an unusable file."""
+        """Opens the file. `id_field`: the field of JSON payloads with the sender's number. Raises sqlite3.Error."""
         self._path = path
         self._id_field = id_field
         with closing(sqlite3.connect(path)) as database:
@@ -46,7 +48,7 @@ class PublicationSink:
             database.executescript(_TABLES)
 
     def write(self, rows: Any, batch: int) -> None:
-        """For `foreachBatch`: in the driver, in one transaction."""
+        """Writes a micro-batch in the driver, in one transaction, for `foreachBatch`."""
         from pyspark.sql import functions as f  # noqa: PLC0415
 
         text = f.col("payload").cast("string")
@@ -60,11 +62,11 @@ class PublicationSink:
             database.executemany("INSERT INTO publications VALUES (?, ?, ?, ?, ?, ?)", found)
 
     def arrived(self) -> Iterator[Arrived]:
-        """Every row, in order of batch; a publication that came twice is there twice."""
+        """Yields every row, in order of batch; a publication that came twice is there twice."""
         return self._select("ORDER BY batch, rowid")
 
     def arrived_in(self, batch: int) -> Iterator[Arrived]:
-        """The rows of one micro-batch."""
+        """Yields the rows of one micro-batch."""
         return self._select("WHERE batch = ?", batch)
 
     def _select(self, which: str, *told: int) -> Iterator[Arrived]:

@@ -1,7 +1,7 @@
 """Spark's side of writing back: a task publishes its rows and ends when all of them are acknowledged.
 
-In the driver the writer is made and told of commits; pickled copies run in executors. The key of idempotence
-(`outgoing`) comes from what Spark tells every task: query, micro-batch, partition.
+The driver makes the writer and tells it of commits; pickled copies run in executors. The key of idempotence
+(`outgoing_rows`) comes from Spark's properties of every task: query, micro-batch, partition.
 """
 
 # ruff: noqa: N803  Spark chose these names
@@ -29,19 +29,19 @@ BATCH_ID = "streaming.sql.batchId"
 
 @dataclass
 class PublishedCommit(WriterCommitMessage):
-    """What one task acknowledged."""
+    """The number of rows that a task published."""
 
     rows: int
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """`writeStream`: ids are the query's."""
+    """A writer for `writeStream`: ids are the query's."""
 
     def __init__(self, options: PublishOptions) -> None:
         self._options = options
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        """Publish the rows of one task. Raises PublishError, and publishes them again when Spark repeats it."""
+        """Publishes the rows of one task, again when Spark repeats it. Raises PublishError."""
         task = _task()
         query, batch = task.getLocalProperty(QUERY_ID), task.getLocalProperty(BATCH_ID)
         if query is None or batch is None:
@@ -50,21 +50,23 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return _publish(self._options, f"{first}/{batch}/{task.partitionId()}", iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Nothing is left to do: what was acknowledged is the gateway's."""
+        """Does nothing: acknowledged rows are the gateway's."""
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Nothing can be taken back: the repeated batch carries the same ids."""
+        """Does nothing: nothing can be taken back, and the repeated batch carries its former ids."""
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """`write`: one random id a write, so that repeated tasks repeat it; option write_id for repeated writes."""
+    """A writer for `write`: one random id a write, which repeated tasks repeat; option write_id for repeated
+    writes.
+    """
 
     def __init__(self, options: PublishOptions) -> None:
         self._options = options
         self._write_id = options.write_id or str(uuid.uuid4())
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        """As `StreamWriter.write`."""
+        """Publishes the rows of one task, as `StreamWriter.write` does."""
         task = _task()
         # In foreachBatch two writes of one batch differ by their write_id only, which the user then gives.
         told = self._options.write_id is not None
@@ -73,13 +75,13 @@ class BatchWriter(DataSourceArrowWriter):
 
 
 def stream_writer(given: Mapping[str, str], schema: Any) -> StreamWriter:
-    """For `writeStream`. Raises BadOption."""
+    """Returns a writer for `writeStream`. Raises BadOption."""
     check_schema(schema)
     return StreamWriter(parse_publish_options(given))
 
 
 def batch_writer(given: Mapping[str, str], schema: Any, overwrite: bool) -> BatchWriter:
-    """For `write`. Raises BadOption."""
+    """Returns a writer for `write`. Raises BadOption."""
     if overwrite:
         raise BadOption('what was published cannot be overwritten; write .mode("append")')
     check_schema(schema)
@@ -87,7 +89,9 @@ def batch_writer(given: Mapping[str, str], schema: Any, overwrite: bool) -> Batc
 
 
 def _named(write_id: str | None, query: str | None) -> str:
-    """Batches are numbered by checkpoint: a write_id that is kept with a new one would give its ids again."""
+    """Returns the write's id. Batches are numbered by checkpoint: an old write_id with a new checkpoint would repeat
+    ids.
+    """
     return "-".join(each for each in (write_id, query) if each)
 
 
