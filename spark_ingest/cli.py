@@ -31,7 +31,7 @@ P = ParamSpec("P")
 
 
 def one_line(command: Callable[P, int | None]) -> Callable[P, int | None]:
-    """What a user can cause becomes one line on standard error, and exit status 2."""
+    """Returns the command with a user's errors as one line on standard error, and exit status 2."""
 
     @functools.wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> int | None:

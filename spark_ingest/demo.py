@@ -62,7 +62,7 @@ class Sink(PublicationSink):
 
 
 def show_windows(rows: Any, batch: int) -> None:
-    """For `foreachBatch`: a few lines for people, of other sensors each time."""
+    """Prints a few lines of a micro-batch for people, of other sensors each time; for `foreachBatch`."""
     found = sorted(rows.collect(), key=lambda row: (row.topic, row.start))
     first = batch * WINDOWS_SHOWN % max(1, len(found))
     lines = [
@@ -81,7 +81,7 @@ class Entities:
         self._states: dict[tuple[str, str], tuple[int, str]] = {}
 
     def take(self, rows: Any, batch: int) -> None:
-        """For `foreachBatch`. Within a gateway the sequence tells which state is newer."""
+        """Takes a micro-batch; for `foreachBatch`. Within a gateway the sequence tells which state is newer."""
         for row in rows.select("gateway", "entity", "sequence", "state").collect():
             key = (row.gateway, row.entity)
             if row.sequence >= self._states.get(key, (0, ""))[0]:

@@ -39,7 +39,7 @@ class PublishError(IngestError):
 
 
 class ReceiverTrouble(IngestError):
-    """What keeps a driver's receiver from receiving has lasted too long to wait for."""
+    """A driver's receiver could not receive for too long."""
 
 
 class ClockTrouble(IngestError):

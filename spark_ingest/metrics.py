@@ -34,7 +34,7 @@ QUARANTINE = "veilmq_quarantine"
 
 
 def counted(rows: Any) -> Any:
-    """The same rows of stream quarantine; how many they are goes into the metrics of the query that reads them."""
+    """Returns rows of stream quarantine unchanged, and counts them in the metrics of the query that reads them."""
     from pyspark.sql import functions as f  # noqa: PLC0415
 
     return rows.observe(QUARANTINE, f.count(f.lit(1)).alias("rows"))
@@ -42,7 +42,7 @@ def counted(rows: Any) -> Any:
 
 @dataclass
 class QueryFigures:
-    """What is known of one query. Counts begin with the listener, over restarts of the query."""
+    """The figures of one query. Counts begin with the listener, over restarts of the query."""
 
     running: bool = True
     failures: int = 0
@@ -117,7 +117,7 @@ def _gauges(progress: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _lag(sources: Any) -> dict[str, float]:
-    """What the spool still held behind the planned batch; nothing for queries that read something else."""
+    """Returns the spool's rows behind the planned batch; nothing for queries with another source."""
     found: dict[str, float] = {}
     for source in sources:
         latest = source.get("latestOffset")
@@ -192,7 +192,7 @@ def _family(
 
 
 class QueryEndpoint:
-    """What `listen` began: `port` is where it listens, `stop` ends it."""
+    """A running endpoint: `port` is its port, `stop` ends it."""
 
     def __init__(self, spark: Any, listener: Any, server: Any, thread: threading.Thread) -> None:
         self._spark, self._listener, self._server, self._thread = spark, listener, server, thread

@@ -40,7 +40,7 @@ SPARKS_OWN = frozenset({"provider", "owner", "location", "comment", "external", 
 
 
 class MissingKey(StrEnum):
-    """What becomes of a row whose key is not in the file of scope keys."""
+    """The fate of a row whose key is not in the file of scope keys."""
 
     FAIL = "fail"
     WAIT = "wait"
@@ -48,7 +48,7 @@ class MissingKey(StrEnum):
 
 
 class IngestStream(StrEnum):
-    """Which rows a query wants."""
+    """The kinds of rows that a query may read."""
 
     TELEMETRY = "telemetry"
     AVAILABILITY = "availability"
@@ -119,9 +119,9 @@ class Options:
 
     @property
     def parts(self) -> str | None:
-        """What this query takes and took before: `1/2@1763769600000,1/3`, None for all.
+        """The present and former parts of this query: `1/2@1763769600000,1/3`, None for all.
 
-        A text that goes on from another one at `@` is of the same query after a change of shards.
+        A text that continues another one at `@` is of one query after a change of shards.
         """
         if self.shard is None and not self.shard_before:
             return None
@@ -130,12 +130,12 @@ class Options:
 
     @property
     def places(self) -> bool:
-        """Whether the driver puts what executors read into a storage."""
+        """True if the driver puts rows for executors into a storage."""
         return self.extents is not None and "://" in self.extents
 
     @property
     def receives(self) -> bool:
-        """Whether the driver runs a receiver; otherwise another process fills the spool."""
+        """True if the driver runs a receiver; otherwise another process fills the spool."""
         return self.identity is not None
 
 
@@ -361,7 +361,7 @@ def _shard_before(told: Mapping[str, str]) -> tuple[tuple[int, Shard | None], ..
 
 
 def _place(name: str, value: str | None, ends: tuple[str, ...]) -> tuple[tuple[str, Position], ...] | None:
-    """Where each receiver stands; None for one of the `ends`."""
+    """Returns the position in each receiver's rows; None for one of the `ends`."""
     if value is None or value.lower() in ends:
         return None
     try:

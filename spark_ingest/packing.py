@@ -37,7 +37,7 @@ soon go again."""
 
 
 class PackedSegment(NamedTuple):
-    """What became of one segment. `refused`: it stays as it was, for want of a key or because it is damaged."""
+    """The outcome for one segment. `refused`: it stays unpacked, for want of a key or because it is damaged."""
 
     told: str
     refused: bool = False

@@ -37,7 +37,7 @@ LIMITS = {
     "keys": Prose(0.5, 0.5, 0.5, 7.3),
     "bridge": Prose(31, 4.2, 10, 13.1),
     "gateway": Prose(17, 3.9, 7.1, 11),
-    "spark_ingest": Prose(11.5, 1.8, 4.5, 9.7),
+    "spark_ingest": Prose(0.5, 0.5, 0.5, 8.1),
 }
 
 

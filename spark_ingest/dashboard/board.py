@@ -1,7 +1,7 @@
-"""What the dashboard shows, as a pure model: looks at the spool and scrapes of endpoints in, figures for the page out.
+"""The content of the dashboard as a pure model: takes looks at the spool and scrapes of endpoints, gives figures.
 
-No I/O, no clock: `Board.look` and `Board.scraped` are told the time. Where looks and scrapes come from is `feed`,
-how they are drawn `html`, the page `dashboard`. Nothing here is secret: no topic, payload or key comes in.
+No I/O, no clock: `Board.look` and `Board.scraped` are told the time. `feed` brings looks and scrapes, `html` draws
+them, `dashboard` is the page. Nothing here is secret: no topic, payload or key comes in.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class HeardEntity(NamedTuple):
     heard_at: float | None = None
 
     def is_unheard(self, now: float) -> bool:
-        """Whether what was said is too long ago to show it as the state of today."""
+        """Returns True if the last word is too old to show it as the present state."""
         return self.heard_at is not None and now - self.heard_at > UNHEARD_S
 
 
@@ -83,7 +83,7 @@ class BoardSample(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Scrape:
-    """What an endpoint said, or why it said nothing."""
+    """The samples of an endpoint, or the reason for which there are none."""
 
     url: str
     samples: Sequence[BoardSample] = ()
@@ -232,7 +232,7 @@ def quantile(ordered: Sequence[float], share: float) -> float | None:
 
 
 def members(samples: Iterable[BoardSample]) -> list[MemberCard]:
-    """Who is connected, who sent what is wrong, who is suspected and who is named, the worst first."""
+    """Returns the members with their links and their liars' figures, the worst first."""
     found: dict[str, MemberCard] = {}
 
     def of(name: str) -> MemberCard:

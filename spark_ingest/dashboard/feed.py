@@ -1,7 +1,7 @@
-"""Where the dashboard's figures come from: a spool, read as any consumer without a name, and Prometheus endpoints.
+"""The sources of the dashboard's figures: a spool, read as a consumer without a name, and Prometheus endpoints.
 
-Reading registers nothing and trims nothing. Of new rows all are counted, by the index; only the newest are opened, so
-that a look costs the same however much arrives. Endpoints are asked in threads, with bounds on time and size.
+Reading registers nothing and trims nothing. All new rows are counted, by the index; only the newest are opened, so
+that a look costs a constant time however much arrives. Endpoints are asked in threads, with bounds on time and size.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class SpoolFeed:
         self._at: Offset | None = None
 
     def look(self) -> Look:
-        """What is new. Never raises what a running system may recover from: that is the look's `trouble`."""
+        """Returns the news of the spool. Never raises for a fault that may pass: the look's `trouble` names it."""
         try:
             return self._look()
         except SpoolGap:

@@ -64,9 +64,9 @@ def windows(
 
 
 def late(rows: Any, late_after: str = DEFAULT_LATE_AFTER) -> Any:
-    """How long telemetry was under way, by publisher: percentiles in ms, and rows that took longer than `late_after`.
+    """Returns the delay of telemetry by publisher: percentiles in ms, and rows that took longer than `late_after`.
 
-    `duplicates` counts rows beyond the first of one (publisher, sequence), and is 0 unless something is wrong.
+    `duplicates` counts rows beyond the first of one (publisher, sequence), and is 0 unless there is a fault.
     """
     from pyspark.sql import functions as f
 
@@ -88,9 +88,9 @@ def late(rows: Any, late_after: str = DEFAULT_LATE_AFTER) -> Any:
 
 
 def timeline(rows: Any) -> Any:
-    """Which state each entity was in, from availability rows: since when, until when (null: still), how many seconds.
+    """Returns the states of each entity from availability rows: since, until (null: still), seconds.
 
-    Of an entity whose traces are reported its traces count, since they know more than whether a client is connected.
+    For an entity whose traces are reported only the traces count: they know more than the connection of a client.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as f

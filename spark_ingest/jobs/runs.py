@@ -39,7 +39,7 @@ _PYTHON_ERROR = re.compile(r"(?!org\.|java|py4j)[\w.]+(Error|Exception|Gap|Busy|
 
 @dataclass(frozen=True, slots=True)
 class RunSettings:
-    """What a job can be told. Durations in Spark's words, such as `10 seconds`."""
+    """The settings of a job. Durations in Spark's words, such as `10 seconds`."""
 
     window: str = jobs.DEFAULT_WINDOW
     watermark: str = jobs.DEFAULT_WATERMARK
@@ -169,7 +169,7 @@ def cause(failure: str) -> str:
 
 
 def _check(options: Options) -> None:
-    """What would otherwise fail deep in Spark, or show as an empty table. Raises BadOption, GrantsError."""
+    """Raises BadOption or GrantsError for faults that would fail deep in Spark, or show as an empty table."""
     if not options.spool.is_dir():
         raise BadOption(f"{options.spool} is no spool; name the directory that a receiver writes")
     read_grants(options.grants)
@@ -266,5 +266,5 @@ def _cell(value: object) -> str:
 
 
 def _plain(value: object) -> str:
-    """For JSON: sessions run in UTC, and `collect` gives times without a zone."""
+    """Returns a value for JSON: sessions run in UTC, and `collect` gives times without a zone."""
     return value.isoformat() + "Z" if isinstance(value, datetime) else str(value)

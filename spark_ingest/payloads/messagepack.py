@@ -59,7 +59,7 @@ class _Converter:
         self._left = VALUES_MAX
 
     def convert(self, value: Any, depth: int) -> Any:
-        """What JSON can hold of a value."""
+        """Returns a value as JSON can hold it."""
         self._left -= 1
         if self._left < 0:
             raise PayloadError(f"more than {VALUES_MAX} values")

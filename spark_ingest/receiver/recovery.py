@@ -81,8 +81,11 @@ def recovered_beside(
     readers: Sequence[Identity] = (),
     lineages: Lineages | None = None,
 ) -> list[tuple[Seen, list[SpooledKey]]]:
-    """The same of other parts of one receiver, (name, file of scope keys) each, whoever writes them now. Raises
-    SpoolDamaged, GrantsError."""
+    """Returns the memory of other parts of one receiver, each as (name, file of scope keys), whichever process writes
+    them.
+
+    Raises SpoolDamaged, GrantsError.
+    """
     found = []
     for name, grants in parts:
         told = RememberedPart(spool / name)

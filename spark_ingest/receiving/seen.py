@@ -1,12 +1,13 @@
-"""Which publications are in the spool already: by author and sequence, over restarts.
+"""The publications that are in the spool already: by author and sequence, over restarts.
 
-A publication counts as seen only when it is on disk. The windows are written into the spool's state at every roll, and
-a *retained* publication that is older than its author's window is let in once: retained state may be older than all
-that its author sent since. Everything else that is older than the window counts as seen. The author of what a member's
-next key signs anew is its former key (`bridge.reader.lineages`, which are in the state too).
+A publication counts as seen only when it is on disk. The windows are written into the spool's state at every roll. A
+*retained* publication that is older than its author's window is let in once: retained values may be older than all
+later publications of the author. Every other publication older than the window counts as seen. The author of a
+publication that a member's next key signs anew is its former key (`bridge.reader.lineages`, also in the state).
 
-The state says, too, since when it knows of everything that was written (`since_ms`): what was sealed later and is not
-seen never came, however old it is.
+The state also holds the time from which all written publications are known (`since_ms`): a publication that was
+sealed
+later and is not seen never came, however old it is.
 """
 
 from __future__ import annotations

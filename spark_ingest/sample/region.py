@@ -50,7 +50,7 @@ def bytes_from(seed: str) -> Callable[[int], bytes]:
 
 @dataclass(frozen=True, slots=True)
 class SampledPublication:
-    """What a device handed to its gateway `at`, and the gateway sealed at `sealed_at` (UNIX seconds)."""
+    """A publication that a device handed to its gateway `at`, and the gateway sealed at `sealed_at` (UNIX seconds)."""
 
     topic: str
     payload: bytes
@@ -103,7 +103,7 @@ class SampleRegion:
         return scope_key(self._root, *name)
 
     def held(self) -> Grants:
-        """What a job that may read everything has: the keys of bump 0."""
+        """Returns the grants of a job that may read everything: the keys of bump 0."""
         names = [KeyName(scope.filter, 0, 0) for scope in self.overlay.policy.scopes]
         return Grants(
             {name.scope: GrantedScope(name.scope, True, None, {name: self.epoch_key(name)}) for name in names}

@@ -42,7 +42,7 @@ INCOMPLETE_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Where a sample lies and how many rows each stream has."""
+    """A written sample: its place and the rows of each stream."""
 
     spool: Path
     grants: Path
@@ -99,7 +99,7 @@ def write_sample(directory: Path, rows: int = ROWS, devices: int = DEVICES, seed
 
 
 class _Receiver:
-    """What `receiver.Receiver` does with its links, in the same order, without them."""
+    """The steps of `receiver.Receiver`, in their order, without links."""
 
     def __init__(self, directory: Path, region: SampleRegion) -> None:
         self.spool = directory / "spool"
@@ -122,7 +122,7 @@ class _Receiver:
             self._write()
 
     def finish(self, now: float) -> None:
-        """What is not whole by now will not be."""
+        """Gives up publications that are not whole."""
         self._collector.tick(now + INCOMPLETE_S)
         self._write()
         self._renew()
@@ -159,7 +159,7 @@ def _gateway_of(topic: str) -> int:
 
 
 def _cut_off(rows: int, devices: int) -> tuple[float, float]:
-    """When the second gateway has no uplink."""
+    """Returns the time in which the second gateway has no uplink."""
     begin = START_S + math.ceil(rows / devices) / 2
     return begin, begin + CUT_OFF_S
 

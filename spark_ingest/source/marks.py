@@ -1,14 +1,13 @@
-"""What an offset in a checkpoint says beside positions: whose it is, of which spool, and of which devices.
+"""Marks in an offset of a checkpoint beside positions: its owner, its spool and its devices.
 
     {"@": {"owner": TOKEN, "parts": {RECEIVER: TEXT}, "held": [KEY...], "redriven": n},
      RECEIVER: {"segment": n, "byte": n, "shard": PARTS}}
 
-The token is drawn when a query begins without a checkpoint, and goes from offset to offset; consumers are told apart by
-it (`spool.consumers`). `parts`: which spool the positions are of, for another one may have groups that end at the same
-bytes. `shard`: which devices, for rows of others were passed by. Offsets of earlier versions have neither token nor
-parts. `held`: names of keys that were missing when the micro-batch that ends there was planned, whose rows it passes
-over; `redriven`: up to which number such rows were read again (`spool.ledger`). Not here: what positions mean
-(`spool.view`).
+The token is drawn when a query begins without a checkpoint, and goes from offset to offset; it tells consumers apart
+(`spool.consumers`). `parts`: the spool of the positions, for another spool may have groups that end at equal
+bytes. `shard`: the devices, for rows of others were passed by. `held`: names of keys that were missing when the
+micro-batch that ends there was planned, whose rows it passes over; `redriven`: the number up to which such rows were
+read again (`spool.ledger`). Not here: the meaning of positions (`spool.view`).
 """
 
 from __future__ import annotations

@@ -92,11 +92,13 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @property  # type: ignore[misc]
     def __class__(self) -> type[Any]:
-        """What Spark takes us for (`handing`): once, behind a plan whose rows are at hand, a reader that hands over."""
+        """The class that Spark sees (`handing`): once, behind a plan whose rows are at hand, a reader that hands
+        over.
+        """
         return type(self) if self._handed is None or HandsOver is None else HandsOver
 
     def __getstate__(self) -> dict[str, Any]:
-        """What an executor needs: options."""
+        """Returns the options, which are all that an executor needs."""
         return {"_options": self._options, "_connect": self._connect}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -105,9 +107,10 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # ---------------------------------------------------------------------------------------- in the driver
 
     def initialOffset(self) -> Offset:
-        """The oldest segment that is still there, or the end; what follows waits for this query from now on.
+        """Returns the oldest readable position, or the end; a query with a name is protected from there on.
 
-        Spark asks for it at each start and keeps it only for a query that has no checkpoint yet."""
+        Spark asks at each start, and uses the answer only for a query without a checkpoint.
+        """
         self._owner = new_owner()
         view, options = self._spool(), self._options
         asked = None if options.since_us is None and options.starting is None else _begin(view, options)
@@ -118,7 +121,7 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._marks.stamped(begin, self._owner)
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Whether there is one: a limit of Spark's is rows or bytes, and ours may be both (`latestOffset`)."""
+        """Returns a limit for Spark, which knows rows or bytes; ours may be both (`latestOffset`)."""
         options = self._options
         if options.max_rows is not None:
             return ReadMaxRows(options.max_rows)
@@ -164,7 +167,7 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @property
     def _holds(self) -> bool:
-        """Whether rows without their key wait for `veilmq ingest redrive`."""
+        """True if rows without their key wait for `veilmq ingest redrive`."""
         options = self._options
         return options.on_missing_key is MissingKey.QUARANTINE and options.stream is not IngestStream.QUARANTINE
 
@@ -174,7 +177,7 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return KeyNames().missing(groups_of(extents, options.fails_on_loss), grants)
 
     def _waits(self, view: SpoolView, at: Offset) -> bool:
-        """Whether there are fewer rows than a batch should have, and the time to wait for them is not over."""
+        """Returns True while there are fewer rows than a batch should have, within the time to wait for them."""
         options = self._options
         if options.min_rows is None or view.rows_between(at, view.latest()) >= options.min_rows:
             self._waiting_since = None
@@ -192,8 +195,8 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = positions_of(view.latest())
 
     def reportLatestOffset(self) -> dict[str, dict[str, int]] | None:
-        """What is synced, by receiver, and how many rows and sealed bytes of it the batch that was planned last leaves,
-        and how long ago the first of them was received.
+        """Returns the end of the synced rows by receiver, with rows, sealed bytes and age of those behind the planned
+        batch.
 
         It stands as `latestOffset` in the query's progress.
         """
@@ -333,7 +336,7 @@ def _placing(options: Options) -> PlacedExtents | None:
 
 
 def _begin(view: SpoolView, options: Options) -> Offset:
-    """Where options say that reading begins."""
+    """Returns the position at which reading begins by the options."""
     if options.starting is not None:
         return as_offset(dict(options.starting))
     return view.earliest() if options.since_us is None else view.since(options.since_us)
@@ -346,7 +349,9 @@ def _planned(
 
 
 class _Reading(NamedTuple):
-    """What a worker process keeps for a set of options. `fetched`: what comes over the network, if anything does."""
+    """The objects that a worker process keeps for a set of options. `fetched`: the rows that come over the network, if
+    any.
+    """
 
     rows: RowReader
     fetched: FetchedExtents | None

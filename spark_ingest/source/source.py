@@ -40,21 +40,21 @@ class VeilMQDataSource(DataSource):
         return from_arrow_schema(schema_of(options.stream, options.columns)) if options.columns else DDL[options.stream]
 
     def streamReader(self, schema: Any) -> SpoolStreamReader:
-        """For `readStream`. Raises BadOption."""
+        """Returns the reader for `readStream`. Raises BadOption."""
         return SpoolStreamReader(self._checked(schema), self.connect)
 
     def reader(self, schema: Any) -> SpoolReader:
-        """For `read`. Raises BadOption."""
+        """Returns the reader for `read`. Raises BadOption."""
         return SpoolReader(self._checked(schema, batch=True))
 
     def writer(self, schema: Any, overwrite: bool) -> BatchWriter:
-        """For `write`. Raises BadOption."""
+        """Returns the writer for `write`. Raises BadOption."""
         from spark_ingest.writing import batch_writer  # noqa: PLC0415  the gateway's client: for writers only
 
         return batch_writer(self.options, schema, overwrite)
 
     def streamWriter(self, schema: Any, overwrite: bool) -> StreamWriter:
-        """For `writeStream`. Raises BadOption."""
+        """Returns the writer for `writeStream`. Raises BadOption."""
         from spark_ingest.writing import stream_writer  # noqa: PLC0415  the gateway's client: for writers only
 
         return stream_writer(self.options, schema)
