@@ -59,6 +59,7 @@ class Publication:
     records: int = 0
     """Of a batch: how many publications its payload holds (`batches`)."""
     in_clear: bool | None = field(default=None, compare=False)  # whether a plain scope took it; None: that is not known
+    owner: str = field(default="", compare=False, repr=False)  # who caused it here: a user or a client; goes nowhere
 
 
 # ---------------------------------------------------------------------------------------------- events

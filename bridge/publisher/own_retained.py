@@ -8,8 +8,9 @@ is kept as values are until the epoch of its first sealing is dead, and with tha
 replicas that restart would else believe an old value. A replica that restarted gets all of it as it was sealed last;
 after a restart of ours, sealed anew.
 
-Bounded, in memory and as rows (`Keep`), so that a restart goes on where the last process was. Not here: sealing and
-sending (`publisher`), what others published on the same topics, unless the node says so (`overtaken`).
+Bounded, in memory and as rows (`Keep`), so that a restart goes on where the last process was. Fair by owner, the user
+or client here that published it. Not here: sealing and sending (`publisher`), what others published on the
+same topics, unless the node says so (`overtaken`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from bridge.base import Belongings
 from bridge.contract import Count, Deferrals, Effect, Keep, Numbered, Publication, Wire, packed, unpacked
 from bridge.document import RegionView
 from bridge.publisher.data_keys import LiveKey
@@ -26,12 +28,15 @@ from bridge.publisher.handing_over import AWAY_S, has_enough
 from bridge.publisher.resealing import is_lacked, is_on_its_way
 from bridge.publisher.sealing import Entry, Sealer
 from keys.errors import KeysError
-from keys.frames import Reader, number
+from keys.frames import Reader, number, sized
 
-RETAINED_OWN_MAX = 10_000  # topics; the longest untouched go first and will not be sealed anew
-RETAINED_OWN_BYTES_MAX = 64 << 20  # clear and sealed
+RETAINED_OWN_MAX = 10_000  # topics; who has most loses the longest untouched, which will not be sealed anew
+RETAINED_OWN_BYTES_MAX = 64 << 20  # clear and sealed; the same
+ENTRY_BYTES = 256  # what a topic costs beside its contents, when bytes of owners are compared
+EXPECTED_MAX = 10_000  # topics on their way to the disk whose owner is remembered
 RETELL_BURST = 8  # times that a replica whose link comes up is told everything at once ...
 RETELL_EVERY_S = 60.0  # ... and then once a minute, the others later
+OWNED = 2  # bit of a row's flags: its owner follows; rows of before have none
 ROW = b"o"  # before the topic in the names of rows
 LOOK_AGAIN_S = 3.0  # how often whether what was on its way at its epoch's end has arrived
 FORMER = "former"  # the seal of what a former process sealed, or replicas may take for a repetition: a snapshot follows
@@ -50,6 +55,7 @@ class KeptRetained:
     wire: Wire | None = field(default=None, repr=False)
     key: LiveKey | None = None
     epoch: int = -1
+    owner: str = ""
 
     @property
     def size(self) -> int:
@@ -65,18 +71,28 @@ class KeptRetained:
     def row(self) -> bytes:
         """It as a row; what does not fit a record was never sealed."""
         content = packed(self.publication.topic, [Numbered(self.sequence, self.publication)]).payload
-        parts = [number(self.sequence, 8), number(self.protected, 1), number(self.epoch + 1, 8)]
-        return b"".join([*parts, content])
+        parts = [number(self.sequence, 8), number(self.protected | OWNED, 1), number(self.epoch + 1, 8)]
+        return b"".join([*parts, sized(self.owner.encode()), content])
 
 
 class OwnRetained:
     """Our latest retained publication of each clear topic."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[str, KeptRetained] = OrderedDict()
+        self._kept: dict[str, KeptRetained] = {}
+        self._topics: Belongings[str, str] = Belongings()  # by owner, the longest untouched first
+        self._owned_bytes: dict[str, int] = {}
+        self._expected: OrderedDict[str, str] = OrderedDict()  # owners by topic
         self._bytes = 0
         self.retold: Deferrals[str] = Deferrals(RETELL_BURST, RETELL_EVERY_S)  # by replica of our region
         self._changed: dict[str, None] = {}  # topics whose rows are to be written
+
+    def expect(self, topic: str, owner: str) -> None:
+        """A client publishes there, retained; what comes from the outbox does not say whose it is."""
+        self._expected[topic] = owner
+        self._expected.move_to_end(topic)
+        if len(self._expected) > EXPECTED_MAX:
+            self._expected.popitem(last=False)
 
     def published(self, sequence: int, publication: Publication, protected: bool) -> list[Effect]:
         """Remember a retained publication; `protected`: its scope is sealed."""
@@ -84,17 +100,29 @@ class OwnRetained:
         if known is not None and known.sequence >= sequence:
             return []
         self._drop(publication.topic)
-        self._kept[publication.topic] = kept = KeptRetained(sequence, publication, protected)
+        owner = self._expected.pop(publication.topic, publication.owner)
+        self._add(KeptRetained(sequence, publication, protected, owner=owner))
         self._changed[publication.topic] = None
-        self._bytes += kept.size
         return self._shrink()
+
+    def _add(self, kept: KeptRetained) -> None:
+        topic = kept.publication.topic
+        self._kept[topic] = kept
+        self._topics.add(kept.owner, topic)
+        self._grow(kept.owner, kept.size + ENTRY_BYTES)
+        self._bytes += kept.size
+
+    def _grow(self, owner: str, by: int) -> None:
+        self._owned_bytes[owner] = self._owned_bytes.get(owner, 0) + by
+        if not self._owned_bytes[owner]:
+            del self._owned_bytes[owner]
 
     def sealed(self, entry: Entry, sealer: Sealer, now: float) -> list[Effect]:
         """A retained publication was sealed (again)."""
         kept = self._kept.get(entry.publication.topic)
         if kept is None or kept.sequence != entry.sequence:
             return []
-        self._bytes -= kept.size
+        before = kept.size
         by_former = kept.seal == FORMER or (not kept.seal and kept.epoch >= 0)
         if kept.epoch < 0 and entry.name is not None:
             kept.epoch = entry.name.epoch
@@ -105,7 +133,8 @@ class OwnRetained:
             sealer.ask_review(now + LOOK_AGAIN_S)
         kept.wire, kept.key = entry.wire, entry.key
         self._changed[entry.publication.topic] = None
-        self._bytes += kept.size
+        self._bytes += kept.size - before
+        self._grow(kept.owner, kept.size - before)
         return self._shrink()
 
     def to_retell(
@@ -138,8 +167,11 @@ class OwnRetained:
 
     def _shrink(self) -> list[Effect]:
         gone = 0
-        while len(self._kept) > RETAINED_OWN_MAX or self._bytes > RETAINED_OWN_BYTES_MAX:
-            self._drop(next(iter(self._kept)))
+        while len(self._kept) > RETAINED_OWN_MAX:
+            self._drop(self._topics.oldest_of_most())
+            gone += 1
+        while self._bytes > RETAINED_OWN_BYTES_MAX:
+            self._drop(next(iter(self._topics.of(max(self._owned_bytes, key=self._owned_bytes.__getitem__)))))
             gone += 1
         return [Count("retained_own_dropped", gone)] if gone else []
 
@@ -147,6 +179,8 @@ class OwnRetained:
         known = self._kept.pop(topic, None)
         if known is not None:
             self._bytes -= known.size
+            self._topics.drop(known.owner, topic)
+            self._grow(known.owner, -known.size - ENTRY_BYTES)
             self._changed[topic] = None
 
     # ------------------------------------------------------------------------------------------- over restarts
@@ -168,8 +202,8 @@ class OwnRetained:
         for kept in sorted(found, key=lambda kept: kept.sequence):
             if is_left(kept.sequence) or kept.epoch < 0:
                 kept.seal = ""
-            self._kept[kept.publication.topic] = kept
-            self._bytes += kept.size
+            if kept.publication.topic not in self._kept:
+                self._add(kept)
 
 
 def snapshots(
@@ -211,8 +245,9 @@ def _row(kept: KeptRetained | None) -> bytes | None:
 def _kept(row: bytes) -> KeptRetained:
     """Raises a keys error."""
     reader = Reader(row)
-    sequence, protected, epoch = reader.number(8), bool(reader.number(1)), reader.number(8) - 1
+    sequence, flags, epoch = reader.number(8), reader.number(1), reader.number(8) - 1
+    owner = reader.text() if flags & OWNED else ""
     record = next(unpacked(reader.rest(), sequence))
     if isinstance(record, KeysError):
         raise record
-    return KeptRetained(sequence, record.publication, protected, FORMER, epoch=epoch)
+    return KeptRetained(sequence, record.publication, bool(flags & ~OWNED), FORMER, epoch=epoch, owner=owner)

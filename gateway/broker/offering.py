@@ -13,6 +13,7 @@ from dataclasses import replace
 from bridge.contract import Publication
 from gateway.base import Defects
 from gateway.base.log_events import LogEvent
+from gateway.broker.session_shares import proven_name
 from gateway.clients import Circling, Client, Done, OverlayPort, OwedAck, publication_of, without_reserved
 from gateway.mqtt5.message import Message
 from gateway.mqtt5.types import ReasonCode
@@ -28,11 +29,13 @@ def offer(
     done: Done,
     defects: Defects,
     circles: Circling | None = None,
+    owner: str = "",
 ) -> bool:
     """Gives a message to the overlay before anybody here hears it. False: it refuses at once, so nobody may.
 
     `done(code)` is called once, now or later, also where the topic stays local. An exception of the overlay is a
-    refusal. `circles`: marks that a message has over the overlay beside its own.
+    refusal. `circles`: marks that a message has over the overlay beside its own. `owner`: the user for whom it counts,
+    if it is retained; empty: the client.
     """
     if message.properties.user:
         message.properties = without_reserved(message.properties)
@@ -45,7 +48,10 @@ def offer(
             done(code)
 
     try:
-        if not overlay.publish(client_id, _marked(publication_of(message, now), circles), answered):
+        publication = _marked(publication_of(message, now), circles)
+        if owner and publication.retain:
+            publication = replace(publication, owner=owner)
+        if not overlay.publish(client_id, publication, answered):
             answered(ReasonCode.SUCCESS)
     except Exception as error:  # noqa: BLE001  counted, and the log has its traceback
         defects.note(log, LogEvent.PUBLICATION_FAILED, error, client_id)
@@ -77,7 +83,9 @@ def offer_for(
         owed.answer(code)
         settle(client)
 
-    if offer(overlay, client.client_id, message, now, done, defects, circles):
+    name = proven_name(client.view)
+    owner = "" if name is None else f"user {name}"
+    if offer(overlay, client.client_id, message, now, done, defects, circles, owner):
         return True
     owed.answer(ReasonCode.SUCCESS)
     if owed.publish.qos:

@@ -212,6 +212,8 @@ class BrokerOverlay:
             self._rights.say_refused(LogEvent.RESPONSE_TOPIC_UNPROTECTED, client_id)
             done(TOPIC_NAME_INVALID)
         else:
+            if publication.retain:
+                gateway.publisher.retained.expect(topic, publication.owner or client_id)
             self._outgoing.take(publication, done)
         return True
 

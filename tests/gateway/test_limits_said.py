@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from gateway.base.limits import Limits
+from gateway.broker.draining import all_gone
 from gateway.broker.edge_broker import EdgeBroker
 from gateway.clients import Client, PeerMessage
 from gateway.mqtt5.actions import ServerOffer
@@ -192,7 +193,7 @@ async def _retains(broker: EdgeBroker) -> None:
 async def _never_leaves(broker: EdgeBroker) -> None:
     transport = FullTransport()
     MqttConnection(broker.lifecycle, broker._flusher, "default", False, False).connection_made(transport)
-    await broker.lifecycle.all_gone(broker.limits.shutdown_s)
+    await all_gone(broker.lifecycle.connections, broker.lifecycle.reached, broker.limits.shutdown_s)
     for connection in list(broker.lifecycle.connections):
         connection.connection_lost(None)
 

@@ -201,3 +201,47 @@ def test_what_the_next_process_hears_of_from_its_outbox_first_is_kept() -> None:
     again.sealed(sealed, sealer("one"), NOW)
     assert due(again, seal="one") == []
     assert [each.sequence for each in told(again)] == [1]
+
+
+def flood(retained: OwnRetained, owner: str, topics: int, payload: bytes = b"x", start: int = 100) -> None:
+    for number in range(topics):
+        topic = f"plant/{owner}/{number}"
+        retained.expect(topic, owner)
+        retained.published(start + number, value(topic, payload), True)
+        retained.sealed(entry(start + number, value(topic, payload), Wire("w", payload)), sealer("one"), NOW)
+
+
+@pytest.mark.parametrize("payload", [b"x", bytes(2_000)], ids=["many topics", "many bytes"])
+def test_a_client_that_retains_without_end_loses_its_own(monkeypatch: pytest.MonkeyPatch, payload: bytes) -> None:
+    """Attack: 40 messages of 1 MB, or 11,000 names: what all other clients of the gateway retain was forgotten."""
+    monkeypatch.setattr(own_retained, "RETAINED_OWN_MAX", 30)
+    monkeypatch.setattr(own_retained, "RETAINED_OWN_BYTES_MAX", 50_000)
+    retained = OwnRetained()
+    flood(retained, "good", 5, start=1)
+    flood(retained, "evil", 100, payload)
+    topics = {one.publication.topic for one in told(retained)}
+    assert {f"plant/good/{number}" for number in range(5)} <= topics
+    assert len(topics) > 10, "alone it may use all that others do not need"
+
+
+def test_owners_outlive_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_retained, "RETAINED_OWN_MAX", 30)
+    before = OwnRetained()
+    flood(before, "good", 5, start=1)
+    flood(before, "evil", 24)
+    rows = {name: row for name, row in rows_of(before).items() if row is not None}
+    after = OwnRetained()
+    after.restore(rows.items(), lambda _: False)
+    flood(after, "evil2", 200, start=1_000)
+    flood(after, "evil", 30, start=2_000)
+    assert {f"plant/good/{number}" for number in range(5)} <= {one.publication.topic for one in after._kept.values()}
+
+
+def test_an_owner_is_the_one_who_published_last() -> None:
+    retained = OwnRetained()
+    for sequence, owner in enumerate(("one", "two"), 1):
+        retained.expect("plant/t", owner)
+        retained.published(sequence, value(), True)
+    assert [one.owner for one in retained._kept.values()] == ["two"]
+    retained.overtaken("plant/t", int(NOW * 1000))
+    assert not retained._owned_bytes, "nothing is left of either"
