@@ -8,6 +8,7 @@ the end of sessions (`lifecycle.py`).
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
@@ -24,6 +25,7 @@ from gateway.broker.delivering import Delivering
 from gateway.broker.holding import Backlog
 from gateway.broker.offering import offer_for
 from gateway.clients import (
+    FINAL_REFUSALS,
     INTERNAL,
     Client,
     Constraining,
@@ -54,19 +56,11 @@ log = logging.getLogger("veilmq.clients")
 
 RESERVED_TOPICS = "$SYS/"
 """Only the broker itself publishes here."""
-_FINAL_REFUSALS = frozenset(
-    {
-        ReasonCode.NOT_AUTHORIZED,
-        ReasonCode.TOPIC_NAME_INVALID,
-        ReasonCode.PACKET_TOO_LARGE,
-        ReasonCode.PAYLOAD_FORMAT_INVALID,
-        ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR,
-    }
-)
-"""Refusals that repeating cannot cure, of our own and of the overlay. A client below MQTT 5 is acknowledged then: it
-would else bring the message after each connect, for ever, and nothing behind it."""
 SEEN_INTERVAL_S = 1.0
 """An `EntitySeen` at most so often for one client."""
+ASK_S = 30.0
+"""A plugin that has not said within this time whether a client may publish ends the client's connection, which repeats
+the publication. Stops a plugin that hangs from silencing a client for ever."""
 SYSTEM_TOPICS, SYSTEM_BYTES = 10_000, 16 << 20
 """Stops a plugin of amqtt that invents names below `$SYS/` from filling memory."""
 
@@ -181,7 +175,8 @@ class Exchange(Delivering):
         return True
 
     async def _publish_asking(self, client: Client, publish: Publish) -> None:
-        permitted = await self.host.ask(client.view, publish.topic, Action.PUBLISH)
+        async with asyncio.timeout(ASK_S):
+            permitted = await self.host.ask(client.view, publish.topic, Action.PUBLISH)
         later = self._accept(client, publish, permitted)
         if later is not None:
             await later
@@ -279,12 +274,12 @@ class Exchange(Delivering):
             return
         touched = store is not None and (store.changes != before or publish.qos == 2)
         owed.answers += touched and store is not None and store.owe(client, owed, publish, message)
-        owed.answer(ReasonCode.SUCCESS)
+        client.decide(owed, ReasonCode.SUCCESS)
         if owed.code == ReasonCode.SUCCESS and not client.acks:
             self._acknowledge(client, publish)
             return
         client.owe(owed)
-        if client.acks and client.acks[0].code is not None:
+        if client.is_refused or (client.acks and client.acks[0].code is not None):
             self._settle(client)
         if client.acks and client.session.inbound.full and client.connection is not None:
             # MQTT 5 clients know our Receive Maximum; others are made to wait.
@@ -303,25 +298,35 @@ class Exchange(Delivering):
             client.connection.write(data)
 
     def _settle(self, client: Client) -> None:
-        """Send the acknowledgements that are decided, in the order of their messages (MQTT-4.6.0-2)."""
+        """Sends the acknowledgements that are decided, in the order of their messages (MQTT-4.6.0-2)."""
         session, acks = client.session, client.acks
+        if client.is_refused:
+            self._turn_away(client)
         while acks and (code := acks[0].code) is not None:
             owed = acks.popleft()
-            publish, is_final = owed.publish, code in _FINAL_REFUSALS
-            if is_final:
+            publish = owed.publish
+            if code in FINAL_REFUSALS:
                 self.audit.may_not("publish", client, publish.topic, code)
-            if code < 0x80 or is_final or session.version == Version.V5:
+            if session.version == Version.V5 or not owed.refuses:
                 # "Packet too large" is no code of PUBACK and PUBREC (MQTT 5.0 §3.4.2.1, §3.5.2.1).
                 said = ReasonCode.QUOTA_EXCEEDED if code == ReasonCode.PACKET_TOO_LARGE else ReasonCode(code)
                 data = session.acknowledge(publish, said)
                 if data and client.connection is not None:
                     client.connection.write(data)
-            elif session.inbound.accepted(publish, refused=True) and client.connection is not None:
-                # 3.1.1 has no words for a refusal: the client keeps the message and may come again.
-                self.close(client, session.close(ReasonCode.QUOTA_EXCEEDED, "publication refused"))
         # Who owes us PUBRELs now is read again, however many there are.
         if client.connection is not None and not (acks and session.inbound.full):
             client.connection.resume(UNACKNOWLEDGED)
+
+    def _turn_away(self, client: Client) -> None:
+        """Ends the connection of a client below MQTT 5 after a refusal: the client keeps the message and repeats.
+
+        The end does not wait for earlier acknowledgements: no later message may overtake the refused message."""
+        client.is_refused, session = False, client.session
+        if session.version == Version.V5:
+            return
+        forgone = [session.inbound.accepted(one.publish, refused=True) for one in client.acks if one.refuses]
+        if any(forgone) and client.connection is not None:
+            self.close(client, session.close(ReasonCode.QUOTA_EXCEEDED, "publication refused"))
 
     def keep_in(self, store: SessionStore | None) -> None:
         """From now on the store hears of every change; None: it no longer does."""

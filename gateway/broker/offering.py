@@ -80,14 +80,14 @@ def offer_for(
     owed.answers += 1
 
     def done(code: int) -> None:
-        owed.answer(code)
+        client.decide(owed, code)
         settle(client)
 
     name = proven_name(client.view)
     owner = "" if name is None else f"user {name}"
     if offer(overlay, client.client_id, message, now, done, defects, circles, owner):
         return True
-    owed.answer(ReasonCode.SUCCESS)
+    client.decide(owed, ReasonCode.SUCCESS)
     if owed.publish.qos:
         client.owe(owed)
         settle(client)

@@ -33,6 +33,7 @@ from gateway.clients.overlay_port import (
 )
 from gateway.clients.publications import message_of, publication_of, without_reserved
 from gateway.clients.record import (
+    FINAL_REFUSALS,
     INTERNAL,
     Client,
     ClientConnection,
@@ -46,6 +47,7 @@ from gateway.clients.retained import EdgeRetained, RetainedStore, StoreFullError
 from gateway.clients.routing import DeliveryPlan, Router, SharedGroup, Target
 
 __all__ = [
+    "FINAL_REFUSALS",
     "INTERNAL",
     "Circling",
     "Client",

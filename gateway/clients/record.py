@@ -18,6 +18,7 @@ from gateway.mqtt5.flows import NONE
 from gateway.mqtt5.message import Message
 from gateway.mqtt5.packets import Packet, Publish
 from gateway.mqtt5.session import ServerSession, SessionSubscription
+from gateway.mqtt5.types import ReasonCode
 from gateway.plugins import EdgeSession
 
 if TYPE_CHECKING:
@@ -27,6 +28,19 @@ if TYPE_CHECKING:
 
 INTERNAL = "$veilmq/"
 """What client ids and listeners of parts of this process begin with: bridges, the page. Nobody else may use it."""
+
+
+FINAL_REFUSALS = frozenset(
+    {
+        ReasonCode.NOT_AUTHORIZED,
+        ReasonCode.TOPIC_NAME_INVALID,
+        ReasonCode.PACKET_TOO_LARGE,
+        ReasonCode.PAYLOAD_FORMAT_INVALID,
+        ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR,
+    }
+)
+"""Refusals that repeating cannot cure, of our own and of the overlay. A client below MQTT 5 is acknowledged then: it
+would else bring the message after each connect, for ever, and nothing behind it."""
 
 
 class OwedAck:
@@ -39,11 +53,17 @@ class OwedAck:
         self.answers, self._worst = 1, 0
 
     def answer(self, code: int) -> None:
-        """One of those who must have the message says so, or refuses it."""
+        """Counts the answer of one store or overlay: `code` accepts or refuses the message."""
         self._worst = max(self._worst, code)
         self.answers -= 1
         if self.answers <= 0:
             self.code = self._worst
+
+    @property
+    def refuses(self) -> bool:
+        """Says that the code is a refusal without a form below MQTT 5: the connection ends, and the client repeats."""
+        code = self.code
+        return code is not None and code >= 0x80 and code not in FINAL_REFUSALS
 
 
 class PeerMessage(Message):
@@ -107,12 +127,14 @@ class Client:
         "hold_again_at",
         "holds",
         "is_behind",
+        "is_refused",
         "pace",
         "peer",
         "plain",
         "record",
         "seen_at",
         "session",
+        "undecided",
         "view",
         "wake_at",
     )
@@ -123,6 +145,8 @@ class Client:
         self.peer: str | None = None
         # If it is the bridge of another broker: the name of that broker, or "" if it did not say one.
         self.bridge: str | None = None
+        # Its publication that waits for others, of whatever connection; nothing that it publishes overtakes it.
+        self.undecided: asyncio.Future[None] | None = None
         # How fast it may publish; None: as fast as it likes.
         self.pace: Pace | None = None
         # 0 (3.1.1) or 1 (MQTT 5) where a QoS 0 message needs nothing of the session: no alias, no size limit.
@@ -130,6 +154,8 @@ class Client:
         # What is stored of the session (`store.py`), if anything is.
         self.record: StoredSession | None = None
         self.acks: deque[OwedAck] | tuple[()] = ()
+        # Is something in `acks` refused that its version cannot be told (`OwedAck.refuses`).
+        self.is_refused = False
         self.filters: dict[str, SessionSubscription] = NONE
         # Do publishers wait while its queue is long, is it so now, and when at the earliest again (`holding.py`).
         self.holds, self.is_behind, self.hold_again_at = True, False, 0.0
@@ -143,10 +169,16 @@ class Client:
         return self.session.client_id
 
     def owe(self, owed: OwedAck) -> None:
-        """One more acknowledgement, to be sent after those in `acks`; most clients never make a queue of them."""
+        """Appends an acknowledgement to `acks`. Most clients never have a queue."""
         if isinstance(self.acks, tuple):
             self.acks = deque()
         self.acks.append(owed)
+        self.is_refused = self.is_refused or owed.refuses
+
+    def decide(self, owed: OwedAck, code: int) -> None:
+        """Adds an answer to an acknowledgement that this client is owed, and notes a refusal."""
+        owed.answer(code)
+        self.is_refused = self.is_refused or owed.refuses
 
     def __repr__(self) -> str:
         return f"Client({self.client_id!r})"

@@ -379,6 +379,14 @@ class InboundFlows:
         accepting[packet_id] = publish
         return True
 
+    def forgo(self, publish: Publish) -> None:
+        """Undoes `routed` for a dropped message: the repetition is a new message.
+
+        Without this a QoS 2 message that its connection dropped would count as in progress for ever.
+        """
+        if self.accepting.get(publish.packet_id) is publish:
+            del self.accepting[publish.packet_id]
+
     def accepted_plainly(self, publishes: Iterable[Publish]) -> list[int]:
         """The application took these: identifiers of those of QoS 1, whose PUBACK is to be sent, in order. Others of
         them, and those whose connection is gone, are for `accepted`."""

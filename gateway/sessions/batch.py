@@ -41,7 +41,7 @@ class Debt:
 
     def settle(self, code: int) -> None:
         self.is_open = False
-        self.owed.answer(code)
+        self.client.decide(self.owed, code)
 
 
 @dataclass(slots=True)

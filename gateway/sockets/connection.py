@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from sys import intern
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gateway.base import behind_reads
@@ -21,10 +21,10 @@ from gateway.mqtt5.codec import Decoder
 from gateway.mqtt5.packets import Connect, Packet, Publish, Version
 from gateway.mqtt5.session import Action, Close, refusal
 from gateway.mqtt5.types import MqttError, ReasonCode
+from gateway.sockets.accepted import AcceptedTransport
 from gateway.sockets.failing import end_failed
 from gateway.sockets.flushing import BUSY, CLOSING, UNACKNOWLEDGED, UNREAD, Core, Flusher, Later, Waiting, end_writing
-from gateway.sockets.held_actions import HeldActions
-from gateway.sockets.host_probes import probe_host
+from gateway.sockets.held_actions import HeldActions, ended, forgo
 from gateway.sockets.write_room import Room
 
 if TYPE_CHECKING:
@@ -38,18 +38,17 @@ UNREAD_FACTOR = 2
 """A client with answers unread beyond so many times `limits.write_bytes` is not read either."""
 
 
-class MqttConnection(asyncio.Protocol):
+class MqttConnection(AcceptedTransport):
     """Bytes of one client. `client` is set once CONNECT is accepted."""
 
     def __init__(self, core: Core, flusher: Flusher, listener: str, overlay: bool, over_limit: bool) -> None:
-        self.listener, self.is_overlay, self.over_limit = listener, overlay, over_limit
+        super().__init__(listener)
+        self.is_overlay, self.over_limit = overlay, over_limit
         self.is_internal = listener.startswith(INTERNAL)
         self.client: Client | None = None
-        self.closed = False
         self.tap: Callable[[bytes], None] | None = None  # told of everything that is written
         self._core, self._flusher = core, flusher
         self._decoder = Decoder(None, core.limits.packet_bytes, "server", core.limits.connect_bytes)
-        self._transport: asyncio.Transport | None = None
         self._out: list[bytes] | tuple[()] = ()
         # What waits for a batch of the session store: the batch that later bytes wait for, and bytes with theirs.
         self._gate = self._gated_bytes = 0
@@ -83,22 +82,6 @@ class MqttConnection(asyncio.Protocol):
             self._core.reached.note("connect_timeout_s", self.address)
             self.abort()
 
-    @property
-    def peer(self) -> tuple[str, int] | None:
-        """Address and port of the client."""
-        name = self._transport.get_extra_info("peername") if self._transport else None
-        return (intern(str(name[0])), int(name[1])) if isinstance(name, tuple | list) and len(name) >= 2 else None
-
-    @property
-    def address(self) -> str:
-        peer = self.peer
-        return f"{peer[0]}:{peer[1]}" if peer else f"client of listener {self.listener}"
-
-    @property
-    def tls(self) -> Any:
-        """The `ssl.SSLObject` of the connection, or None."""
-        return self._transport.get_extra_info("ssl_object") if self._transport else None
-
     def connection_lost(self, exc: Exception | None) -> None:
         self._cancel_timer()
         if self._room is not None:
@@ -110,10 +93,6 @@ class MqttConnection(asyncio.Protocol):
         # What came before the end still counts: a QoS 0 PUBLISH followed by a close is no lost message.
         if self._task is None:
             self._core.lost(self, exc)
-
-    def probe_host(self, within_s: float) -> None:
-        """Have the system end this connection when its peer's machine is gone for so long."""
-        probe_host(self._transport, within_s)
 
     def _cancel_timer(self) -> None:
         if self._timer is not None:
@@ -202,21 +181,20 @@ class MqttConnection(asyncio.Protocol):
         return self.client.session.close(error.reason, str(error))  # type: ignore[union-attr]
 
     def _perform(self, actions: Iterable[Action]) -> None:
-        """Do what the session says, in order; stop where something must be waited for. What is held stays held then."""
+        """Performs actions of the session in order, up to the first that waits. Held actions stay held then."""
         core, client = self._core, self.client
         assert client is not None
-        pace, rest = client.pace, iter(actions)
+        is_slowed, rest = client.pace is not None or client.undecided is not None, iter(actions)
         try:
             for action in rest:
                 kind = type(action)
                 if kind is Publish:
-                    if pace is not None and (wait_s := pace.take(core.now())):
-                        core.reached.note("publish_rate", client.client_id)
+                    if is_slowed and (first := self._comes_first(client)) is not None:
                         if self._held is None or actions is not self._held:
                             self._held = HeldActions(rest)
                         self._held.put_back(action)
-                        self._wait_for(asyncio.sleep(wait_s))
-                        self._is_paced = True
+                        self._keep(())
+                        self._wait_for(first)
                         return
                     later: Later | Waiting | None = core.published(client, action)  # type: ignore[arg-type]
                 elif kind is bytes:
@@ -226,15 +204,28 @@ class MqttConnection(asyncio.Protocol):
                     later = core.perform(client, action)
                 if later is not None:
                     self._keep(() if actions is self._held else rest)
-                    self._wait_for(later)
+                    self._wait_for(later, action if kind is Publish else None)  # type: ignore[arg-type]
                     return
-                if client.connection is not self and self._lost is None:
-                    return  # closed by us, or taken over: nothing of this connection counts any more
+                if client.connection is not self:
+                    forgo(client.session, rest)  # closed by us, or taken over: nothing of it counts any more
+                    return
         except Exception as error:  # noqa: BLE001 - it ends this connection
+            forgo(client.session, (action, *rest))
             self._settled(error)
 
+    def _comes_first(self, client: Client) -> Later | None:
+        """Returns the wait of the client's next publication: a publication of its former connection, or the time."""
+        if client.undecided is not None:
+            self.read_on()
+            return ended(client.undecided)
+        if client.pace is None or not (wait_s := client.pace.take(self._core.now())):
+            return None
+        self._core.reached.note("publish_rate", client.client_id)
+        self._is_paced = True
+        return asyncio.sleep(wait_s)
+
     def _keep(self, actions: Iterable[Action]) -> None:
-        """Something that came earlier is undecided: the client waits, but not for answers that do not depend on it."""
+        """Holds actions behind an undecided publication, and writes answers that do not depend on the publication."""
         held = self._held = HeldActions() if self._held is None else self._held
         if self._reads_on:
             for answer in held.take_answers():
@@ -252,27 +243,37 @@ class MqttConnection(asyncio.Protocol):
         return self._held is not None and self._held.is_enough
 
     def read_on(self) -> None:
-        """What is waited for depends on others: acknowledgements are still read, and the rest is kept up to a bound."""
+        """Reads on while a publication waits for other clients: writes answers, and holds the rest up to a bound."""
         self._reads_on = True
         if self._task is not None and not self._holds_enough:
             self.resume(BUSY)
 
-    def _wait_for(self, later: Later | Waiting) -> None:
+    def _wait_for(self, later: Later | Waiting, publish: Publish | None = None) -> None:
+        """Performs nothing until `later` is done. `publish`: the publication that waits, if any."""
         if not self._reads_on or self._holds_enough:
             self.pause(BUSY)
         else:
             self.resume(BUSY)
         self._task = asyncio.ensure_future(later)
-        self._task.add_done_callback(self._done_waiting)
+        if publish is not None and self.client is not None:
+            self.client.undecided = self._task
+        self._task.add_done_callback(partial(self._done_waiting, publish))
 
-    def _done_waiting(self, task: Waiting) -> None:
+    def _done_waiting(self, publish: Publish | None, task: Waiting) -> None:
         self._task, self._is_paced, self._reads_on = None, False, False
-        self._settled(None if task.cancelled() else task.exception())
+        error = None if task.cancelled() else task.exception()
+        if self.client is not None:
+            if self.client.undecided is task:
+                self.client.undecided = None
+            if publish is not None and (error is not None or task.cancelled()):
+                forgo(self.client.session, (publish,))
+        self._settled(error)
 
     def _settled(self, error: BaseException | None = None) -> None:
         """Do what came behind what is decided now; of a connection that was taken over or closed nothing counts."""
         if error is not None:
             end_failed(self, self._core, self._decoder, error)
+            self._let_go()
         if self._held is not None and self.client is not None and self.client.connection is self:
             self._perform(self._held)
         if self._task is not None:
@@ -282,10 +283,6 @@ class MqttConnection(asyncio.Protocol):
             self._core.lost(self, self._lost[0])
         else:
             self.resume(BUSY)
-
-    def _is_open(self) -> bool:
-        # uvloop raises where asyncio ignores what comes between the peer's close and `connection_lost`.
-        return self._transport is not None and not self.closed and not self._transport.is_closing()
 
     @property
     def is_waiting(self) -> bool:
@@ -392,9 +389,6 @@ class MqttConnection(asyncio.Protocol):
     def _is_full(self) -> bool:
         return self._room is not None and self._room.is_full
 
-    def _unsent(self) -> int:
-        return 0 if self._transport is None else self._transport.get_write_buffer_size()
-
     def _stalled(self) -> None:
         self._core.reached.note("stalled_s", self.client.client_id if self.client is not None else self.address)
         self.abort()
@@ -406,8 +400,13 @@ class MqttConnection(asyncio.Protocol):
             await self._room.wait()
         return not self.closed
 
+    def _let_go(self) -> None:
+        """Drops held publications: the client repeats them on its next connection."""
+        if self._held is not None and self.client is not None:
+            forgo(self.client.session, self._held)
+
     def _stop_waiting(self) -> None:
-        """We end the connection: what is held back only to slow the client down is not done any more."""
+        """Ends waits for the peer and for `publish_rate`: the connection ends."""
         if self._room is not None:
             self._room.end()
         if self._task is not None and self._is_paced:
@@ -423,6 +422,7 @@ class MqttConnection(asyncio.Protocol):
 
         `lingers`: the peer is still writing. Closing at once would reset the connection, and it would never read why.
         """
+        self._let_go()
         if self.closed or self._transport is None:
             return
         self._cancel_timer()

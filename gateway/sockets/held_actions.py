@@ -1,17 +1,18 @@
-"""What a connection keeps because something that came earlier is undecided, in order, with its size.
+"""Actions that a connection holds behind an undecided publication, in order, with their size.
 
-A client with a long window keeps many actions, and each that goes on its way may have to wait again: taking one,
-keeping one and asking whether it is enough cost the same however many there are. Not here: what is waited for
-(`connection.py`).
+A client with a long window has many held actions, and every publication among them may have to wait again. Taking an
+action, putting an action and asking for the size cost constant time. Not here: the wait (`connection.py`).
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 
 from gateway.mqtt5.packets import Publish
-from gateway.mqtt5.session import Action
+from gateway.mqtt5.session import Action, ServerSession
+from gateway.sockets.flushing import Waiting
 
 HELD_ACTIONS, HELD_BYTES = 1_024, 1 << 20
 """Of a client whose publication waits for a receiver, so much more is read and kept, lest it could not acknowledge what
@@ -33,7 +34,7 @@ class HeldActions:
         return len(self._actions)
 
     def __iter__(self) -> Iterator[Action]:
-        """Take one after the other; what is not taken stays."""
+        """Takes one action after the other; the rest stays."""
         while self._actions:
             action = self._actions.popleft()
             self._count(action, -1)
@@ -44,12 +45,12 @@ class HeldActions:
         self._count(action, 1)
 
     def put_back(self, action: Action) -> None:
-        """The one that was taken last, whose turn has not come."""
+        """Puts the action in front that was taken last."""
         self._actions.appendleft(action)
         self._count(action, 1)
 
     def take_answers(self) -> Sequence[bytes]:
-        """Those that are bytes to write, taken out of their places."""
+        """Takes out all actions that are bytes to write."""
         if not self._answers:
             return ()
         found = [one for one in self._actions if type(one) is bytes]
@@ -59,7 +60,7 @@ class HeldActions:
 
     @property
     def is_enough(self) -> bool:
-        """No more should be read."""
+        """Says that reading should pause."""
         return len(self._actions) > HELD_ACTIONS or self.payload_bytes > HELD_BYTES
 
     def _count(self, action: Action, by: int) -> None:
@@ -68,3 +69,15 @@ class HeldActions:
             self.payload_bytes += by * len(action.payload)  # type: ignore[union-attr]
         elif kind is bytes:
             self._answers += by
+
+
+def forgo(session: ServerSession, actions: Iterable[Action]) -> None:
+    """Forgets publications that a connection ended before: the session takes their repetitions as new."""
+    for action in actions:
+        if type(action) is Publish and action.qos:
+            session.inbound.forgo(action)
+
+
+async def ended(undecided: Waiting) -> None:
+    """Returns when a publication of a former connection is decided or has failed."""
+    await asyncio.wait((undecided,))

@@ -136,3 +136,14 @@ async def test_one_timer_serves_all_and_the_earliest_sets_it(monkeypatch: pytest
     assert clock.called == [("b", NOW)]
     clock.deadlines.stop()
     assert clock.deadlines._timer is None
+
+
+@pytest.mark.parametrize(("code", "refuses"), [(0x00, False), (0x97, True), (0x87, False), (0x95, False)])
+def test_a_refusal_that_repeating_may_cure_is_noted_however_it_comes(code: int, refuses: bool) -> None:
+    late, at_once = client(), client()
+    one = OwedAck(Publish("t", b"", 1))
+    late.owe(one)
+    assert not late.is_refused
+    late.decide(one, code)
+    at_once.owe(one)
+    assert late.is_refused is at_once.is_refused is one.refuses is refuses

@@ -293,3 +293,17 @@ def test_a_receiver_that_rests_keeps_what_is_under_way_and_no_empty_table(stage:
     assert flows.published(publish) is Answer.ROUTE
     assert flows.accepted(publish, refused=False)
     assert flows.stage(7) is FlowStage.AWAIT_PUBREL
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_a_message_that_its_connection_dropped_is_new_when_it_comes_again(qos: int) -> None:
+    flows = InboundFlows()
+    flows.reconnected(10, enforced=True)
+    first = Publish("t", b"", qos, packet_id=1)
+    assert flows.published(first) is Answer.ROUTE
+    flows.forgo(first)
+    flows.reconnected(10, enforced=True)
+    again = Publish("t", b"", qos, dup=True, packet_id=1)
+    assert flows.published(again) is Answer.ROUTE
+    flows.forgo(first)
+    assert flows.stage(1) is not FlowStage.FREE, "only the very message that was dropped"

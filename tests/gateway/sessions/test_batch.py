@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from gateway.clients import OwedAck
+from gateway.clients import Client, OwedAck
 from gateway.mqtt5.delivery import Queued
 from gateway.mqtt5.message import Message
 from gateway.mqtt5.packets import Publish, Subscription
-from gateway.mqtt5.session import SessionSubscription
+from gateway.mqtt5.session import ServerSession, SessionSubscription
+from gateway.plugins import EdgeSession
 from gateway.sessions.batch import Batch, Debt, HeldMessage
 from gateway.sessions.rows import message_row
 
@@ -23,7 +24,7 @@ def record(id_: int) -> Any:
 
 
 def debt() -> Debt:
-    return Debt(None, OwedAck(Publish("t", b"", 1)), Message("t", b""), 0)  # type: ignore[arg-type]
+    return Debt(Client(ServerSession("p"), EdgeSession()), OwedAck(Publish("t", b"", 1)), Message("t", b""), 0)
 
 
 def test_a_failed_batch_becomes_part_of_the_next_without_what_is_gone_meanwhile() -> None:
