@@ -113,6 +113,7 @@ class PasswordPlugin(BaseAuthPlugin):  # type: ignore[misc]
     def __init__(self, context: BrokerContext) -> None:
         super().__init__(context)
         self._threads = ThreadPoolExecutor(THREADS, "veilmq-login")
+        self._console_threads = ThreadPoolExecutor(1, "veilmq-console-login")
         self._pending = 0
         self._key = os.urandom(32)
         self._right: dict[bytes, float] = {}
@@ -160,17 +161,23 @@ class PasswordPlugin(BaseAuthPlugin):  # type: ignore[misc]
         until = self._right.get(memory)
         if until is not None and until > time.monotonic():
             return True
+        check = partial(users.check, session.username, password)
+        if getattr(session, "from_console", False):  # one at a time, see there
+            is_right = await asyncio.get_running_loop().run_in_executor(self._console_threads, check)
+        else:
+            is_right = await self._in_turn(check)
+        if is_right:
+            self._remember(memory)
+        return is_right
+
+    async def _in_turn(self, check: Callable[[], bool]) -> bool:
         if self._pending >= PENDING_MAX:
             raise BusyError(f"{PENDING_MAX} logins wait for their password to be verified")
         self._pending += 1
         try:
-            check = asyncio.get_running_loop().run_in_executor(self._threads, users.check, session.username, password)
-            is_right = await check
+            return await asyncio.get_running_loop().run_in_executor(self._threads, check)
         finally:
             self._pending -= 1
-        if is_right:
-            self._remember(memory)
-        return is_right
 
     def _memory(self, user: str, password: bytes) -> bytes:
         """Also of the user's hash: a changed password ends what is remembered."""
@@ -184,7 +191,8 @@ class PasswordPlugin(BaseAuthPlugin):  # type: ignore[misc]
         self._right[memory] = time.monotonic() + REMEMBERED_S
 
     async def close(self) -> None:
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        for threads in (self._threads, self._console_threads):
+            threads.shutdown(wait=False, cancel_futures=True)
 
     @dataclass
     class Config:

@@ -9,6 +9,13 @@ from pydantic import Field, model_validator
 
 from gateway.base.limits import Model
 
+CONNECTIONS_MAX = 128
+"""Connections to a console: the one that has waited longest for its next request goes, if more come."""
+STREAMS_MAX, STREAMS_OF_USER = 50, 10
+"""Streams that are open at a console, and of one user."""
+CONSOLE_FILES = CONNECTIONS_MAX + 2 * STREAMS_MAX
+"""Files that a console may open; they are no files of MQTT connections."""
+
 
 class Console(Model):
     """Users log in with their MQTT name and password and have their MQTT rights; `admins` see and do the rest."""
@@ -19,6 +26,9 @@ class Console(Model):
     certfile: Path | None = Field(default=None, description="TLS certificate, PEM")
     keyfile: Path | None = Field(default=None, description="its private key, PEM")
     admins: list[str] = Field(default=[], description="users who see clients, sessions, retained messages and the log")
+    hosts: list[str] = Field(
+        default=[], description="names under which browsers reach it, beside addresses and those of its certificate"
+    )
     write: bool = Field(default=False, description="admins may disconnect clients, clear retained messages, edit users")
     token_days: int = Field(default=90, ge=1, le=3650, description="how long a token of the API counts")
 

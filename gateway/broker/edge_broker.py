@@ -26,6 +26,7 @@ from amqtt.contexts import BrokerConfig, ListenerConfig, ListenerType
 from amqtt.events import MQTTEvents
 
 from gateway.base import Limits, Listener, Settings, StartError
+from gateway.base.config_console import CONSOLE_FILES
 from gateway.base.descriptors import SPARE_FILES, open_files, raise_limit
 from gateway.base.log_events import LogEvent
 from gateway.broker.changed_users import ChangedUsers
@@ -166,11 +167,13 @@ class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
     def _size_connections(self) -> None:
         """No more connections than there are files for."""
         self._files = raise_limit()
-        wanted = self.limits.connections
-        if self._files is None or wanted + SPARE_FILES <= self._files:
+        wanted, spare = self.limits.connections, SPARE_FILES
+        if self._settings is not None and self._settings.console is not None:
+            spare += CONSOLE_FILES
+        if self._files is None or wanted + spare <= self._files:
             return
-        self.lifecycle.door.most = most = max(1, self._files - SPARE_FILES)
-        cure = f"LimitNOFILE={wanted + SPARE_FILES} in the service, or ulimit -n, or a smaller limits.connections"
+        self.lifecycle.door.most = most = max(1, self._files - spare)
+        cure = f"LimitNOFILE={wanted + spare} in the service, or ulimit -n, or a smaller limits.connections"
         LogEvent.FEWER_CONNECTIONS.say(log, most=most, files=self._files, cure=cure)
 
     def _prepare_listeners(self) -> None:

@@ -45,7 +45,7 @@ from gateway.mqtt5.packets import NO_PROPERTIES, Packet, Publish, Version
 from gateway.mqtt5.session import Action as SessionAction
 from gateway.mqtt5.session import Close
 from gateway.mqtt5.types import ReasonCode
-from gateway.plugins import Action, PacketView, PluginHost, application_message
+from gateway.plugins import Action, EdgeSession, PacketView, PluginHost, application_message
 from gateway.sockets.audit import Audit
 from gateway.sockets.flushing import UNACKNOWLEDGED, Later, Waiting
 
@@ -159,6 +159,19 @@ class Exchange(Delivering):
             verdict = known
         later = self._accept(client, publish, verdict)
         return host.catch_up() if later is None and host.is_behind else later
+
+    async def permitted(self, view: EdgeSession, topic: str) -> str | None:
+        """Returns the spelling under which a topic is routed if `view` may publish there, as PUBLISH asks; else None.
+        For parts of this process that act for a user, such as the console."""
+        name, may = topic, True
+        if self.tracing is not None:
+            name, may = self.tracing.admit(topic, view.client_id or "", publishes=True)
+        if not may or name in self.own_topics or name.startswith(RESERVED_TOPICS):
+            return None
+        known = self.host.verdict(view, name, Action.PUBLISH)
+        if known is None:
+            known = await self.host.ask(view, name, Action.PUBLISH)
+        return name if known else None
 
     def _passed_plainly(self, client: Client, publish: Publish) -> bool:
         """The short way of QoS 1 and 2, with an acknowledgement that waits for the disk where it must."""

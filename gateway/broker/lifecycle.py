@@ -20,7 +20,7 @@ from gateway.auth import EnhancedAuth
 from gateway.base.peer_clock import stamp
 from gateway.broker.exchange import Exchange
 from gateway.broker.member_sessions import recognised
-from gateway.broker.proving import Proving, no_login
+from gateway.broker.proving import Proving, no_login, too_many_failures
 from gateway.broker.session_shares import SessionShares, owner_of, proven_name
 from gateway.broker.subscribing import Subscribing
 from gateway.broker.terms import Terms
@@ -71,7 +71,7 @@ class Lifecycle:
         self.terms = terms
         self.enhanced_auth = EnhancedAuth(self._host.plugins, self.limits.connect_timeout_s)
         self._host.has_methods = bool(self.enhanced_auth.methods)
-        self._proving = Proving(self._host, self.enhanced_auth)
+        self._proving = Proving(self._host, self.enhanced_auth, self.failures)
         # Told to MQTT 5 clients that ask where answers may go; `{client_id}` stands for theirs.
         self.response_information: str | None = None
         exchange.close = self._close
@@ -132,7 +132,7 @@ class Lifecycle:
             if peer is not None:  # recognised by its certificate, which is more than a password
                 return self._let_in(connection, connect, view, peer, Properties(user=(stamp(time.time()),)))
             if not self.failures.may_try(view.remote_address):
-                raise MqttError("too many failed logins from this address", ReasonCode.QUOTA_EXCEEDED)
+                raise too_many_failures()
             known = None if connect.properties.authentication_method is not None else self._host.lets_in(view)
             if known is None:
                 return self._authenticating(connection, connect, view)

@@ -11,18 +11,24 @@ from gateway.mqtt5.packets import NO_PROPERTIES, Connect, Properties
 from gateway.mqtt5.types import MqttError, ReasonCode
 from gateway.plugins import EdgeSession, PluginHost
 from gateway.sockets.connection import MqttConnection
+from gateway.sockets.door import Failures
 
 
 class Proving:
     """The logins of one broker that take time."""
 
-    def __init__(self, host: PluginHost, enhanced_auth: EnhancedAuth) -> None:
-        self._host, self._enhanced_auth = host, enhanced_auth
+    def __init__(self, host: PluginHost, enhanced_auth: EnhancedAuth, failures: Failures) -> None:
+        self._host, self._enhanced_auth, self._failures = host, enhanced_auth, failures
 
     async def proven(self, connection: MqttConnection, connect: Connect, view: EdgeSession) -> Properties:
         """Returns what goes with CONNACK. Raises MqttError for a refusal, ConnectionError if the client leaves."""
-        with self._host.users_changed_meanwhile() as changed:
-            proof = await self._asked(connection, connect, view)
+        async with self._failures.judging(view.remote_address) as is_judged:
+            if not is_judged:
+                raise too_many_failures()
+            if connection.closed:
+                raise ConnectionAbortedError("the client left before it was its turn")
+            with self._host.users_changed_meanwhile() as changed:
+                proof = await self._asked(connection, connect, view)
         if view.username in changed:
             raise MqttError("the user was changed meanwhile", ReasonCode.SERVER_BUSY)
         return proof
@@ -39,3 +45,8 @@ def no_login(connect: Connect) -> MqttError:
     """Returns the refusal of a client that is nobody we know."""
     code = ReasonCode.BAD_USER_NAME_OR_PASSWORD if connect.username else ReasonCode.NOT_AUTHORIZED
     return MqttError("not authorised", code)
+
+
+def too_many_failures() -> MqttError:
+    """Returns the refusal of a client whose address failed too often."""
+    return MqttError("too many failed logins from this address", ReasonCode.QUOTA_EXCEEDED)

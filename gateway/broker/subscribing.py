@@ -41,7 +41,7 @@ from gateway.mqtt5.message import Message
 from gateway.mqtt5.packets import Subscribe, Subscription, Unsubscribe, Version
 from gateway.mqtt5.session import Granted, SessionSubscription
 from gateway.mqtt5.types import ReasonCode
-from gateway.plugins import Action
+from gateway.plugins import Action, EdgeSession
 from gateway.sockets.flushing import Later
 
 RETAINED_TURN_BYTES = 1 << 20
@@ -66,7 +66,8 @@ class Subscribing:
             packet = with_predicates(packet)
         if client.bridge is not None and client.session.version != Version.V5:
             packet = as_bridge(packet)
-        packet = self._canonical(client, packet)
+        if client.peer is None:
+            packet = self._canonical(packet)
         verdicts: list[bool | None] = []
         for asked in packet.subscriptions:
             topic_filter = inner_filter(asked)
@@ -76,17 +77,34 @@ class Subscribing:
             return self._subscribe_asking(client, packet, quiet)
         return self._grant(client, packet, [bool(verdict) for verdict in verdicts], quiet)
 
-    def _may_subscribe(self, client: Client, topic_filter: str) -> bool | None:
-        if client.peer is not None:
-            return True
-        tracing = self._exchange.tracing
-        if tracing is not None and not tracing.admit(topic_filter, client.client_id, publishes=False)[1]:
-            return False
-        return self._host.verdict(client.view, topic_filter, Action.SUBSCRIBE)
+    async def permitted(self, view: EdgeSession, topic_filter: str) -> str | None:
+        """Returns the spelling under which a filter is routed if `view` may subscribe to it, as SUBSCRIBE asks; else
+        None. For parts of this process that act for a user, such as the console."""
+        packet = Subscribe(1, (Subscription(topic_filter, 0),))
+        if self._exchange.predicates:
+            packet = with_predicates(packet)
+        asked = self._canonical(packet).subscriptions[0]
+        inner = inner_filter(asked)
+        if inner is None:
+            return None
+        known = self._known(view, inner)
+        if known is None:
+            known = await self._host.ask(view, inner, Action.SUBSCRIBE)
+        return asked.filter if known else None
 
-    def _canonical(self, client: Client, packet: Subscribe) -> Subscribe:
+    def _may_subscribe(self, client: Client, topic_filter: str) -> bool | None:
+        return True if client.peer is not None else self._known(client.view, topic_filter)
+
+    def _known(self, view: EdgeSession, topic_filter: str) -> bool | None:
+        """Whether a client may subscribe; None if plugins must be asked."""
+        tracing = self._exchange.tracing
+        if tracing is not None and not tracing.admit(topic_filter, view.client_id or "", publishes=False)[1]:
+            return False
+        return self._host.verdict(view, topic_filter, Action.SUBSCRIBE)
+
+    def _canonical(self, packet: Subscribe) -> Subscribe:
         """Constrained filters in the spelling in which they are routed."""
-        if self._exchange.tracing is None or client.peer is not None:
+        if self._exchange.tracing is None:
             return packet
         routed = [self._routed(each.filter) for each in packet.subscriptions]
         if all(name == each.filter for name, each in zip(routed, packet.subscriptions, strict=True)):

@@ -6,7 +6,7 @@ Imports `broker` for what it shows, `client`, `auth`, `plugins` and below. Needs
 
 from __future__ import annotations
 
-from gateway.console.logins import Logins, TooManyError
+from gateway.console.logins import Logins
 from gateway.console.shown import Shown
 
-__all__ = ["Logins", "Shown", "TooManyError"]
+__all__ = ["Logins", "Shown"]

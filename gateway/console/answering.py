@@ -7,10 +7,6 @@ published goes through the broker as a client's message would.
 from __future__ import annotations
 
 import asyncio
-import json
-import secrets
-import time
-from contextlib import suppress
 from typing import Any
 
 from aiohttp import web
@@ -19,21 +15,19 @@ from prometheus_client.registry import Collector
 
 from bridge.base import TopicError, check_filter, check_name
 from gateway.base.config_console import Console
-from gateway.client import LocalEnd, MqttClient
+from gateway.client import LocalEnd
 from gateway.clients import INTERNAL
 from gateway.console.asking import Act, ApiError, ApiRequest
 from gateway.console.editing import Editing
 from gateway.console.operations import document
 from gateway.console.shown import LIST_MAX, Shown, message_json
-from gateway.mqtt5.message import Message
-from gateway.mqtt5.packets import Publish
-from gateway.plugins import EdgeSession
+from gateway.console.streams import Streams
+from gateway.plugins import BusyError, EdgeSession
 from gateway.plugins.host import Action
 
-STREAMS_MAX = 50
-STREAM_QUEUE = 500
-STREAM_LOOK_S = 0.5
 PUBLISH_S = 10.0
+LOGINS_WAITING = 64
+"""Logins that wait for their password to be verified, one after the other; more are told to come again."""
 
 
 class Answering:
@@ -42,19 +36,19 @@ class Answering:
     def __init__(self, settings: Console, shown: Shown, editing: Editing) -> None:
         self._settings, self._shown, self._editing = settings, shown, editing
         self._broker, self._host = shown.broker, shown.broker.host
-        self._streams = 0
-        self._clients: set[MqttClient] = set()
+        self._streams = Streams(self._broker, self._may_receive)
+        self._proving, self._waiting = asyncio.Lock(), 0
         self._publisher: LocalEnd | None = None
         self._closing: set[asyncio.Task[None]] = set()
 
     # --------------------------------------------------------------------------------------------- users
 
     def _view(self, user: str, password: str | None = None, address: str = "") -> EdgeSession:
-        """The user as plugins see a client."""
+        """The user as plugins see a client, under an id that no client has."""
         view = EdgeSession()
-        view.client_id = f"console-{user}"
+        view.client_id = f"{INTERNAL}console/{user}"
         view.username, view.password, view.remote_address = user, password, address
-        view.clean_session, view.is_anonymous = True, False
+        view.clean_session, view.is_anonymous, view.from_console = True, False, True
         return view
 
     def act(self, name: str) -> Act:
@@ -62,15 +56,28 @@ class Answering:
         return getattr(self if hasattr(self, name) else self._editing, name)  # type: ignore[no-any-return]
 
     async def authenticate(self, user: str, password: str, address: str) -> bool:
-        """Whether plugins let the user in. Nobody gets in without a name, or where no plugin knows names."""
+        """Whether plugins let the user in. Nobody gets in without a name, or where no plugin knows names.
+
+        One password is verified at a time: guesses at the console take nothing from MQTT. Raises ApiError if too many
+        wait.
+        """
         if not user or not password:
             return False
-        return await self._host.proves(self._view(user, password, address))
+        if self._waiting >= LOGINS_WAITING:
+            raise ApiError(503, "many log in just now; try again")
+        self._waiting += 1
+        try:
+            async with self._proving:
+                return await self._host.proves(self._view(user, password, address))
+        except BusyError:
+            raise ApiError(503, "many log in just now; try again") from None
+        finally:
+            self._waiting -= 1
 
-    async def _may(self, user: str, topic: str, action: Action) -> bool:
+    async def _may_receive(self, user: str, topic: str) -> bool:
         view = self._view(user)
-        known = self._host.verdict(view, topic, action)
-        return known if known is not None else await self._host.ask(view, topic, action)
+        known = self._host.verdict(view, topic, Action.RECEIVE)
+        return known if known is not None else await self._host.ask(view, topic, Action.RECEIVE)
 
     async def me(self, asked: ApiRequest) -> Any:
         is_admin = asked.user in self._settings.admins
@@ -91,11 +98,14 @@ class Answering:
             raise ApiError(400, str(error)) from None
         if qos not in (0, 1) or topic.startswith("$"):
             raise ApiError(400, "qos is 0 or 1, and a topic does not begin with $ here")
-        if not await self._may(asked.user, topic, Action.PUBLISH):
+        routed = await self._broker.exchange.permitted(self._view(asked.user), topic)
+        if routed is None:
             raise ApiError(403, f"{asked.user} may not publish to {topic}")
+        if routed.startswith("$"):
+            raise ApiError(400, "constrained topics are for clients; connect one over MQTT")
         if self._publisher is None:
             self._publisher = LocalEnd(f"{INTERNAL}console/publisher", self._broker)
-            self._clients.add(self._publisher)
+            self._streams.clients.add(self._publisher)
             await self._publisher.connect()
         done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
@@ -117,10 +127,10 @@ class Answering:
         return {"topic": topic}
 
     async def retained(self, asked: ApiRequest) -> Any:
-        topic_filter = self._filter(asked)
+        topic_filter = await self._permitted(asked)
         found: list[dict[str, Any]] = []
         for message in list(self._shown.retained(topic_filter, LIST_MAX)):
-            if len(found) < asked.limit and await self._may(asked.user, message.topic, Action.RECEIVE):
+            if len(found) < asked.limit and await self._may_receive(asked.user, message.topic):
                 found.append(message_json(message))
         return {"messages": found}
 
@@ -129,57 +139,22 @@ class Answering:
             raise ApiError(404, "nothing is retained on this topic")
         return {}
 
-    def _filter(self, asked: ApiRequest) -> str:
+    async def _permitted(self, asked: ApiRequest) -> str:
+        """Returns the filter that is asked for, as it is routed. Raises ApiError where SUBSCRIBE would be refused."""
         topic_filter = asked.query.get("filter", "#")
         try:
-            return check_filter(topic_filter)
+            check_filter(topic_filter)
         except TopicError as error:
             raise ApiError(400, str(error)) from None
+        found = None
+        if not topic_filter.startswith("$share/"):
+            found = await self._broker.lifecycle.subscribing.permitted(self._view(asked.user), topic_filter)
+        if found is None:
+            raise ApiError(403, f"{asked.user} may not subscribe to {topic_filter}")
+        return found
 
     async def stream(self, asked: ApiRequest) -> web.StreamResponse:
-        """Until the browser goes; a slow one misses messages, and is told how many."""
-        topic_filter = self._filter(asked)
-        if topic_filter.startswith("$share/") or not await self._may(asked.user, topic_filter, Action.SUBSCRIBE):
-            raise ApiError(403, f"{asked.user} may not subscribe to {topic_filter}")
-        if self._streams >= STREAMS_MAX:
-            raise ApiError(503, f"{STREAMS_MAX} streams are open; close one")
-        queue: asyncio.Queue[Publish | None] = asyncio.Queue(STREAM_QUEUE + 1)
-        missed = [0]
-
-        def arrived(publish: Publish) -> None:
-            if queue.qsize() >= STREAM_QUEUE:
-                missed[0] += 1
-            else:
-                queue.put_nowait(publish)
-
-        response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store",
-                                               "X-Content-Type-Options": "nosniff"})  # fmt: skip
-        client = LocalEnd(f"{INTERNAL}console/{secrets.token_hex(8)}", self._broker)
-        client.on_publish = arrived
-        self._streams += 1
-        self._clients.add(client)
-        try:
-            await response.prepare(asked.request)
-            await client.connect()
-            client.subscribe(topic_filter, 0, on_answer=lambda code: queue.put_nowait(None))
-            with suppress(ConnectionError):
-                while asked.goes_on():
-                    try:
-                        publish = await asyncio.wait_for(queue.get(), STREAM_LOOK_S)
-                    except TimeoutError:
-                        await response.write(b": still here\n\n")
-                        continue
-                    if publish is None:
-                        await response.write(b"event: subscribed\ndata: {}\n\n")
-                    elif asked.goes_on() and await self._may(asked.user, publish.topic, Action.RECEIVE):
-                        message = Message(publish.topic, publish.payload, publish.qos, publish.retain)
-                        line = json.dumps({**message_json(message), "missed": missed[0], "time": time.time()})
-                        await response.write(f"data: {line}\n\n".encode())
-        finally:
-            self._streams -= 1
-            self._clients.discard(client)
-            await client.close()
-        return response
+        return await self._streams.serve(asked, await self._permitted(asked))
 
     # -------------------------------------------------------------------------------------------- showing
 
@@ -236,4 +211,4 @@ class Answering:
     def stop(self) -> None:
         """Close what is open inside the broker."""
         loop = asyncio.get_running_loop()
-        self._closing = {loop.create_task(client.close()) for client in self._clients}
+        self._closing = {loop.create_task(client.close()) for client in self._streams.clients}

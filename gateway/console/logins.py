@@ -1,4 +1,4 @@
-"""Who speaks to the API: logins of the page, and failures that make an address wait. No HTTP here.
+"""Who speaks to the API: logins of the page. No HTTP here.
 
 A login lasts hours, ends with the process and stands for an MQTT user, whose rights it has. It counts for as long as
 that user stands as when it began: neither removed, nor with another password. Tokens of programs are in
@@ -15,14 +15,6 @@ LOGIN_S = 8 * 3600.0
 IDLE_S = 3600.0
 LOGINS_MAX = 1_000
 SECRET_BYTES = 32
-FAILURES_MAX = 10
-FAILURES_S = 60.0
-"""So many wrong passwords or tokens of one address in so long; then it waits."""
-ADDRESSES_MAX = 10_000
-
-
-class TooManyError(Exception):
-    """The address has to wait before it is heard again."""
 
 
 @dataclass(slots=True)
@@ -41,27 +33,6 @@ class Logins:
     def __init__(self, random: Callable[[int], bytes], standing: Callable[[str], str | None]) -> None:
         self._random, self._standing = random, standing
         self._logins: dict[str, ConsoleLogin] = {}
-        self._failures: dict[str, list[float]] = {}
-
-    # ------------------------------------------------------------------------------------------- failures
-
-    def check_address(self, address: str, now: float) -> None:
-        """Raises TooManyError for an address that failed too often."""
-        failures = [at for at in self._failures.get(address, ()) if now - at < FAILURES_S]
-        if failures:
-            self._failures[address] = failures
-        else:
-            self._failures.pop(address, None)
-        if len(failures) >= FAILURES_MAX:
-            raise TooManyError
-
-    def failed(self, address: str, now: float) -> None:
-        """A wrong password or token came from there."""
-        if address not in self._failures and len(self._failures) >= ADDRESSES_MAX:
-            del self._failures[next(iter(self._failures))]
-        self._failures.setdefault(address, []).append(now)
-
-    # --------------------------------------------------------------------------------------------- logins
 
     def begin(self, user: str, now: float) -> str:
         """A new login; what the browser keeps."""

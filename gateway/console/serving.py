@@ -1,13 +1,15 @@
 """The HTTP server of API and page: who asks, whether that is allowed, what is answered when it is not.
 
 A browser is recognised by a cookie that scripts cannot read and other sites cannot send; whatever changes something
-needs a header besides that no other site can add. A program shows a token. Every answer forbids frames, foreign scripts
-and guessing of types. What the operations do is in `answering`.
+needs a header besides that no other site can add. A program shows a token. Whatever names another host, or comes from a
+page of another site, is refused. Every answer forbids frames, foreign scripts and guessing of types. What the
+operations do is in `answering`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import ssl
@@ -25,12 +27,15 @@ from gateway.base.config_console import Console
 from gateway.base.log_events import LogEvent
 from gateway.console.answering import Answering
 from gateway.console.asking import ApiError, ApiRequest
-from gateway.console.logins import Logins, TooManyError
+from gateway.console.door import HEADER_S, ConsoleDoor
+from gateway.console.guesses import Guesses, TooManyError
+from gateway.console.hosts import Hosts, names_of
+from gateway.console.logins import Logins
 from gateway.console.operations import ADMIN, ANYBODY, API, CHANGE, OPERATIONS, ApiOperation, checked
 
 log = logging.getLogger("veilmq.console")
 
-BODY_BYTES_MAX = 1 << 20
+BODY_BYTES_MAX, BODY_S = 1 << 20, 10.0
 LOOK_EVERY_S = 2.0
 COOKIE = "veilmq"
 ASKED_BY = "X-Requested-By"
@@ -55,13 +60,16 @@ class ConsoleServer:
 
     def __init__(self, settings: Console, logins: Logins, tokens: ApiTokens, answering: Answering) -> None:
         self._settings, self._logins, self._tokens, self._answering = settings, logins, tokens, answering
+        self._guesses, self._hosts = Guesses(), Hosts(settings.hosts)
         self._runner: web.AppRunner | None = None
+        self._server: asyncio.Server | None = None
+        self._door: ConsoleDoor | None = None
         self._looking: asyncio.Task[None] | None = None
         self.port = 0
 
     async def start(self) -> None:
         """Raises StartError if the port or the certificate cannot be had."""
-        app = web.Application(client_max_size=BODY_BYTES_MAX, middlewares=[_guarded])
+        app = web.Application(client_max_size=BODY_BYTES_MAX, middlewares=[self._guarded])
         for path, (file, kind) in PAGES.items():
             app.router.add_get(path, _page(file, kind))
         for one in OPERATIONS:
@@ -71,14 +79,21 @@ class ConsoleServer:
         host, _, port = self._settings.bind.rpartition(":")
         try:
             context = self._tls()
-            site = web.TCPSite(self._runner, host.strip("[]"), int(port), ssl_context=context)
-            await site.start()
-        except (OSError, ssl.SSLError) as error:
+            assert self._runner.server is not None
+            self._door = ConsoleDoor(self._runner.server)
+            self._server = await asyncio.get_running_loop().create_server(
+                self._door,
+                host.strip("[]"),
+                int(port),
+                ssl=context,
+                ssl_handshake_timeout=None if context is None else HEADER_S,
+            )
+        except (OSError, ssl.SSLError, ValueError) as error:
             await self._runner.cleanup()
             raise StartError(
                 f"console: cannot serve at {self._settings.bind}: {error}; correct bind or files"
             ) from None
-        self.port = int(self._runner.addresses[0][1])
+        self.port = int(self._server.sockets[0].getsockname()[1])
         scheme = "https" if self._settings.certfile else "http"
         LogEvent.CONSOLE_SERVED.say(log, scheme, host, self.port)
         if context is not None:
@@ -90,6 +105,7 @@ class ConsoleServer:
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.load_cert_chain(self._settings.certfile, self._settings.keyfile)
+        self._hosts.certified = names_of(self._settings.certfile)
         return context
 
     async def _renew(self, context: ssl.SSLContext) -> None:
@@ -103,7 +119,7 @@ class ConsoleServer:
             try:
                 self._tls()  # a pair that does not fit would leave the context half changed
                 context.load_cert_chain(files[0], files[-1])
-            except (OSError, ssl.SSLError) as error:
+            except (OSError, ssl.SSLError, ValueError) as error:
                 LogEvent.CERTIFICATE_NOT_RENEWED.say(log, "console", error)
             else:
                 LogEvent.CERTIFICATE_RENEWED.say(log, "console", files[0])
@@ -112,6 +128,8 @@ class ConsoleServer:
         if self._looking is not None:
             self._looking.cancel()
         self._answering.stop()
+        if self._server is not None:
+            self._server.close()
         if self._runner is not None:
             await self._runner.cleanup()
 
@@ -123,7 +141,6 @@ class ConsoleServer:
         async def handle(request: web.Request) -> web.StreamResponse:
             now, address = time.time(), request.remote or ""
             try:
-                self._logins.check_address(address, now)
                 if request.method not in ("GET", "HEAD") and ASKED_BY not in request.headers:
                     raise ApiError(403, f"a request that changes something needs the header {ASKED_BY}, with any value")
                 if one.name == "login":
@@ -149,7 +166,11 @@ class ConsoleServer:
     async def _body(self, one: ApiOperation, request: web.Request) -> dict[str, Any]:
         if request.method in ("GET", "HEAD"):
             return {}
-        data = await request.read()
+        try:
+            async with asyncio.timeout(BODY_S):
+                data = await request.read()
+        except TimeoutError:
+            raise ApiError(408, f"the body did not come within {BODY_S:g} s") from None
         if not data and not one.needed:
             return {}
         try:
@@ -162,6 +183,7 @@ class ConsoleServer:
             raise ApiError(400, str(error)) from None
 
     def _user(self, request: web.Request, address: str, now: float) -> str:
+        """Raises ApiError, and TooManyError for a wrong token of an address block that guessed too often."""
         kind, secret = _shown(request)
         user = None
         if kind == "bearer":
@@ -172,7 +194,7 @@ class ConsoleServer:
                 raise ApiError(401, "the login is over; log in again")
         if user is None:
             if kind:
-                self._logins.failed(address, now)
+                self._guesses.begin(address, now)
             raise ApiError(401, "log in, or show a token")
         return user
 
@@ -191,10 +213,11 @@ class ConsoleServer:
     async def _login(self, request: web.Request, body: dict[str, Any], now: float) -> web.Response:
         address = request.remote or ""
         user = body["user"]
+        block = self._guesses.begin(address, now)  # before it is judged: many come at once
         if not await self._answering.authenticate(user, body["password"], address):
-            self._logins.failed(address, now)
             LogEvent.CONSOLE_LOGIN_FAILED.say(log, user=user, address=address)
             raise ApiError(401, "user or password is wrong")
+        self._guesses.right(block, now)
         LogEvent.CONSOLE_LOGIN.say(log, user=user, address=address)
         response = web.json_response({"user": user})
         response.set_cookie(
@@ -208,22 +231,31 @@ class ConsoleServer:
         response.del_cookie(COOKIE, path="/")
         return response
 
+    @web.middleware
+    async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Headers of every answer; what nobody foresaw is one line in the log and says nothing of the inside."""
+        with self._door.asked(request.transport) if self._door is not None else contextlib.nullcontext():
+            try:
+                response = self._misdirected(request) or await handler(request)
+            except web.HTTPException as error:
+                response = _error(error.status, error.reason)
+            except asyncio.CancelledError:
+                raise
+            except Exception:  # noqa: BLE001  the log has its traceback
+                LogEvent.CONSOLE_FAILED.say(log, exc_info=True)
+                response = _error(500, "failed; see the log")
+            if not response.prepared:
+                response.headers.update(HEADERS)
+            return response
 
-@web.middleware
-async def _guarded(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Headers of every answer; what nobody foresaw is one line in the log and says nothing of the inside."""
-    try:
-        response = await handler(request)
-    except web.HTTPException as error:
-        response = _error(error.status, error.reason)
-    except asyncio.CancelledError:
-        raise
-    except Exception:  # noqa: BLE001  the log has its traceback
-        LogEvent.CONSOLE_FAILED.say(log, exc_info=True)
-        response = _error(500, "failed; see the log")
-    if not response.prepared:
-        response.headers.update(HEADERS)
-    return response
+    def _misdirected(self, request: web.Request) -> web.Response | None:
+        """Returns the refusal of what a page of another site has a browser ask; None for what may be answered."""
+        host, origin = request.headers.get("Host", ""), request.headers.get("Origin")
+        if not self._hosts.knows(host):
+            return _error(421, "this console is not called so; name it in console.hosts")
+        if origin is not None and not self._hosts.may_ask(origin, host):
+            return _error(403, "a page of another site asks; name it in console.hosts if it is a proxy of yours")
+        return None
 
 
 def _shown(request: web.Request) -> tuple[str, str]:

@@ -104,6 +104,8 @@ class EdgeSession(Session):  # type: ignore[misc]
 
     is_internal = False
     """A part of this process, such as a bridge: the operator's word, not a plugin's, says what it may do."""
+    from_console = False
+    """A login at the console: nobody who connects over MQTT waits for its password to be verified."""
     owner_known = True
     """False in a session that amqtt's persistence plugin brings back: it does not keep the user name."""
     phase = "new"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
-from collections.abc import Callable
+import asyncio
+import contextlib
+from collections import Counter, OrderedDict, deque
+from collections.abc import AsyncIterator, Callable
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 
@@ -96,19 +98,69 @@ ORIGINS_MAX = 10_000
 
 
 class Failures:
-    """Failed logins by address: so many in a minute, then the address waits. Loopback is not counted."""
+    """Failed logins by address: so many in a minute, then the address waits. Loopback is not counted.
+
+    No more logins of one address are judged at once than may still fail: a guesser who sends a thousand passwords at
+    once has no more of them looked at than one who sends them in turn. The others wait; a thousand devices behind one
+    address that all know their passwords get in.
+    """
 
     def __init__(self, limits: Limits, reached: Reached, now: Callable[[], float]) -> None:
         self.limits, self._reached, self._now = limits, reached, now
         self._failed: OrderedDict[str, tuple[float, float]] = OrderedDict()  # how many are left, as of when
+        self._judged: Counter[str] = Counter()  # how many are, now
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
 
     def may_try(self, host: str | None) -> bool:
         """Whether a login from there is looked at."""
         origin = None if host is None else origin_of(host)
-        if origin is None or self._count(origin) + 1 <= self.limits.login_failures:
+        if origin is None or self._may_fail(origin):
             return True
         self._reached.note("login_failures", origin)
         return False
+
+    def _may_fail(self, origin: str) -> bool:
+        return self._count(origin) + 1 <= self.limits.login_failures
+
+    @contextlib.asynccontextmanager
+    async def judging(self, host: str | None) -> AsyncIterator[bool]:
+        """Waits for a turn to judge a login from there. Gives whether it is judged; what failed since may forbid it."""
+        origin = None if host is None else origin_of(host)
+        if origin is None:
+            yield True
+            return
+        while self._may_fail(origin) and self._count(origin) + self._judged[origin] + 1 > self.limits.login_failures:
+            await self._turn(origin)
+        is_judged = self.may_try(host)
+        self._judged[origin] += is_judged
+        try:
+            yield is_judged
+        finally:
+            self._judged[origin] -= is_judged
+            if not self._judged[origin]:
+                del self._judged[origin]
+            self._wake(origin)
+
+    async def _turn(self, origin: str) -> None:
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(origin, deque()).append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self._wake(origin)  # it was our turn, and we do not take it
+            raise
+
+    def _wake(self, origin: str) -> None:
+        """Gives the turn to the next who waits; it passes the turn on when it is judged or refused."""
+        waiting = self._waiting.get(origin, deque())
+        while waiting:
+            turn = waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                break
+        if not waiting:
+            self._waiting.pop(origin, None)
 
     def failed(self, host: str | None) -> None:
         origin = None if host is None else origin_of(host)

@@ -20,6 +20,7 @@ from gateway.broker.running import make_broker
 from gateway.clients import Reached
 from gateway.mqtt5.packets import Version
 from gateway.mqtt5.types import ReasonCode
+from gateway.plugins import EdgeSession
 from gateway.sockets.door import Failures
 from tests.gateway.harness import Wire, on_loop, serving
 from tests.waits import until
@@ -198,3 +199,35 @@ async def test_who_failed_too_often_is_refused_before_anything_is_hashed(
             assert wire.connack is not None
             assert wire.connack.code == code
         assert broker.operation.observe().reached["login_failures"] == 1
+
+
+def test_a_login_over_mqtt_does_not_wait_for_the_consoles_passwords(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor for one that takes for ever, nor for as many as come."""
+    go_on, check_all = threading.Event(), Users.check
+
+    def check(users: Users, user: str, password: bytes) -> bool:
+        return go_on.wait(20) if user == "guessed" else check_all(users, user, password)
+
+    monkeypatch.setattr(Users, "check", check)
+
+    @on_loop
+    async def scenario() -> None:
+        async with serving(_config(tmp_path, {"nurse": MOSQUITTO_2}, OURS)) as broker:
+
+            def guess(number: int) -> EdgeSession:
+                session = EdgeSession()
+                session.username, session.password, session.from_console = "guessed", f"{number}", True
+                return session
+
+            guesses = [asyncio.ensure_future(broker.host.proves(guess(number))) for number in range(600)]
+            try:
+                wire = await Wire.connect(broker, "c", **_login("nurse"))
+                assert wire.connack is not None
+                assert wire.connack.code == 0
+            finally:
+                go_on.set()
+            assert all(await asyncio.gather(*guesses))
+
+    scenario()

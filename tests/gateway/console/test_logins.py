@@ -1,4 +1,4 @@
-"""Logins and failures on a clock of the test's own."""
+"""Logins on a clock of the test's own."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.console.logins import FAILURES_MAX, FAILURES_S, IDLE_S, LOGIN_S, LOGINS_MAX, Logins, TooManyError
+from gateway.console.logins import IDLE_S, LOGIN_S, LOGINS_MAX, Logins
 
 STANDING: dict[str, str] = {}
 
@@ -65,14 +65,3 @@ def test_logins_are_bounded_and_the_one_used_longest_ago_goes() -> None:
     secrets = [one.begin("ann", float(at)) for at in range(LOGINS_MAX + 1)]
     assert one.user_of_login(secrets[0], float(LOGINS_MAX)) is None
     assert one.user_of_login(secrets[1], float(LOGINS_MAX)) == "ann"
-
-
-def test_an_address_that_fails_often_waits_and_no_other() -> None:
-    one = logins()
-    for at in range(FAILURES_MAX):
-        one.check_address("a", float(at))
-        one.failed("a", float(at))
-    with pytest.raises(TooManyError):
-        one.check_address("a", float(FAILURES_MAX))
-    one.check_address("b", float(FAILURES_MAX))
-    one.check_address("a", FAILURES_S + FAILURES_MAX)

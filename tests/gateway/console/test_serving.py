@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -56,18 +57,52 @@ def test_what_another_site_can_send_changes_nothing(broker: Running, ann: Api) -
         if one.method != "GET":
             status, content, _ = ann.ask(one.method, one.path.replace("{id}", "bob"), {"topic": "a", "payload": ""})
             assert status == 403, one
+            assert "another site" in content["error"]
+    ann.headers = {"Content-Type": "text/plain"}  # of a browser that sends no Origin
+    for one in OPERATIONS:
+        if one.method != "GET":
+            status, content, _ = ann.ask(one.method, one.path.replace("{id}", "bob"), {"topic": "a", "payload": ""})
+            assert status == 403, one
             assert "X-Requested-By" in content["error"]
+
+
+def test_a_name_that_a_foreign_page_had_stand_for_us_gets_no_answer(ann: Api) -> None:
+    """DNS rebinding: the browser believes that it asks the page's own host, and sends that name."""
+    for path in ("/", "/openapi.json", "/me", "/retained"):
+        for host in ("rebound.example", f"rebound.example:{ann.port}"):
+            ann.headers = {"Host": host, "X-Requested-By": "x"}
+            assert ann.ask("GET", path)[0] == 421, path
+    ann.headers = {"Origin": "https://elsewhere.example", "X-Requested-By": "x"}
+    assert ann.ask("GET", "/me")[0] == 403
+    for origin in (f"http://127.0.0.1:{ann.port}", f"HTTP://127.0.0.1:{ann.port}"):
+        ann.headers = {"Origin": origin, "X-Requested-By": "x"}
+        assert ann.ask("GET", "/me")[0] == 200
 
 
 def test_a_body_without_end_is_not_read(ann: Api) -> None:
     with socket.create_connection(("127.0.0.1", ann.port), 10) as connection:
-        connection.sendall(b"POST /api/v1/publish HTTP/1.1\r\nHost: a\r\nX-Requested-By: x\r\nCookie: veilmq=" +
+        connection.sendall(b"POST /api/v1/publish HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Requested-By: x\r\nCookie: veilmq=" +
                            ann.cookie.encode() + b"\r\nContent-Length: 99999999999\r\n\r\n")  # fmt: skip
         connection.sendall(b"x" * (2 << 20))
         assert connection.recv(100).split()[1] == b"413"
 
 
 def test_a_guesser_waits(tmp_path: Path) -> None:
+    """Also one whose guesses come at once; and nobody who is logged in, or shows a token, waits with it."""
+    with console(tmp_path) as running:
+        bob = running.api()
+        assert bob.log_in("bob", "bob-pw") == 200
+        token = Api(running.port, token=bob.ask("POST", "/tokens", {})[1]["token"])
+        with ThreadPoolExecutor(40) as pool:
+            codes = list(pool.map(lambda number: running.api().log_in("ann", f"guess-{number}"), range(40)))
+        assert sorted(codes) == [401] * 10 + [429] * 30
+        assert running.api().log_in("ann", "ann-pw") == 429
+        assert Api(running.port, token="x").ask("GET", "/me")[0] == 429
+        assert bob.ask("GET", "/me")[0] == token.ask("GET", "/me")[0] == 200
+        assert "Traceback" not in (tmp_path / "log").read_text()
+
+
+def test_one_guess_after_the_other_waits_too(tmp_path: Path) -> None:
     with console(tmp_path) as running:
         codes = [running.api().log_in("ann", f"guess-{number}") for number in range(12)]
         assert codes == [401] * 10 + [429] * 2

@@ -1,0 +1,141 @@
+"""Connections to the console: how many, from where, and how long each may take for its next request.
+
+HTTP is aiohttp's; this stands before it. A connection that is asked nothing new in time is closed, whatever half of a
+request it sent. So nobody who only opens connections takes files that MQTT needs, or keeps others out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import cast
+
+from gateway.base.config_console import CONNECTIONS_MAX
+from gateway.sockets.door import origin_of
+
+OF_ADDRESS_MAX = 32
+"""Of one IPv4 address or IPv6 /64. This machine is not counted: a proxy may stand there for many."""
+HEADER_S = 10.0
+"""From the connection to the end of its first header."""
+IDLE_S = 60.0
+"""From a request's answer, which has to be read meanwhile, to the end of the next header."""
+
+
+class ConsoleDoor:
+    """All connections of one console. `make`: aiohttp's end of a connection."""
+
+    def __init__(self, make: Callable[[], asyncio.Protocol]) -> None:
+        self._make = make
+        self._open: dict[asyncio.BaseTransport, Visit] = {}
+        self._idle: dict[Visit, None] = {}  # without a request, in the order in which they began to be
+        self._by_origin: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def __call__(self) -> asyncio.Protocol:
+        """The factory of `create_server`."""
+        return Visit(self, self._make())
+
+    def enter(self, visit: Visit, transport: asyncio.BaseTransport) -> bool:
+        """Counts a new connection; returns whether it may stay."""
+        peer = transport.get_extra_info("peername")
+        origin = origin_of(peer[0]) if isinstance(peer, tuple) else None
+        if origin is not None and self._by_origin[origin] >= OF_ADDRESS_MAX:
+            return False
+        if len(self._open) >= CONNECTIONS_MAX:
+            oldest = next(iter(self._idle), None)
+            if oldest is None:
+                return False
+            oldest.cut()
+        visit.origin = origin
+        if origin is not None:
+            self._by_origin[origin] += 1
+        self._open[transport] = visit
+        self._wait(visit, HEADER_S)
+        return True
+
+    def leave(self, visit: Visit, transport: asyncio.BaseTransport) -> None:
+        """Counts it no more."""
+        if self._open.pop(transport, None) is None:
+            return
+        visit.stop_timer()
+        self._idle.pop(visit, None)
+        if visit.origin is not None:
+            self._by_origin[visit.origin] -= 1
+            if not self._by_origin[visit.origin]:
+                del self._by_origin[visit.origin]
+
+    @contextlib.contextmanager
+    def asked(self, transport: asyncio.BaseTransport | None) -> Iterator[None]:
+        """While a request is answered, which has bounds of its own, the connection is not waited for."""
+        visit = self._open.get(transport) if transport is not None else None
+        if visit is not None:
+            visit.stop_timer()
+            self._idle.pop(visit, None)
+        try:
+            yield
+        finally:
+            if transport in self._open and visit is not None:
+                self._wait(visit, IDLE_S)
+
+    def _wait(self, visit: Visit, within_s: float) -> None:
+        self._idle[visit] = None
+        visit.start_timer(within_s)
+
+
+class Visit(asyncio.Protocol):
+    """One connection: everything goes on to aiohttp, unless it may not stay."""
+
+    def __init__(self, door: ConsoleDoor, inner: asyncio.Protocol) -> None:
+        self._door, self._inner = door, inner
+        self._transport: asyncio.BaseTransport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_in = False
+        self.origin: str | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+        self._is_in = self._door.enter(self, transport)
+        if self._is_in:
+            self._inner.connection_made(transport)
+        else:
+            self.cut()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._is_in and self._transport is not None:
+            self._door.leave(self, self._transport)
+            self._inner.connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_in:
+            self._inner.data_received(data)
+
+    def eof_received(self) -> bool | None:
+        return self._inner.eof_received() if self._is_in else None
+
+    def pause_writing(self) -> None:
+        self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._inner.resume_writing()
+
+    def cut(self) -> None:
+        """Ends the connection at once."""
+        if self._transport is not None:
+            if self._is_in:
+                self._door.leave(self, self._transport)
+                self._is_in = False
+                self._inner.connection_lost(None)
+            cast(asyncio.WriteTransport, self._transport).abort()
+
+    def start_timer(self, within_s: float) -> None:
+        """Ends the connection after so long, unless the timer is stopped."""
+        self._timer = asyncio.get_running_loop().call_later(within_s, self.cut)
+
+    def stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

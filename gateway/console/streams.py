@@ -1,0 +1,144 @@
+"""Streams of the API: messages of a filter as they come, as server-sent events, until the browser goes.
+
+A browser that is slow misses messages, and is told how many. What waits for it is bounded in messages and bytes: of a
+payload, however long, only what is shown waits. A stream ends within a second of the login or token that opened it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import time
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any
+
+from aiohttp import web
+
+from gateway.base.config_console import STREAMS_MAX, STREAMS_OF_USER
+from gateway.broker import EdgeBroker
+from gateway.client import LocalEnd
+from gateway.clients import INTERNAL
+from gateway.console.asking import ApiError, ApiRequest
+from gateway.console.shown import PAYLOAD_SHOWN_BYTES, message_json
+from gateway.mqtt5.message import Message
+from gateway.mqtt5.packets import Publish
+
+WAITING_MAX, WAITING_BYTES_MAX = 500, 1 << 20
+"""Messages that wait for one stream, and the bytes of their topics and of what is shown of their payloads."""
+LOOK_S = 0.5
+"""Between two looks whether the login that opened a stream still counts."""
+ALIVE_S = 5.0
+"""After so long without a message the browser is told that the stream is there."""
+STALLED_S = 20.0
+"""A browser that takes nothing of what is written for so long is cut off."""
+FAILED = 0x80
+"""From here on a code of SUBACK is a refusal (MQTT 5.0 §3.9.3)."""
+
+
+class StreamBacklog:
+    """What waits for one stream."""
+
+    def __init__(self) -> None:
+        self._messages: deque[tuple[Message, int, int]] = deque()
+        self._bytes = 0
+        self.missed = 0
+        self.arrived = asyncio.Event()
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def add(self, publish: Publish) -> None:
+        """Keeps what is shown of a message, or counts it as missed."""
+        payload = bytes(publish.payload[: PAYLOAD_SHOWN_BYTES + 1])  # one more, which says that it is cut
+        size = len(payload) + len(publish.topic.encode())
+        if len(self._messages) >= WAITING_MAX or self._bytes + size > WAITING_BYTES_MAX:
+            self.missed += 1
+            return
+        self._bytes += size
+        message = Message(publish.topic, payload, publish.qos, publish.retain)
+        self._messages.append((message, len(publish.payload), size))
+        self.arrived.set()
+
+    def take(self) -> dict[str, Any] | None:
+        """The oldest; None if nothing waits."""
+        if not self._messages:
+            self.arrived.clear()
+            return None
+        message, length, size = self._messages.popleft()
+        self._bytes -= size
+        return {**message_json(message), "bytes": length}
+
+
+class Streams:
+    """All open streams. `may_receive(user, topic)`: asked before each message is shown."""
+
+    def __init__(self, broker: EdgeBroker, may_receive: Callable[[str, str], Awaitable[bool]]) -> None:
+        self._broker, self._may_receive = broker, may_receive
+        self._of_user: Counter[str] = Counter()
+        self.clients: set[LocalEnd] = set()
+
+    async def serve(self, asked: ApiRequest, topic_filter: str) -> web.StreamResponse:
+        """Serves one stream to its end. Raises ApiError if there are too many."""
+        user = asked.user
+        if self._of_user.total() >= STREAMS_MAX:
+            raise ApiError(503, f"{STREAMS_MAX} streams are open; close one")
+        if self._of_user[user] >= STREAMS_OF_USER:
+            raise ApiError(503, f"{STREAMS_OF_USER} streams of {user} are open; close one")
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store",
+                                               "X-Content-Type-Options": "nosniff"})  # fmt: skip
+        client = LocalEnd(f"{INTERNAL}console/{secrets.token_hex(8)}", self._broker)
+        self._of_user[user] += 1
+        self.clients.add(client)
+        try:
+            await response.prepare(asked.request)
+            telling = asyncio.ensure_future(self._tell(asked, topic_filter, client, response))
+            try:
+                while asked.goes_on() and not telling.done():
+                    await asyncio.wait([telling], timeout=LOOK_S)
+            finally:
+                telling.cancel()
+                with suppress(ConnectionError, TimeoutError, asyncio.CancelledError):
+                    await telling
+        finally:
+            self._of_user[user] -= 1
+            if not self._of_user[user]:
+                del self._of_user[user]
+            self.clients.discard(client)
+            await client.close()
+        response.force_close()
+        return response
+
+    async def _tell(self, asked: ApiRequest, topic_filter: str, client: LocalEnd, response: web.StreamResponse) -> None:
+        """Writes what arrives. Returns where the broker refuses the filter; raises TimeoutError for a browser that
+        does not read."""
+        waiting = StreamBacklog()
+        answered: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+        def answer(code: int) -> None:
+            if not answered.done():
+                answered.set_result(code)
+
+        client.on_publish = waiting.add
+        await client.connect()
+        client.subscribe(topic_filter, 0, on_answer=answer)
+        if await answered >= FAILED:
+            await _write(response, "event: refused\ndata: {}\n\n")
+            return
+        await _write(response, "event: subscribed\ndata: {}\n\n")
+        while True:
+            line = waiting.take()
+            if line is None:
+                try:
+                    await asyncio.wait_for(waiting.arrived.wait(), ALIVE_S)
+                except TimeoutError:
+                    await _write(response, ": still here\n\n")
+            elif await self._may_receive(asked.user, line["topic"]):
+                line |= {"missed": waiting.missed, "time": time.time()}
+                await _write(response, f"data: {json.dumps(line)}\n\n")
+
+
+async def _write(response: web.StreamResponse, text: str) -> None:
+    await asyncio.wait_for(response.write(text.encode()), STALLED_S)

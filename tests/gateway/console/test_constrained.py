@@ -1,0 +1,100 @@
+"""Constrained topics asked of the API: what MQTT refuses a user, in any spelling, the API refuses too."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.auth.security import Security
+from gateway.base.config_console import Console
+from gateway.console.answering import Answering
+from gateway.console.asking import ApiError, ApiRequest
+from gateway.console.shown import LogTail, Shown
+from gateway.mqtt5.packets import PubAck
+from tests.gateway.console.running import user
+from tests.gateway.harness import Wire
+from tests.gateway.traced_site import Site
+
+PRIVATE = "RealTime/alice/PublishSubscribe/Disseminate/private"
+COMMANDS = "RealTime/alice/SubscribeOnly/Disseminate/cmd"
+SPELLINGS = ("$Constrained", "Constrained", "/Constrained")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
+    return Site(tmp_path_factory.mktemp("site"))
+
+
+def plugins(directory: Path) -> dict[str, Any]:
+    path = directory / "security.json"
+    Security(users={
+        "alice": user("pw", "topic readwrite #", "topic readwrite $Constrained/#"),
+        "bob": user("pw", "topic readwrite #", "topic readwrite $Constrained/#"),
+        "mallory": user("pw", "topic readwrite #", "topic readwrite +/Constrained/#"),
+    }).save(path)  # fmt: skip
+    return {"gateway.auth.dynamic.DynamicPlugin": {"file": str(path)}}
+
+
+async def client(broker: Any, name: str) -> Wire:
+    wire = await Wire.connect(broker, name, username=name, password=b"pw")
+    assert wire.connack is not None
+    assert wire.connack.code == 0
+    return wire
+
+
+async def status(answering: Answering, who: str, name: str, body: Any = None, **query: str) -> int:
+    request: Any = None
+    try:
+        answer = await answering.act(name)(ApiRequest(who, "", "", query, body or {}, request, lambda: True))
+    except ApiError as error:
+        return error.status
+    assert "only alice" not in json.dumps(answer)
+    return 200
+
+
+def test_what_mqtt_refuses_the_api_refuses_in_any_spelling(site: Site, tmp_path: Path) -> None:
+    async def check() -> None:
+        async with site.serving(plugins=plugins(tmp_path), allow_anonymous=False) as broker:
+            answering = Answering(Console(), Shown(broker, dict, "entities", LogTail()), editing=None)  # type: ignore[arg-type]
+            alice, bob, mallory = [await client(broker, name) for name in ("alice", "bob", "mallory")]
+            alice.publish(f"$Constrained/{PRIVATE}", b"only alice may hear this", qos=1, retain=True)
+            assert (await alice.expect(PubAck)).code == 0
+            assert await alice.subscribe(f"$Constrained/{COMMANDS}", 1) == 1
+            for spelling in SPELLINGS:
+                for rest in (PRIVATE, f"{PRIVATE}/#", "#", "RealTime/#"):
+                    asked = f"{spelling}/{rest}"
+                    code = await bob.subscribe(asked, 1)
+                    assert await status(answering, "bob", "retained", filter=asked) == (403 if code >= 0x80 else 200)
+                    if code >= 0x80:
+                        assert await status(answering, "bob", "stream", filter=asked) == 403
+                mallory.publish(f"{spelling}/{COMMANDS}", b"over MQTT", qos=1)
+                assert (await mallory.expect(PubAck)).code >= 0x80
+                body = {"topic": f"{spelling}/{COMMANDS}", "payload": "by the API"}
+                assert await status(answering, "mallory", "publish", body) in (400, 403)
+            assert await bob.published() == await alice.published() == []
+            assert await status(answering, "bob", "retained", filter="#") == 200
+            assert await status(answering, "bob", "publish", {"topic": "plain", "payload": "x"}) == 200
+            for end in list(answering._streams.clients):
+                await end.close()
+
+    asyncio.run(check())
+
+
+def test_no_user_of_the_console_is_taken_for_a_client(site: Site, tmp_path: Path) -> None:
+    """Its view has a client id that no client can have, so that none of what is a client's by its id is its own."""
+
+    async def check() -> None:
+        async with site.serving(plugins=plugins(tmp_path), allow_anonymous=False) as broker:
+            answering = Answering(Console(), Shown(broker, dict, "entities", LogTail()), editing=None)  # type: ignore[arg-type]
+            view = answering._view("alice")
+            wire = await Wire.connect(broker, view.client_id or "", username="alice", password=b"pw")
+            assert wire.connack is not None
+            assert wire.connack.code >= 0x80
+            for asked in (f"$Constrained/{PRIVATE}", f"$Constrained/{PRIVATE.replace('alice', 'console-alice')}"):
+                assert await status(answering, "alice", "retained", filter=asked) == 403
+
+    asyncio.run(check())
