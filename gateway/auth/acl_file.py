@@ -45,6 +45,10 @@ class _RulesPlugin(BaseTopicPlugin):  # type: ignore[misc]
         """Whether the client may receive all that the filter matches (`plugins/host.py`)."""
         return self._rules.covers(session.username, session.client_id or "", topic_filter)
 
+    def names(self) -> list[str]:
+        """Returns user names that have rules of their own (`acl_rules.AclRules`)."""
+        return self._rules.names()
+
     def _take(self, rules: AclRules) -> None:
         self._rules = rules
 

@@ -40,6 +40,10 @@ class AclRules(Protocol):
         """`topic`: a name, or the filter of a subscription without share prefix."""
         ...
 
+    def names(self) -> list[str]:
+        """Returns user names that have rules of their own, `%u` for rules of whatever name a client says."""
+        ...
+
     def covers(self, user: str | None, client_id: str, topic_filter: str) -> bool:
         """Whether the client may receive every topic that the filter matches."""
         ...
@@ -80,6 +84,12 @@ class Table:
 
     def covers(self, user: str | None, client_id: str, topic_filter: str) -> bool:
         return self.permits(user, client_id, topic_filter, Action.RECEIVE)  # of filters a rule must cover all
+
+    def names(self) -> list[str]:
+        tables = [table for table in (self._publish, self._subscribe, self._receive) if table is not None]
+        found = {user for table in tables for user in table if user not in (ANONYMOUS, EVERYBODY)}
+        filters = [pattern for table in tables for patterns in table.values() for pattern in patterns]
+        return sorted(found) + ["%u"] * any("%u" in pattern for pattern in filters)
 
     @staticmethod
     def _any(table: dict[str, tuple[str, ...]] | None, user: str | None, client_id: str, topic: str) -> bool:
@@ -137,6 +147,11 @@ class FileRules:
         if any(not access and overlaps(text, topic_filter) for text, access in (*own, *everybody)):
             return False
         return any(access & READ and covers(text, topic_filter) for text, access in (*own, *everybody))
+
+    def names(self) -> list[str]:
+        rules = [*self.patterns, *(rule for own in self.of_user.values() for rule in own)]
+        users = sorted(user for user in self.of_user if user is not None)
+        return users + ["%u"] * any(rule.is_pattern and "%u" in rule.filter for rule in rules)
 
 
 def _for_client(rules: Iterable[Rule], user: str | None, client_id: str) -> list[tuple[str, int]]:

@@ -25,6 +25,7 @@ from amqtt.broker import DEFAULT_PORTS, Broker, ExternalServer, Server
 from amqtt.contexts import BrokerConfig, ListenerConfig, ListenerType
 from amqtt.events import MQTTEvents
 
+from gateway.auth.claimed_names import claimed_names
 from gateway.base import Limits, Listener, Settings, StartError
 from gateway.base.config_console import CONSOLE_FILES
 from gateway.base.descriptors import SPARE_FILES, open_files, raise_limit
@@ -155,6 +156,8 @@ class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
         for plugin in self.host.plugins:
             for warning in getattr(plugin, "warnings", ()):
                 LogEvent.PLUGIN_WARNS.say(log, warning)
+        if (claimed := claimed_names(self.host.plugins, self.host.allows_anonymous)) is not None:
+            LogEvent.PLUGIN_WARNS.say(log, claimed)
         if self._store is not None:
             restore(self._store, self.lifecycle, self.exchange)
         if self.before_serving is not None:

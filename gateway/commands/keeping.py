@@ -25,7 +25,7 @@ def backup(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Of a member, or the owner's.")],
     out: Annotated[Path, typer.Argument(metavar="ARCHIVE", help="New file, e.g. r1.tar.gz. It holds private keys.")],
 ) -> None:
-    """Pack what a member cannot be made again from: configuration, keys, overlay, users. Never its data."""
+    """Pack what a member cannot be made again from: configuration, keys, overlay, users. Never its other data."""
     from gateway.setup.backing_up import back_up
 
     print(f"{back_up(folder, out)} files in {out}; it holds private keys: keep it as you keep those")

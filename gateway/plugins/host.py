@@ -323,6 +323,11 @@ class PluginHost:
         for session in sessions:
             session.forget_verdicts()
 
+    @property
+    def allows_anonymous(self) -> bool:
+        """Whether clients are let in that prove nothing."""
+        return self._allow_anonymous
+
     def adopt(self, allow_anonymous: bool) -> None:
         self._allow_anonymous = allow_anonymous
 

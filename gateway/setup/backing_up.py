@@ -1,8 +1,9 @@
 """A folder's backup: configuration, identity, trust domain, overlay, users and passwords; and what comes back of it.
 
-`data/` is never in it: an old copy would bring sequence numbers and keys back that were used or erased
-(docs/how-to/backup.md). Every file has its digest in a manifest, which a restore checks before it writes anything.
-Links, and names that lead out of the folder, are refused on both sides.
+Of `data/` only the users of the console are in it: of anything else an old copy would bring sequence numbers and keys
+back that were used or erased, or tokens that were revoked (docs/how-to/backup.md). Every file has its digest in a
+manifest, which a restore checks before it writes anything. Links, and names that lead out of the folder, are refused on
+both sides.
 """
 
 from __future__ import annotations
@@ -14,13 +15,16 @@ import tarfile
 import zlib
 from pathlib import Path, PurePosixPath
 
-from gateway.base import PrivateFileError, private_directory, write_private
-from gateway.setup.folders import DATA
+from gateway.base import ConfigError, PrivateFileError, load, private_directory, write_private
+from gateway.setup.folders import CONFIG, DATA
 from gateway.setup.plan import SetupError
 
 FORMAT = 1
 MANIFEST = "veilmq-backup.json"
+USERS_PLUGIN = "gateway.auth.dynamic.DynamicPlugin"
 FILES_MAX, BYTES_MAX = 10_000, 256 << 20
+KEPT = frozenset({Path(DATA, "security.json")})
+"""Of what is left out: users, groups and rights, where the console puts them."""
 LEFT_OUT = frozenset({DATA, "logs", "pid", "__pycache__"})
 
 
@@ -29,10 +33,12 @@ def back_up(folder: Path, out: Path) -> int:
     if not folder.is_dir():
         raise SetupError(f"{folder}: no such folder; name that of a member, or the owner's")
     files: dict[str, bytes] = {}
+    kept = KEPT | _configured(folder)
     try:
         for path in sorted(folder.rglob("*")):
             name = path.relative_to(folder)
-            if LEFT_OUT.intersection(name.parts) or path.is_dir() or path.name.endswith(".lock"):
+            is_left_out = LEFT_OUT.intersection(name.parts) and name not in kept
+            if is_left_out or path.is_dir() or path.name.endswith(".lock"):
                 continue
             if path.is_symlink() or not path.is_file():
                 raise SetupError(f"{path}: is a link or no file; put the file itself there")
@@ -56,6 +62,15 @@ def back_up(folder: Path, out: Path) -> int:
     except PrivateFileError as error:
         raise SetupError(str(error)) from None
     return len(files)
+
+
+def _configured(folder: Path) -> frozenset[Path]:
+    """Returns where the configuration has users that change, if that is in the folder."""
+    try:
+        options = load(folder / CONFIG).plugins.get(USERS_PLUGIN) or {}
+        return frozenset({Path(str(options["file"])).resolve().relative_to(folder.resolve())})
+    except (ConfigError, KeyError, ValueError):
+        return frozenset()  # no configuration of a broker, no such plugin, or its file is elsewhere
 
 
 def restore(archive: Path, folder: Path) -> int:

@@ -9,10 +9,13 @@ import time
 from pathlib import Path
 
 import pytest
+import yaml
 
+from gateway.auth.security import Security
 from gateway.cli import run
 from gateway.setup import Plan, SetupError, make_overlay
 from gateway.setup.backing_up import MANIFEST, back_up, restore
+from gateway.setup.folders import CONFIG
 
 NOW = time.time()
 
@@ -41,6 +44,24 @@ def test_a_lost_folder_comes_back_and_is_checked(
     assert (folder / "identity" / "key.pem").stat().st_mode & 0o077 == 0
     assert run(["restore", str(archive), str(folder)]) == 2
     assert "holds something already" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("place", ["data/security.json", "data/kept/of-the-console.json", "users.json"])
+def test_users_that_the_console_made_are_in_it_and_nothing_else_of_the_data(
+    folder: Path, tmp_path: Path, place: str
+) -> None:
+    config = folder / CONFIG
+    settings = yaml.safe_load(config.read_text())
+    settings["plugins"] = {"gateway.auth.dynamic.DynamicPlugin": {"file": place}}
+    config.write_text(yaml.safe_dump(settings))
+    (folder / place).parent.mkdir(exist_ok=True)
+    Security().save(folder / place)
+    (folder / "data" / "console-tokens.json").write_text("[]")
+    assert back_up(folder, tmp_path / "a.tar.gz") > 0
+    assert restore(tmp_path / "a.tar.gz", tmp_path / "again") > 0
+    assert Security.load(tmp_path / "again" / place) == Security()
+    found = [path for path in (tmp_path / "again").rglob("*") if path.is_file() and "data" in path.parts]
+    assert [path.relative_to(tmp_path / "again").as_posix() for path in found] == [place] * place.startswith("data/")
 
 
 def repacked(archive: Path, change: dict[str, bytes], extra: tarfile.TarInfo | None = None) -> None:

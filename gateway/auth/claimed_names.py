@@ -1,0 +1,30 @@
+"""Whether rights hang on user names that nobody proves: whoever says such a name has its rights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from amqtt.plugins.authentication import AnonymousAuthPlugin
+from amqtt.plugins.base import BaseAuthPlugin
+
+from gateway.auth.acl_file import AclFilePlugin, AclPlugin
+from gateway.auth.enhanced_auth import EnhancedAuthPlugin
+
+SHOWN_MAX = 5
+
+
+def claimed_names(plugins: Iterable[object], allow_anonymous: bool) -> str | None:
+    """Returns what an operator has to be told, in one line; None where names are proven, or have no rights."""
+    found = list(plugins)
+    provers = BaseAuthPlugin | EnhancedAuthPlugin
+    if any(isinstance(one, provers) and not isinstance(one, AnonymousAuthPlugin) for one in found):
+        return None
+    says_yes = any(isinstance(one, AnonymousAuthPlugin) for one in found)
+    names = [name for one in found if isinstance(one, AclFilePlugin | AclPlugin) for name in one.names()]
+    if not names or not (allow_anonymous or says_yes):
+        return None
+    shown = ", ".join(names[:SHOWN_MAX]) + (", ..." if len(names) > SHOWN_MAX else "")
+    return (
+        f"ANYBODY MAY CLAIM ANY NAME: rules count for user names ({shown}), clients are let in without a proof, and no "
+        "plugin proves names; add gateway.auth.passwords.PasswordPlugin or another one that does"
+    )
