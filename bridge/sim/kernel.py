@@ -50,6 +50,7 @@ from bridge.sim.outbox import SimulatedOutbox
 from bridge.topology import peers_of
 from keys.issuing import KeepArchive, KeepMaterial
 
+TICK_MIN_S = 0.001  # from a tick that came early to the next one: an event loop's timers know milliseconds
 STEPS_MAX = 2_000_000  # a run that does not end is a bug of ours: stop it with a message
 
 
@@ -95,9 +96,13 @@ class Kernel:
         latency_s: tuple[float, float] = (0.001, 0.020),
         clocks: Mapping[str, float] | None = None,
         outboxes: Mapping[str, SimulatedOutbox] | None = None,
+        jitter: RandomSource | None = None,
+        jitter_s: float = 0.001,
     ) -> None:
         """`clocks`: by how many seconds a node's own clock is ahead of the kernel's; 0 where none is given. `outboxes`:
-        of gateways, the same that their machines ask as their shelf."""
+        of gateways, the same that their machines ask as their shelf. `jitter`: draws for each tick by how much it comes
+        before or after its deadline, `jitter_s` at most, as timers of event loops do; None: each comes in time."""
+        self._jitter, self._jitter_s = jitter, jitter_s
         self._outboxes = outboxes or {}
         self._clocks = dict(clocks or {})
         self._makers = dict(makers)
@@ -243,7 +248,14 @@ class Kernel:
             deadline -= self._clocks.get(name, 0.0)
         if deadline is not None and deadline < self._ticks.get(name, float("inf")):
             self._ticks[name] = deadline
-            self.at(max(deadline, self.now), name, Tick())
+            self.at(self._tick_at(deadline), name, Tick())
+
+    def _tick_at(self, deadline: float) -> float:
+        """When the tick for a deadline comes: one that came too early is followed by another, as `Alarm` has it."""
+        if self._jitter is None:
+            return max(deadline, self.now)
+        wanted = deadline if deadline <= self.now else max(deadline, self.now + TICK_MIN_S)
+        return max(wanted + self._jitter.uniform(-self._jitter_s, self._jitter_s), self.now)
 
     def _effect(self, name: str, effect: Effect) -> None:
         match effect:

@@ -146,8 +146,9 @@ class World:
         rng: random.Random,
         latency_s: tuple[float, float] = (0.001, 0.020),
         clocks: Mapping[str, float] | None = None,
+        jitter: random.Random | None = None,
     ) -> Kernel:
-        """`clocks`: by how many seconds nodes' clocks are ahead."""
+        """`clocks`: by how many seconds nodes' clocks are ahead. `jitter`: ticks come early and late."""
         names = [n for n, member in self.overlay.members.items() if member.certificate.role is not Role.KEY_SERVER]
         gateways = [n for n in names if self.overlay.certificate(n).role is Role.GATEWAY]
         self.outboxes = {name: SimulatedOutbox(self.chain_of, self.is_plain) for name in gateways}
@@ -160,6 +161,7 @@ class World:
             latency_s,
             clocks,
             self.outboxes,
+            jitter,
         )
         kernel.start()
         return kernel
