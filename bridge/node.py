@@ -288,10 +288,12 @@ class GatewayNode(ReaderNode):
                 return self.intake.page(event, now) + self.publisher.rows.after(event)
             case LinkUp(peer):
                 # Leases before publications: whoever gets both then knows which groups we served already.
+                self.collector.skipped.up.add(peer)
                 effects = super()._own(event, now) + self.groups.link_up(peer, now)
                 return effects + self.publisher.link_up(peer, now)
             case LinkDown(peer):
                 self.groups.link_down(peer)
+                self.collector.skipped.up.discard(peer)
                 return super()._own(event, now) + self.publisher.link_down(peer)
             case GroupJoined(group, topic_filter, is_whole, owner):
                 return self.groups.joined((group, topic_filter), now, is_whole, owner)

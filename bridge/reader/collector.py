@@ -60,7 +60,7 @@ class Collector:
         self._sweep_at = 0.0
         self._waiting, self._overflow = Waiting(), Overflow(overlay.hosted)
         self._keyless, self._ahead = Keyless(), AheadScopes(self._intake.admission, self.kept)
-        self._skipped = Skipped(overlay, name)
+        self.skipped = Skipped(overlay, name)
 
     # --------------------------------------------------------------------------------------------- events
 
@@ -108,7 +108,7 @@ class Collector:
                 pieces = self._intake.pieces(admitted, event.wire.payload, properties.get(PROPERTY_PART))
                 low = read_skip(properties, admitted.header)
                 if low is not None:
-                    self._skipped.heard(name_of(event.wire.topic, admitted), event.peer, low)
+                    self.skipped.heard(name_of(event.wire.topic, admitted), event.peer, low)
                 news = self._publication(event, admitted, pieces, now)
                 effects += news if low is None else news + self._bridged(name_of(event.wire.topic, admitted), now)
                 if not any(type(each) is Withhold or each in NOT_TAKEN for each in news):
@@ -125,7 +125,7 @@ class Collector:
             if stream is not None and name[2] in stream.held:
                 return self._advance(stream_id, now)
         if not self._waits(name):
-            self._skipped.done(name)
+            self.skipped.done(name)
         return []
 
     def _keep_waiting(self, event: Received, admitted: Admitted, now: float) -> None:
@@ -153,7 +153,7 @@ class Collector:
 
     def adopt(self, overlay: Overlay, secrets: Sequence[ScopeSecret], now: float) -> list[Effect]:
         """Another version of the overlay, or other views of it, of the same regions."""
-        self._skipped.adopt(overlay)
+        self.skipped.adopt(overlay)
         self._overflow.hosted = overlay.hosted
         self._opening.adopt(secrets)
         self._handing_out.adopt(secrets)
@@ -329,7 +329,7 @@ class Collector:
         return stream
 
     def _drop(self, stream: Stream, sequence: int) -> None:
-        self._skipped.done(self._waiting.take(stream, sequence).name)
+        self.skipped.done(self._waiting.take(stream, sequence).name)
 
     def _wake(self, key_id: bytes, now: float) -> list[Effect]:
         """A key is there: what waited for it goes on."""
@@ -420,9 +420,9 @@ class Collector:
 
     def _is_bridged(self, before: Stream | None, held: Held) -> bool:
         """Whether enough replicas say that what lacks before it was left out, since nobody here wants it."""
-        if not self._skipped or before is None or held.admitted.header.previous <= before.highest:
+        if not self.skipped or before is None or held.admitted.header.previous <= before.highest:
             return False
-        if not self._skipped.bridges(held.name, before.highest, held.admitted.scope):
+        if not self.skipped.bridges(held.name, before.highest, held.admitted.scope):
             return False
         for name in self._lineages.before(held):
             self._assembling.forget(name)

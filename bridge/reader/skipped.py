@@ -1,8 +1,9 @@
 """What replicas say was left out before a publication, since nobody here wants it (`wire.skips`).
 
 f + 1 of the home region say it together, one of whom is honest: then nobody waits for what was left out, and nobody
-asks for it. Of a scope that goes by planes the replica of our plane suffices, on which we depend there anyway. It may
-still come, late, if it was wanted after all. Not here: what the others wait for (`collector`).
+asks for it. Of a scope that goes by planes the replica of our plane suffices, on which we depend there anyway; while
+that one is away, any replica of the region, since one of them alone serves our plane. What was left out may still come,
+late, if it was wanted after all. Not here: what the others wait for (`collector`).
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ class Skipped:
     def __init__(self, overlay: Overlay, name: str) -> None:
         """Of the reader of that name."""
         self._name = name
+        self.up: set[str] = set()
+        """Replicas with whom we have a link."""
         self._lows: FairTable[SkipName, dict[str, int]] = FairTable(SKIPS_MAX)
         self.adopt(overlay)
 
@@ -46,13 +49,19 @@ class Skipped:
         lows[peer] = min(low, lows.get(peer, low))
 
     def bridges(self, name: SkipName, highest: int, scope: Scope) -> bool:
-        """Whether nothing is missing between `highest`, which was delivered, and this publication of the scope."""
+        """Returns whether nothing is missing between `highest`, which was delivered, and this publication of the
+        scope."""
         lows = self._lows.get(name)
         if lows is None:
             return False
-        if self._planes.open(scope) and lows.get(self._planes.host_replica(scope, self._name), name[2]) <= highest:
-            return True
-        low = agreed({peer: low for peer, low in lows.items() if peer in self._view.members}, self._view.threshold)
+        said = {peer: low for peer, low in lows.items() if peer in self._view.members}
+        needed = self._view.threshold
+        if self._planes.open(scope):
+            host = self._planes.host_replica(scope, self._name)
+            if said.get(host, name[2]) <= highest:
+                return True
+            needed = needed if host in self.up else 1
+        low = agreed(said, needed)
         return low is not None and low <= highest
 
     def done(self, name: SkipName) -> None:

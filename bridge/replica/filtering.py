@@ -6,7 +6,7 @@ what it says beside the next publication that a neighbour gets: from which numbe
 out (`wire.skips`). Where the others' word comes after the publication was passed on, its header goes once more.
 
 Of scopes that go by planes these are runs of *ways*, each named by who stands at its end: a gateway here, or the
-replica of one plane in a next region, whoever takes its copy. What is said of our plane holds for its ways only.
+replica of one plane in a next region, whoever takes its copy. What is said of one plane holds for its ways only.
 
 Bounded: what is forgotten is not vouched for, and is asked for like any gap. Not here: who wants what
 (`wire.covers`), sending (`forwarder`).

@@ -177,17 +177,21 @@ class PlaneRouting:
         return (self._round.ways, self._round.left_out) if self._round.name == name else ({}, frozenset())
 
     def own_ways(self, admitted: Admitted, sender: str, vector: int, now: float) -> list[str] | None:
-        """The ways of our plane, if what the sender says of it is believed: it stands in our plane of the region
-        before, and its copy is for our plane. So a bad replica deceives only those who hang on its own plane."""
+        """Returns the ways of the planes that a copy is for, as far as what the sender says of them is believed: it
+        stands in that plane of the region before, or who stands there is away. So a bad replica deceives only those who
+        hang on its own plane, or on one whose replica is away. None: it is believed of no plane."""
         planes, scope, home = self._routes.planes, admitted.scope, admitted.publisher.region
         here = planes.place_of(scope, self._routes.name) if planes.open(scope) else None
         before = self._routes.topology.last_before(home, self._routes.region, admitted.tree)
-        if here is None or before is None or sender != self.replica((before, here[1])):
+        if here is None or before is None:
             return None
-        if vector and not vector >> here[1] & 1:
+        named = [plane for plane in planes_of(vector or 1 << here[1]) if plane < planes.count(scope)]
+        hosts = {plane: self.replica((before, plane)) for plane in named}
+        believed = [plane for plane, host in hosts.items() if sender == host or not self.is_up(host)]
+        if not believed:
             return None
-        ours = self._wanted(admitted, now).get(here[1], {})
-        return list(self._ways({here[1]: ours}))
+        wanted = self._wanted(admitted, now)
+        return list(self._ways({plane: wanted.get(plane, {}) for plane in believed}))
 
     def _wanted(self, admitted: Admitted, now: float, but: frozenset[str] = frozenset()) -> _Wanted:
         """Who wants the scope, but these. Not those from where it came."""

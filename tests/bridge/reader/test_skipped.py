@@ -33,12 +33,27 @@ def test_a_gap_is_bridged_by_f_plus_one_replicas_of_the_view() -> None:
 def test_by_planes_the_replica_that_we_hang_on_suffices_and_no_other() -> None:
     skipped, host = Skipped(OVERLAY, "site"), Planes(OVERLAY).host_replica(BY_PLANES, "site")
     other = next(name for name in ("r2a", "r2b") if name != host)
+    skipped.up.update(("r2a", "r2b", "r2c"))
     skipped.heard(NAME, other, 0)
     assert not skipped.bridges(NAME, 5, BY_PLANES)
     skipped.heard(NAME, host, 6)
     assert not skipped.bridges(NAME, 5, BY_PLANES)
     skipped.heard(NAME, host, 5)
     assert skipped.bridges(NAME, 5, BY_PLANES)
+
+
+def test_by_planes_any_replica_of_the_region_suffices_while_the_one_that_we_hang_on_is_away() -> None:
+    skipped, host = Skipped(OVERLAY, "site"), Planes(OVERLAY).host_replica(BY_PLANES, "site")
+    other = next(name for name in ("r2a", "r2b") if name != host)
+    skipped.up.add(other)
+    skipped.heard(NAME, "r1a", 0)
+    skipped.heard(NAME, other, 6)
+    assert not skipped.bridges(NAME, 5, BY_PLANES), "a stranger, and a replica that left out less"
+    skipped.heard(NAME, other, 5)
+    assert skipped.bridges(NAME, 5, BY_PLANES)
+    assert not skipped.bridges(NAME, 5, BY_REGIONS)
+    skipped.up.add(host)
+    assert not skipped.bridges(NAME, 5, BY_PLANES), "it is back"
 
 
 def test_memory_is_bounded() -> None:
