@@ -3,8 +3,9 @@
 
 With our own login, on the control root below a name that nobody guesses: a retained publication at QoS 1 with three
 user properties as large as ours may be has to come back unaltered to a subscriber that was there, and retained to one
-that came later; then it is removed. The scopes that we read have to be open to us. Nothing else at the broker is
-touched.
+that came later; then it is removed. The scopes that we read have to be open to us. A session is asked for as long as
+members ask for theirs, and deep topics and large publications are tried, for not every broker says its limits. Nothing
+else at the broker is touched.
 """
 
 from __future__ import annotations
@@ -16,17 +17,27 @@ import secrets
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from bridge.base import MAX_LEVELS
 from bridge.document import HOSTED_PROPERTY_CHARS, Overlay
 from gateway.base import Hosted
 from gateway.checking.check_trust import CheckFinding
 from gateway.client import PACKET_BYTES_MAX, ClientError, MqttClient
-from gateway.mqtt5.packets import Publish
+from gateway.mqtt5.packets import NO_PROPERTIES, ConnAck, Properties, Publish
 from gateway.overlay import hosted
 
 CONTROL_ROOT = "veilmq"
 """An ordinary topic: hosted brokers keep names that begin with $ for themselves."""
 ANSWER_S = 10.0
+TRY_S = 5.0
+"""How long an answer to something that a broker may pass over in silence is waited for."""
 PAYLOAD_BYTES = 64 << 10
+LARGE_BYTES = (1 << 20, 256 << 10)
+"""Payloads that are tried, the largest first: `limits.packet_bytes` of a gateway is 1 MiB unless changed."""
+DEPTHS = (MAX_LEVELS, 32, 16, 8)
+"""Levels of topics that are tried, the deepest first: more than the first are refused to our own clients."""
+GATEWAY_EXPIRY_S = 3_600
+JOB_EXPIRY_S = 7 * 86_400
+"""Session expiry that gateways and ingest jobs ask for (`gateway.party`, `spark_ingest`)."""
 ROOM_BYTES = 1024
 """For topic and headers of the probe itself."""
 
@@ -57,17 +68,86 @@ class _Probe:
     broker: str
     login: hosted.Login
     got: asyncio.Queue[Publish] = field(default_factory=asyncio.Queue)
+    offer: Properties = NO_PROPERTIES
 
     async def run(self, filters: Sequence[str]) -> CheckFinding:
         where = f"{self.broker} ({self.overlay.members[self.broker].address})"
         try:
+            granted_s = await self._session_s()
             limit = await self._run(filters)
+            depth, large = await self._deepest(), await self._largest(limit)
         except (ClientError, UnfitError) as error:
             return CheckFinding("error", f"{where}: {error}")
         except TimeoutError:
             return CheckFinding("error", f"{where}: lets no answer through within {ANSWER_S:.0f} s; ask who runs it")
-        most = "" if limit == PACKET_BYTES_MAX else f", packets of up to {limit} bytes"
-        return CheckFinding("ok", f"{where}: carries retained, user properties, QoS 1{most}")
+        said = [f"{where}: carries retained, user properties, QoS 1"]
+        if limit != PACKET_BYTES_MAX:
+            said.append(f"packets of up to {limit} bytes")
+        said += [f"publications of {large} bytes", f"topics of {depth} levels", f"sessions for {granted_s} s"]
+        said += self._terms()
+        lacks = []
+        if granted_s < JOB_EXPIRY_S:
+            lacks.append(
+                f"a job that is away for longer than {granted_s} s misses publications; it asks for {JOB_EXPIRY_S}"
+            )
+        if depth < DEPTHS[0]:
+            lacks.append("deeper topics may not cross; devices keep to that")
+        return CheckFinding("warning" if lacks else "ok", "; ".join([", ".join(said), *lacks]))
+
+    def _terms(self) -> list[str]:
+        """What else CONNACK says, where it is less than MQTT 5 allows."""
+        offer = self.offer
+        said = []
+        if offer.receive_maximum is not None:
+            said.append(f"{offer.receive_maximum} unacknowledged")
+        said.append(f"{offer.topic_alias_maximum or 0} topic aliases")
+        if offer.shared_subscription_available == 0:
+            said.append("no shared subscriptions")
+        return said
+
+    async def _session_s(self) -> int:
+        """Seconds for which a session is kept that is to last as long as a job's. Raises UnfitError.
+
+        The session ends with the next connection, which has the same client id and Clean Start 1.
+        """
+        async with self._connected("first", JOB_EXPIRY_S):
+            granted = self.offer.session_expiry_s
+        granted_s = JOB_EXPIRY_S if granted is None else granted
+        if granted_s < GATEWAY_EXPIRY_S:
+            async with self._connected("first"):
+                pass
+            raise UnfitError(
+                f"keeps sessions for {granted_s} s, and gateways need {GATEWAY_EXPIRY_S}, jobs {JOB_EXPIRY_S}; raise "
+                "its limit, or take another broker"
+            )
+        return granted_s
+
+    async def _deepest(self) -> int:
+        """Levels of the deepest topic on which something comes back. Raises UnfitError."""
+        for depth in DEPTHS:
+            topic = "/".join([CONTROL_ROOT, "probe", secrets.token_urlsafe(16), *["l"] * (depth - 3)])
+            if await self._comes_back(topic, b"deep"):
+                return depth
+        raise UnfitError(f"carries no topic of {DEPTHS[-1]} levels; take another broker")
+
+    async def _largest(self, limit: int) -> int:
+        """Bytes of the largest payload of those tried that comes back."""
+        for size in LARGE_BYTES:
+            topic = f"{CONTROL_ROOT}/probe/{secrets.token_urlsafe(16)}"
+            if size + ROOM_BYTES <= limit and await self._comes_back(topic, secrets.token_bytes(size)):
+                return size
+        return min(PAYLOAD_BYTES, limit - ROOM_BYTES)
+
+    async def _comes_back(self, topic: str, payload: bytes) -> bool:
+        """Whether a publication does, on a connection of its own: a broker may end it instead of an answer."""
+        with contextlib.suppress(ClientError, UnfitError, TimeoutError):
+            async with asyncio.timeout(TRY_S), self._connected("tried") as client:
+                await self._subscribe(client, topic)
+                await self._publish(client, topic, payload, (), retain=False)
+                while (publish := await self.got.get()).topic != topic:
+                    pass
+                return publish.payload == payload
+        return False
 
     async def _run(self, filters: Sequence[str]) -> int:
         topic = f"{CONTROL_ROOT}/probe/{secrets.token_urlsafe(16)}"
@@ -90,10 +170,10 @@ class _Probe:
             return first.packet_limit
 
     @contextlib.asynccontextmanager
-    async def _connected(self, which: str) -> AsyncIterator[MqttClient]:
+    async def _connected(self, which: str, expiry_s: int = 0) -> AsyncIterator[MqttClient]:
         client = hosted.dial(
-            self.overlay, self.name, self.broker, self.login, session_expiry_s=0,
-            client_id=f"{hosted.client_id(self.overlay, self.name)[:22]}{which[0]}",
+            self.overlay, self.name, self.broker, self.login, session_expiry_s=expiry_s, clean_start=True,
+            client_id=f"{hosted.client_id(self.overlay, self.name)[:22]}{which[0]}", unusable=self._unusable,
         )  # fmt: skip
         client.on_publish = self.got.put_nowait
         async with asyncio.timeout(ANSWER_S):
@@ -103,6 +183,10 @@ class _Probe:
         finally:
             await client.close()
 
+    def _unusable(self, connack: ConnAck) -> str:
+        self.offer = connack.properties
+        return hosted.unusable(connack)
+
     async def _subscribe(self, client: MqttClient, topic_filter: str, retain_handling: int = 0) -> None:
         answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         client.subscribe(topic_filter, 1, retain_handling=retain_handling, on_answer=answer.set_result)
@@ -111,9 +195,11 @@ class _Probe:
         if code != 1:
             raise UnfitError(f"does not let us subscribe to {topic_filter} at QoS 1 (0x{code:02x}); ask for the right")
 
-    async def _publish(self, client: MqttClient, topic: str, payload: bytes, user: tuple[tuple[str, str], ...]) -> None:
+    async def _publish(
+        self, client: MqttClient, topic: str, payload: bytes, user: tuple[tuple[str, str], ...], retain: bool = True
+    ) -> None:
         answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        client.publish(topic, payload, 1, True, user, lambda: answer.set_result(0), answer.set_result)
+        client.publish(topic, payload, 1, retain, user, lambda: answer.set_result(0), answer.set_result)
         async with asyncio.timeout(ANSWER_S):
             code = await answer
         if code:

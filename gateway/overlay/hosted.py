@@ -85,10 +85,9 @@ def dial(
         ssl=None if address.startswith(PLAIN) else tls_context(overlay, broker, login),
         username=login.username,
         password=login.password,
-        unusable=unusable,
         **{
             "client_id": client_id(overlay, name), "keep_alive_s": KEEP_ALIVE_S, "clean_start": not session_expiry_s,
-            "session_expiry_s": session_expiry_s, **options,
+            "session_expiry_s": session_expiry_s, "unusable": unusable, **options,
         },
     )  # fmt: skip
 

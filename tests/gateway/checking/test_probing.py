@@ -16,13 +16,14 @@ from bridge.document import Overlay
 from gateway.checking import probing
 from gateway.checking.probing import CONTROL_ROOT, probe
 from gateway.client import PACKET_BYTES_MAX, ClientError
-from gateway.mqtt5.packets import Properties, Publish
+from gateway.mqtt5.packets import ConnAck, Properties, Publish
 from gateway.overlay import hosted
 from gateway.owner import sign_overlay
 from gateway.trust import TrustDomain
 from keys.identity import Role
 
 BROKERS = ("a", "b", "c")
+REST = ", publications of 1048576 bytes, topics of 128 levels, sessions for 604800 s, 0 topic aliases"
 
 
 @pytest.fixture(scope="module")
@@ -59,18 +60,22 @@ class FakeBroker:
         self.clients: list[FakeClient] = []
         self.subscribed: list[tuple[str, int]] = []
         self.closed = 0
+        self.offer = Properties()
+        self.longest, self.deepest = 1 << 30, 1 << 30
+        self.expiries: list[tuple[str, int, bool]] = []
 
 
 class FakeClient:
     """`MqttClient`, as far as the probe uses it."""
 
-    def __init__(self, broker: FakeBroker) -> None:
-        self.broker, self.packet_limit = broker, broker.packet_limit
+    def __init__(self, broker: FakeBroker, unusable: Callable[[ConnAck], str]) -> None:
+        self.broker, self.packet_limit, self._unusable = broker, broker.packet_limit, unusable
         self.on_publish: Callable[[Publish], None] = lambda publish: None
         self.filters: set[str] = set()
 
     async def connect(self) -> None:
         self.broker.connects()
+        assert not self._unusable(ConnAck(False, 0, self.broker.offer))
         self.broker.clients.append(self)
 
     async def close(self) -> None:
@@ -88,13 +93,15 @@ class FakeClient:
         self, topic: str, payload: bytes, qos: int, retain: bool, user: Any, on_done: Callable[[], None],
         on_refused: Callable[[int], None],
     ) -> None:  # fmt: skip
+        if len(payload) > self.broker.longest or topic.count("/") >= self.broker.deepest:
+            return  # no answer, as brokers do that close a connection for it
         if self.broker.publish_code:
             on_refused(self.broker.publish_code)
             return
         on_done()
         publish = Publish(topic, payload, qos, properties=Properties(user=user), packet_id=1)
         self.broker.retained.pop(topic, None)
-        if payload:
+        if payload and retain:
             self.broker.retained[topic] = publish
         for client in self.broker.clients:
             if topic in client.filters and payload:
@@ -108,7 +115,13 @@ class FakeClient:
 @pytest.fixture
 def broker(monkeypatch: pytest.MonkeyPatch) -> FakeBroker:
     made = FakeBroker()
-    monkeypatch.setattr(hosted, "dial", lambda *arguments, **options: FakeClient(made))
+
+    def dial(*arguments: Any, **options: Any) -> FakeClient:
+        made.expiries.append((options["client_id"], options["session_expiry_s"], options["clean_start"]))
+        return FakeClient(made, options["unusable"])
+
+    monkeypatch.setattr(hosted, "dial", dial)
+    monkeypatch.setattr(probing, "TRY_S", 0.02)
     return made
 
 
@@ -118,13 +131,13 @@ def told(overlay: Overlay, *filters: str) -> list[tuple[str, str]]:
 
 def test_brokers_that_carry_everything(overlay: Overlay, broker: FakeBroker) -> None:
     assert told(overlay, "tokens/#") == [
-        ("ok", f"{name} ({name}.test:8883): carries retained, user properties, QoS 1") for name in BROKERS
+        ("ok", f"{name} ({name}.test:8883): carries retained, user properties, QoS 1{REST}") for name in BROKERS
     ]
     assert ("tokens/#", 2) in broker.subscribed, "without what is retained there"
     assert broker.retained == {}, "the probe leaves nothing"
-    assert (broker.clients, broker.closed) == ([], 6)
+    assert (broker.clients, broker.closed) == ([], 15)
     topics = {topic for topic, _ in broker.subscribed if topic.startswith(CONTROL_ROOT)}
-    assert len(topics) == 3, "a name of its own for each broker"
+    assert len(topics) == 9, "a name of its own for each broker and trial"
 
 
 def test_a_bound_on_packets_is_said_and_respected(overlay: Overlay, broker: FakeBroker) -> None:
@@ -137,9 +150,47 @@ def test_a_bound_on_packets_is_said_and_respected(overlay: Overlay, broker: Fake
 
     broker.alter = note
     assert told(overlay)[0] == (
-        "ok", "a (a.test:8883): carries retained, user properties, QoS 1, packets of up to 5000 bytes",
+        "ok", "a (a.test:8883): carries retained, user properties, QoS 1, packets of up to 5000 bytes, publications of "
+        "3976 bytes, topics of 128 levels, sessions for 604800 s, 0 topic aliases",
     )  # fmt: skip
     assert max(sizes) < 5_000
+
+
+def test_a_session_is_asked_for_as_long_as_it_will_be_needed_and_left_nowhere(
+    overlay: Overlay, broker: FakeBroker
+) -> None:
+    told(overlay)
+    (first, expiry_s, clean), (second, next_s, next_clean) = broker.expiries[:2]
+    assert (expiry_s, clean) == (7 * 86_400, True)
+    assert (second, next_s, next_clean) == (first, 0, True), "the same client id ends that session"
+
+
+def test_a_provider_that_forgets_sessions_soon_will_not_do(overlay: Overlay, broker: FakeBroker) -> None:
+    broker.offer = Properties(session_expiry_s=300)
+    assert told(overlay)[0] == (
+        "error", "a (a.test:8883): keeps sessions for 300 s, and gateways need 3600, jobs 604800; raise its limit, or "
+        "take another broker",
+    )  # fmt: skip
+    assert [expiry_s for _, expiry_s, _ in broker.expiries[:2]] == [604_800, 0]
+    broker.offer = Properties(session_expiry_s=86_400)
+    level, text = told(overlay)[0]
+    assert (level, "sessions for 86400 s" in text, "it asks for 604800" in text) == ("warning", True, True)
+
+
+def test_what_a_provider_grants_is_said_and_what_it_does_not_say_is_tried(overlay: Overlay, broker: FakeBroker) -> None:
+    broker.offer = Properties(receive_maximum=20, topic_alias_maximum=10, shared_subscription_available=0)
+    broker.longest, broker.deepest = 300_000, 16
+    level, text = told(overlay)[0]
+    assert level == "warning"
+    assert text.endswith(
+        "QoS 1, publications of 262144 bytes, topics of 16 levels, sessions for 604800 s, 20 unacknowledged, "
+        "10 topic aliases, no shared subscriptions; deeper topics may not cross; devices keep to that"
+    )
+    broker.longest = 100_000
+    assert "publications of 65536 bytes" in told(overlay)[0][1]
+    broker.deepest = 4
+    level, text = told(overlay)[0]
+    assert (level, "carries no topic of 8 levels" in text) == ("error", True)
 
 
 CURE = "take another broker"
