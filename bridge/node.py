@@ -339,10 +339,8 @@ class GatewayNode(ReaderNode):
                     passed += self.wanted(name, now)
                 case Doubted(name):
                     passed += self.doubted(name, now)
-                case Deliver(_, _, publication):
-                    if publication.retain:
-                        self.publisher.overtaken(publication.topic, publication.time_ms)
-                    passed += self.groups.placed(effect, now)
+                case Deliver():
+                    passed += self.groups.placed(self.publisher.retained.heard(effect), now)
                 case _:
                     passed.append(effect)
         return passed

@@ -138,6 +138,10 @@ class _Shell:
             if self._dropped & (self._dropped - 1) == 0:  # 1, 2, 4, ...: a flood of losses is no flood of lines
                 LogEvent.AMQTT_BEHIND.say(log, self._dropped)
 
+    def deliver_stored(self, publication: Publication, groups_lost: Collection[SharedName] = ()) -> None:
+        """amqtt is not told which subscriptions are new."""
+        self.deliver_local(publication, groups_lost)
+
     def deliver_shared(self, name: SharedName, publication: Publication) -> None:
         """amqtt knows no shared subscriptions."""
 

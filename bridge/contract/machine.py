@@ -281,7 +281,8 @@ class Watch:
 class Deliver:
     """A verified, opened publication for local subscribers. `late`: it came after its successor. `scope`: its wire
     filter. `sealed_ms`: the signed time at which it was sent. `groups_lost`: local shared groups, as (name, filter),
-    that another gateway serves with it."""
+    that another gateway serves with it. `stored`: replicas had retained it when they told us, so that it may be older
+    than subscriptions here."""
 
     publisher: str
     sequence: int
@@ -290,6 +291,7 @@ class Deliver:
     scope: str = ""
     sealed_ms: int = 0
     groups_lost: frozenset[tuple[str, str]] = frozenset()
+    stored: bool = False
 
 
 @value

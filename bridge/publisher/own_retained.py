@@ -10,7 +10,7 @@ after a restart of ours, sealed anew.
 
 Bounded, in memory and as rows (`Keep`), so that a restart goes on where the last process was. Fair by owner, the user
 or client here that published it. Not here: sealing and sending (`publisher`), what others published on the
-same topics, unless the node says so (`overtaken`).
+same topics, unless the node says so (`heard`).
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from bridge.base import Belongings
-from bridge.contract import Count, Deferrals, Effect, Keep, Numbered, Publication, Wire, packed, unpacked
+from bridge.contract import Count, Deferrals, Deliver, Effect, Keep, Numbered, Publication, Wire, packed, unpacked
 from bridge.document import RegionView
 from bridge.publisher.data_keys import LiveKey
 from bridge.publisher.handing_over import AWAY_S, has_enough
@@ -147,6 +147,16 @@ class OwnRetained:
         fits = [kept for kept in self._kept.values() if kept.wire is not None and kept.seal == seal_for(kept)]
         waits = {e.sequence for kept in fits if (e := entries.get(kept.sequence)) and peer not in e.acked}
         return sorted((kept for kept in fits if kept.sequence not in waits), key=lambda kept: kept.sequence)
+
+    def heard(self, effect: Deliver) -> Deliver:
+        """What somebody else published, not retained if ours on its topic is newer; else ours gives way."""
+        of, known = effect.publication, self._kept.get(effect.publication.topic)
+        if not of.retain or known is None:
+            return effect
+        if known.publication.time_ms > of.time_ms:
+            return replace(effect, publication=replace(of, retain=False))
+        self.overtaken(of.topic, of.time_ms)
+        return effect
 
     def overtaken(self, topic: str, time_ms: int) -> None:
         """Somebody else published at `time_ms`: if ours is older, it would bring back an old value."""

@@ -54,7 +54,7 @@ class HandingOut:
             if told is Rank.OVERTAKEN:  # to retain it now would bring back an old value
                 found.as_live()
                 late = late or self._joining.is_behind(held)
-        return found.delivered(admitted.publisher.name, admitted.header.time_ms, late)
+        return found.delivered(admitted.publisher.name, admitted.header.time_ms, late, held.replayed)
 
     def _clear(self, held: Held) -> bytes:
         """Raises BadContent."""

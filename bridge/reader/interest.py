@@ -277,6 +277,11 @@ class ScopeInterest:
         """Wire filters of the scopes that local clients want now."""
         return frozenset(wire_filter for wire_filter, want in self._wants.items() if want.filters)
 
+    def wanted_scopes(self) -> dict[str, str]:
+        """Clear filters of the scopes that local clients want now, by wire filter."""
+        wanted = self.wanted()
+        return {s.scope.filter: s.clear_filter for s in self._secrets if s.scope.filter in wanted}
+
     def accepted(self, wire_filter: str) -> bool:
         """Whether a quorum of the home region, in its view in force, acknowledged that we want the scope."""
         want = self._wants.get(wire_filter)

@@ -63,10 +63,10 @@ class Unpacked:
         """Nothing of it is retained."""
         self.records = [Numbered(number, replace(each, retain=False)) for number, each in self.records]
 
-    def delivered(self, publisher: str, sealed_ms: int, late: bool) -> list[Effect]:
-        """What local clients get, in order, and what is counted."""
+    def delivered(self, publisher: str, sealed_ms: int, late: bool, stored: bool = False) -> list[Effect]:
+        """What local clients get, in order, and what is counted. `stored`: as `Deliver` has it."""
         effects: list[Effect] = [
-            Deliver(publisher, number, publication, late, self._scope, sealed_ms)
+            Deliver(publisher, number, publication, late, self._scope, sealed_ms, stored=stored)
             for number, publication in self.records
         ]
         if self.expired:

@@ -107,16 +107,25 @@ class Delivering:
             self.traffic.withheld += plan.withheld
         return plan
 
-    def route(self, message: Message, sender: Client | None, lost: Collection[SharedName] = ()) -> Later | None:
-        """Hand a message to its local receivers, without the shared groups that are `lost` to another gateway."""
+    def route(
+        self,
+        message: Message,
+        sender: Client | None,
+        lost: Collection[SharedName] = (),
+        without: Collection[Client] = (),
+    ) -> Later | None:
+        """Hand a message to its local receivers, without the shared groups that are `lost` to another gateway, and
+        `without` these clients."""
         plan = self._plan(message)
-        if self.host.filters_topics:
+        if self.host.filters_topics or without:
+            left_out = {id(client.view) for client in without}
             view_of = [target.client.view for target in plan.targets]
             view_of += [member.view for group in plan.groups for member in group.members]
+            view_of = [view for view in view_of if id(view) not in left_out]
             verdicts = [self.host.verdict(view, message.topic, Action.RECEIVE) for view in view_of]
             if None in verdicts:
-                return self._route_asking(plan, message, sender, lost)
-            if not all(verdicts):
+                return self._route_asking(plan, message, sender, lost, left_out)
+            if not all(verdicts) or without:
                 allowed = {id(view) for view, verdict in zip(view_of, verdicts, strict=True) if verdict}
                 self._deliver(plan, message, sender, allowed, lost)
                 return None
@@ -124,12 +133,19 @@ class Delivering:
         return None
 
     async def _route_asking(
-        self, plan: DeliveryPlan[Client], message: Message, sender: Client | None, lost: Collection[SharedName]
+        self,
+        plan: DeliveryPlan[Client],
+        message: Message,
+        sender: Client | None,
+        lost: Collection[SharedName],
+        left_out: Collection[int],
     ) -> None:
         receivers = [target.client for target in plan.targets]
         receivers += [member for group in plan.groups for member in group.members]
         allowed: set[int] = set()
         for receiver in receivers:
+            if id(receiver.view) in left_out:
+                continue
             verdict = self.host.verdict(receiver.view, message.topic, Action.RECEIVE)
             if verdict is None:
                 verdict = await self.host.ask(receiver.view, message.topic, Action.RECEIVE)

@@ -40,6 +40,11 @@ class ForOverlay:
         if not self._is_ending:  # what comes now is not acknowledged, and comes again
             self.exchange.deliver_local(publication, groups_lost)
 
+    def deliver_stored(self, publication: Publication, groups_lost: Collection[SharedName] = ()) -> None:
+        """The same for a publication that replicas had retained when they told us."""
+        if not self._is_ending:
+            self.lifecycle.subscribing.retained.deliver_stored(publication, groups_lost)
+
     def deliver_shared(self, name: SharedName, publication: Publication) -> None:
         """A publication of the overlay for one local shared group only."""
         circles, user = self.exchange.circles, publication.properties

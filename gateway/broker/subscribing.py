@@ -1,6 +1,7 @@
-"""SUBSCRIBE and UNSUBSCRIBE: who may, what is answered, which retained messages follow.
+"""SUBSCRIBE and UNSUBSCRIBE: who may, and what is answered when.
 
-Shared subscriptions and overlapping filters are `routing.py`'s business, delivery is `exchange.py`'s. A member
+Shared subscriptions and overlapping filters are `routing.py`'s business, delivery is `exchange.py`'s, which retained
+messages follow is `retained_sending.py`'s. A member
 of the overlay is granted whatever it asks, but its filters go to the overlay, never into the local router.
 Source: MQTT 5.0 §3.8 to §3.11.
 """
@@ -9,10 +10,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from itertools import chain
-from typing import TypeAlias
 
 from amqtt.events import BrokerEvents
 
@@ -20,6 +19,7 @@ from bridge.base import SHARE_PREFIX, TopicError, matches, split_share
 from bridge.document import constrained
 from bridge.predicates import Predicate
 from gateway.broker.exchange import Exchange
+from gateway.broker.retained_sending import Began, RetainedSending
 from gateway.clients import (
     Client,
     ClientConnection,
@@ -39,19 +39,14 @@ from gateway.mqtt5.bridge_clients import as_bridge
 from gateway.mqtt5.flows import NONE
 from gateway.mqtt5.message import Message
 from gateway.mqtt5.packets import Subscribe, Subscription, Unsubscribe, Version
-from gateway.mqtt5.session import Granted, SessionSubscription
+from gateway.mqtt5.session import Granted
 from gateway.mqtt5.types import ReasonCode
 from gateway.plugins import Action, EdgeSession
 from gateway.sockets.flushing import Later
 
-RETAINED_TURN_BYTES = 1 << 20
-"""Retained messages of a new subscription are handed over in parts of so many bytes."""
-
-PAUSED_S = 0.01
-"""Between two looks whether a client takes retained messages again."""
-
-_Began: TypeAlias = tuple[int, int]
-"""How many messages had been retained, of clients and of the system, when a subscription began."""
+UNANSWERED_MAX = 1_024
+"""SUBSCRIBEs of one client that wait for their SUBACK; with more nothing else of it is read. A client that sends them
+without end."""
 
 
 class Subscribing:
@@ -59,6 +54,8 @@ class Subscribing:
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange, self._host = exchange, exchange.host
+        self.retained = RetainedSending(exchange)
+        self._unanswered: Counter[Client] = Counter()
 
     def subscribe(self, client: Client, packet: Subscribe, quiet: bool = False) -> Later | None:
         """Grant, answer, and send retained messages. `quiet`: a plugin subscribes for the client."""
@@ -155,16 +152,17 @@ class Subscribing:
                 codes.append(asked.qos if permitted else ReasonCode.NOT_AUTHORIZED)
                 if not permitted:
                     self._exchange.audit.may_not("subscribe", client, asked.filter)
+        existed = {asked.filter for asked in packet.subscriptions if asked.filter in client.filters}
         granted = client.session.subscribed(packet, codes)
         if not self.enter(client, granted):  # a defect of ours, which is said and counted where it is
             self._take_back(client, granted)
             refused = [code if code >= ReasonCode.UNSPECIFIED_ERROR else ReasonCode.UNSPECIFIED_ERROR for code in codes]
             granted = client.session.subscribed(packet, refused)
         began = self._exchange.retained.kept_so_far, self._exchange.system.kept_so_far
-        counted = None if quiet or client.peer is not None else self._until_counted(granted)
-        if counted is not None:
-            return self._answer_later(counted, client, granted, client.connection, began)
-        return self._answer(client, granted, client.connection, began, quiet)
+        if quiet or client.peer is not None:
+            return self._answer(client, granted, client.connection, began, quiet)
+        self.retained.expect(client, granted, began, existed)
+        return self._answer_when_counted(client, granted, began)
 
     def _have_room(self, client: Client, asked: Subscription, predicates: list[Predicate]) -> bool:
         """Whether this one fits too, beside those of the same packet."""
@@ -175,39 +173,37 @@ class Subscribing:
         predicates += found
         return True
 
-    def _until_counted(self, granted: Granted) -> asyncio.Future[None] | None:
-        """Done when others will send us what is published from then on, as the SUBACK says; None: they do."""
+    def _answer_when_counted(self, client: Client, granted: Granted, began: Began) -> Later | None:
+        """Sends the SUBACK once a quorum of replicas knows of the filters. Later packets of the client do not wait,
+        except behind too many unanswered SUBSCRIBEs."""
         when_accepted = getattr(self._exchange.overlay, "when_accepted", None)
+        connection = client.connection
         if when_accepted is None or not granted.subscriptions:
-            return None
-        counted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            return self._answer(client, granted, connection, began)
         filters = [split_share(subscription.options.base)[1] for subscription in granted.subscriptions]
+        counted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-        def done() -> None:
-            if not counted.done():  # else nobody waits any more
+        def answer() -> None:
+            self._unanswered[client] -= 1
+            if not self._unanswered[client]:
+                del self._unanswered[client]
+            later = self._answer(client, granted, connection, began) if client.alive else None
+            if later is not None:
+                self.retained.detach(later)
+            if not counted.done():
                 counted.set_result(None)
 
-        return counted if when_accepted(filters, done) else None
-
-    async def _answer_later(
-        self,
-        counted: asyncio.Future[None],
-        client: Client,
-        granted: Granted,
-        connection: ClientConnection | None,
-        began: _Began,
-    ) -> None:
-        await counted
-        later = self._answer(client, granted, connection, began) if client.alive else None
-        if later is not None:
-            await later
+        if not when_accepted(filters, answer):
+            return self._answer(client, granted, connection, began)
+        self._unanswered[client] += 1
+        return _done(counted) if self._unanswered[client] > UNANSWERED_MAX else None
 
     def _answer(
         self,
         client: Client,
         granted: Granted,
         connection: ClientConnection | None,
-        began: _Began,
+        began: Began,
         quiet: bool = False,
     ) -> Later | None:
         if connection is not None and client.connection is connection and not quiet:
@@ -219,9 +215,7 @@ class Subscribing:
                 topic=subscription.options.filter,
                 qos=subscription.options.qos,
             )
-        if quiet or client.peer is not None:
-            return None
-        return self._send_retained(client, granted.retained, began)
+        return None if quiet or client.peer is not None else self.retained.send_new(client, granted.retained, began)
 
     def _take_back(self, client: Client, granted: Granted) -> None:
         """The subscriptions of one packet count no longer, nor those that they replaced."""
@@ -257,64 +251,6 @@ class Subscribing:
                 self._joined(client, group, plain_filter)
         return taken
 
-    def _send_retained(
-        self, client: Client, subscriptions: Sequence[SessionSubscription], began: _Began
-    ) -> Later | None:
-        """All of them at once if they are few and no plugin has to be asked; what came since they began was live."""
-        now = self._exchange.now()
-        pending = self._retained_for(subscriptions, now, began)
-        given_bytes = 0
-        for subscription, message in pending:
-            verdict = self._host.verdict(client.view, message.topic, Action.RECEIVE)
-            if verdict is None or given_bytes > RETAINED_TURN_BYTES or client.session.paused or client.is_behind:
-                return self._send_other_retained(client, chain([(subscription, message)], pending))
-            if verdict:
-                given_bytes += message.held_bytes
-                self._give_retained(client, subscription, message, now)
-        return None
-
-    def _retained_for(
-        self, subscriptions: Sequence[SessionSubscription], now: float, began: _Began
-    ) -> Iterator[tuple[SessionSubscription, Message]]:
-        for subscription in subscriptions:
-            topic_filter = subscription.options.base
-            stores = [self._exchange.retained]
-            if topic_filter.startswith("$"):  # wildcards match no such name (MQTT-4.7.2-1)
-                stores.append(self._exchange.system)
-            for store, until in zip(stores, began, strict=False):
-                for message in store.matching(topic_filter, now, until):
-                    if wants(subscription.options, message):
-                        yield subscription, message
-
-    async def _send_other_retained(
-        self, client: Client, pending: Iterator[tuple[SessionSubscription, Message]]
-    ) -> None:
-        """A part at a time, as the client takes them: 100,000 messages for one that does not read fill no memory."""
-        connection, given_bytes = client.connection, RETAINED_TURN_BYTES
-        for subscription, message in pending:
-            verdict = self._host.verdict(client.view, message.topic, Action.RECEIVE)
-            if verdict is None:
-                verdict = await self._host.ask(client.view, message.topic, Action.RECEIVE)
-            if given_bytes >= RETAINED_TURN_BYTES or client.session.paused:
-                given_bytes = 0
-                await asyncio.sleep(0)
-                # Something else may have filled its buffer again, or what was given waits for the disk: `room` tells of
-                # neither, and would come back at once for ever.
-                while connection is not None and await connection.room() and client.session.paused:  # noqa: ASYNC110
-                    await asyncio.sleep(PAUSED_S)
-            if client.is_behind and connection is not None:
-                connection.read_on()  # or its acknowledgements would wait for us
-                await self._exchange.holding.until_taken(client)
-            if not client.alive:
-                return
-            if verdict:
-                given_bytes += message.held_bytes
-                self._give_retained(client, subscription, message, self._exchange.now())
-
-    def _give_retained(self, client: Client, subscription: SessionSubscription, message: Message, now: float) -> None:
-        ids = (subscription.identifier,) if subscription.identifier else ()
-        self._exchange.give(client, message, min(message.qos, subscription.options.qos), True, ids, now)
-
     def unsubscribe(self, client: Client, packet: Unsubscribe) -> None:
         """Remove, and answer."""
         if self._exchange.tracing is not None and client.peer is None:
@@ -329,6 +265,7 @@ class Subscribing:
     def _remove(self, client: Client, topic_filter: str) -> bool:
         """Takes a subscription from the router and the store. False: there is none."""
         gone = client.filters.pop(topic_filter, None)
+        self.retained.forget(client, topic_filter)
         if gone is None:
             return False
         self._leave(client, gone.options)
@@ -339,6 +276,7 @@ class Subscribing:
     def forget(self, client: Client, unfinished: Sequence[Message] = ()) -> None:
         """The session has ended: its subscriptions go, and what its shared groups sent it goes to other members."""
         client.alive = False
+        self.retained.forget(client)
         if client.acks:
             client.acks.clear()
         filters, client.filters = client.filters, NONE
@@ -420,6 +358,10 @@ class Subscribing:
 
 def _described(group: SharedGroup[Client]) -> LocalGroup:
     return LocalGroup(group.name, group.filter, bool(group.wide), next(iter(group.members)).client_id)
+
+
+async def _done(future: asyncio.Future[None]) -> None:
+    await future
 
 
 def _inner(topic_filter: str) -> str | None:

@@ -193,10 +193,18 @@ class SharedSubscriptions(Protocol):
 
 
 class Accepted(Protocol):
-    """Optional method of an `OverlayPort` whose members have to hear of what is subscribed to here."""
+    """Optional methods of an `OverlayPort` whose members have to hear of what is subscribed to here."""
 
     def when_accepted(self, topic_filters: Sequence[str], done: Callable[[], None]) -> bool:
         """Call `done` once they know of these filters, share prefixes stripped. False: there is nothing to wait for."""
+        ...
+
+    def unsettled(self, topic_filters: Sequence[str]) -> list[str]:
+        """Returns clear filters of scopes with retained values under way, among the scopes of the given filters."""
+        ...
+
+    def when_settled(self, scopes: Collection[str], done: Callable[[], None]) -> bool:
+        """Calls `done` once the retained values of the scopes are here, or after the longest wait. False: not."""
         ...
 
 
@@ -204,6 +212,10 @@ class LocalBroker(Protocol):
     """What an overlay needs of `EdgeBroker`."""
 
     def deliver_local(self, publication: Publication, groups_lost: Collection[SharedName] = ()) -> None: ...
+
+    def deliver_stored(self, publication: Publication, groups_lost: Collection[SharedName] = ()) -> None:
+        """The same for a publication that replicas had retained: to new subscriptions it is a retained message."""
+        ...
 
     def deliver_shared(self, name: SharedName, publication: Publication) -> None: ...
 

@@ -1,7 +1,8 @@
-"""Who waits until our replicas know of a subscription: a SUBACK, so that nothing published after it is missed.
+"""SUBACKs that wait until a quorum of replicas knows of the subscription, so that no later publication is missed.
 
-A subscription counts once a quorum of our region acknowledged it. Nobody waits for longer than `ACCEPT_S`, nor without
-a link: local publications come at once in any case. Not here: statements and quorums (`bridge.reader.interest`).
+All waiting SUBACKs share one wait of `ACCEPT_S`. After a wait in vain, later SUBACKs do not wait before a quorum is
+there, nor without a link: local publications come at once in any case. Not here: statements and quorums
+(`bridge.reader.interest`), retained values (`settling`).
 """
 
 from __future__ import annotations
@@ -13,34 +14,50 @@ ACCEPT_S = 2.0
 
 
 class Accepting:
-    """See the module. `awaits`: whether a clear filter asks for a scope that does not count yet."""
+    """The waiting SUBACKs of a gateway. `awaits`: tells a clear filter of a scope without a quorum."""
 
     def __init__(self, awaits: Callable[[str], bool]) -> None:
         self._awaits = awaits
-        self._waiting: dict[int, tuple[asyncio.TimerHandle, Sequence[str], Callable[[], None]]] = {}
-        self._last = 0
+        self._waiting: list[tuple[Sequence[str], Callable[[], None]]] = []
+        self._in_vain: Sequence[str] = ()  # filters of somebody who waited in vain, since when no quorum came
+        self._timer: asyncio.TimerHandle | None = None
 
     def wait(self, topic_filters: Sequence[str], done: Callable[[], None]) -> bool:
-        """Call `done` when all of them count. False: they do already, and it is not called."""
-        if not any(map(self._awaits, topic_filters)):
+        """Calls `done` once all filters have a quorum, or after the wait. False: nothing to wait for."""
+        if not self._is_awaited(topic_filters) or self._is_awaited(self._in_vain):
             return False
-        self._last += 1
-        timer = asyncio.get_running_loop().call_later(ACCEPT_S, self._end, self._last)
-        self._waiting[self._last] = timer, topic_filters, done
+        self._in_vain = ()
+        if not self._waiting:
+            self._timer = asyncio.get_running_loop().call_later(ACCEPT_S, self._give_up)
+        self._waiting.append((topic_filters, done))
         return True
 
-    def look(self) -> None:
-        """Something was acknowledged."""
-        for number, (_, topic_filters, _) in list(self._waiting.items()):
-            if not any(map(self._awaits, topic_filters)):
-                self._end(number)
+    def _is_awaited(self, topic_filters: Sequence[str]) -> bool:
+        return any(map(self._awaits, topic_filters))
 
-    def _end(self, number: int) -> None:
-        timer, _, done = self._waiting.pop(number)
-        timer.cancel()
-        done()
+    def look(self) -> None:
+        """Ends waits after an acknowledgement of a replica."""
+        before, self._waiting = self._waiting, []
+        ready = []
+        for topic_filters, done in before:
+            if self._is_awaited(topic_filters):
+                self._waiting.append((topic_filters, done))
+            else:
+                ready.append(done)
+        self._end(ready)
+
+    def _give_up(self) -> None:
+        self._in_vain = self._waiting[0][0]
+        self.stop()
+
+    def _end(self, ready: Sequence[Callable[[], None]]) -> None:
+        if not self._waiting and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for done in ready:
+            done()
 
     def stop(self) -> None:
-        """Nobody waits any longer."""
-        for number in list(self._waiting):
-            self._end(number)
+        """Ends all waits."""
+        before, self._waiting = self._waiting, []
+        self._end([done for _, done in before])

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
 from bridge.base import matches
@@ -54,9 +54,11 @@ from gateway.overlay.driver import Driver
 from gateway.overlay.entities import LocalEntities
 from gateway.overlay.keeping import Keeping
 from gateway.overlay.loading import Loading
+from gateway.overlay.local_delivery import LocalDelivery
 from gateway.overlay.local_rights import LocalRights
 from gateway.overlay.peer_refusals import refusal
 from gateway.overlay.reader_rows import ReaderRows
+from gateway.overlay.settling import Settling
 from gateway.overlay.wires import PACKET_TOO_LARGE, Wires
 from gateway.overlay.withheld import Withheld
 from keys.envelope import Mode
@@ -116,6 +118,9 @@ class BrokerOverlay:
         self.withhold, self.take = self._withheld.withhold, self._withheld.take
         self._shown: dict[str, bytes] = {}  # members that dialled us, with the certificate that they showed
         self._accepting = Accepting(self._gateway.awaits if self._gateway is not None else lambda _: False)
+        interest = None if self._gateway is None else self._gateway.interest
+        self._settling = None if interest is None else Settling(interest.wanted_scopes, interest.accepted)
+        self._delivery = LocalDelivery(self.own_topics, figures, self._settling, lambda: clock() + dials.clock_ahead_s)
         self._showing: asyncio.Task[None] | None = None
         self._flow: Backpressure | None = None
         self._loading: asyncio.Task[None] | None = None
@@ -151,6 +156,8 @@ class BrokerOverlay:
     async def stop(self) -> None:
         """Close links and store; what the outbox holds is sent after the next start."""
         self._accepting.stop()
+        if self._settling is not None:
+            self._settling.stop()
         self._delays.stop()
         if self._entities is not None:
             self._entities.stop()
@@ -250,11 +257,20 @@ class BrokerOverlay:
     def subscribed(self, topic_filter: str, wanted: Predicate | None = None, narrows: bool = False) -> bool:
         """Takes the first local subscription of a filter, or a further one that wants something else. False: a defect
         of ours prevents it."""
-        return constrained.stays_here(topic_filter) or self._handle(Subscribed(topic_filter, wanted, narrows))
+        if constrained.stays_here(topic_filter):
+            return True
+        is_handled = self._handle(Subscribed(topic_filter, wanted, narrows))
+        self._look_at_scopes()
+        return is_handled
 
     def unsubscribed(self, topic_filter: str) -> None:
         if not constrained.stays_here(topic_filter):
             self._handle(Unsubscribed(topic_filter))
+            self._look_at_scopes()
+
+    def _look_at_scopes(self) -> None:
+        if self._settling is not None:
+            self._settling.look()
 
     def group_joined(self, group: LocalGroup) -> None:
         """A shared group has local members."""
@@ -341,6 +357,14 @@ class BrokerOverlay:
         """Call `done` when our replicas know of these subscriptions. False: there is nothing to wait for."""
         return bool(self._dials.up) and self._accepting.wait(topic_filters, done)
 
+    def unsettled(self, topic_filters: Sequence[str]) -> list[str]:
+        """Returns clear filters of scopes with retained values under way, among the scopes of the given filters."""
+        return [] if self._settling is None else self._settling.unsettled(topic_filters)
+
+    def when_settled(self, scopes: Collection[str], done: Callable[[], None]) -> bool:
+        """Calls `done` once the retained values of the scopes are here, or after the longest wait. False: not."""
+        return bool(self._dials.up) and self._settling is not None and self._settling.wait(scopes, done)
+
     def _received(self, peer: str, publish: Publish) -> None:
         wire = Wire(publish.topic, publish.payload, publish.qos, publish.retain, publish.properties.user)
         self._handle(Received(peer, wire))
@@ -355,7 +379,8 @@ class BrokerOverlay:
 
     def _handle(self, event: Event) -> bool:
         is_handled = self._driver.handle(event)
-        if type(event) is Acked:
+        if type(event) is Acked and event.ticket < 0:  # of a statement
+            self._look_at_scopes()
             self._accepting.look()
         elif type(event) is NotTaken:
             self._limits_of = None
@@ -366,17 +391,11 @@ class BrokerOverlay:
 
     def deliver(self, effect: Deliver) -> None:
         assert self._broker is not None
-        if self.own_topics.are_ours(effect.publication.topic):
-            self.figures.count(Count("own_topics_refused"))  # of a member whose rights reach too far
-        else:
-            self._broker.deliver_local(effect.publication, effect.groups_lost)
+        self._delivery.deliver(self._broker, effect)
 
     def deliver_shared(self, effect: DeliverShared) -> None:
         assert self._broker is not None
-        if self.own_topics.are_ours(effect.publication.topic):
-            self.figures.count(Count("own_topics_refused"))
-        else:
-            self._broker.deliver_shared((effect.group, effect.filter), effect.publication)
+        self._delivery.deliver_shared(self._broker, effect)
 
     def keep(self, rows: Sequence[tuple[bytes, bytes | None]]) -> None:
         if self._rows is not None and self._broker is not None:

@@ -11,6 +11,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from functools import partial
+from statistics import median_low
 from typing import Protocol
 
 from bridge.contract import Watch
@@ -64,6 +65,12 @@ class Dials(Mapping[str, MqttClient]):
     def up(self) -> tuple[str, ...]:
         """Members to which the connection stands."""
         return tuple(peer for peer, client in self._clients.items() if client.connected)
+
+    @property
+    def clock_ahead_s(self) -> float:
+        """By how many seconds the median of the members' clocks is ahead of ours, as they said when they connected."""
+        known = [client.clock_ahead_s for client in self._clients.values() if client.clock_ahead_s is not None]
+        return median_low(known) if known else 0.0
 
     def watch(self, wanted: Watch) -> None:
         """Subscribe at a peer, or unsubscribe; nothing, if we have no link to it."""

@@ -1,7 +1,7 @@
-"""Which of a gateway's local publications the overlay's policy lets it publish, and what the log says of the others.
+"""Rights of a gateway to publish, remembered by topic, and log lines about refused publications.
 
-Whatever is refused here neither stays local nor goes out in clear. Not here: sizes (`broker_overlay`), rights of others
-(`bridge.wire.admission`).
+A refused publication neither stays local nor goes out in clear. Not here: sizes (`broker_overlay`), rights of other
+members (`bridge.wire.admission`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SAY_EVERY_S = 10.0
 
 
 class LocalRights:
-    """What one gateway may publish. `overlay`: the one in force; `plain`: clear filters of `share_plain`."""
+    """The rights of one gateway. `overlay`: the overlay in force; `plain`: clear filters of `share_plain`."""
 
     def __init__(self, overlay: Callable[[], Overlay], clock: Callable[[], float], plain: Sequence[str]) -> None:
         self._overlay, self._clock, self._plain = overlay, clock, tuple(plain)
@@ -33,11 +33,11 @@ class LocalRights:
         self._said_at: dict[LogEvent, float] = {}
 
     def forget(self) -> None:
-        """The overlay is another one."""
+        """Forgets all answers after a change of the overlay."""
         self._known.clear()
 
     def may_publish(self, gateway: GatewayNode, topic: str) -> bool:
-        """Returns whether the policy allows it now; asked for every publication, so that answers are remembered."""
+        """Returns whether the policy allows publications on the topic now; answers are remembered."""
         now = self._clock()
         epoch = self._overlay().policy.calendar.at(now)
         if epoch != self._epoch or len(self._known) >= RIGHTS_MAX:
@@ -52,14 +52,14 @@ class LocalRights:
         return allowed
 
     def _is_sealed_or_plain(self, gateway: GatewayNode, topic: str) -> bool:
-        """Whether the scope still does with the topic what our configuration says."""
+        """Returns whether scope and configuration agree on sealing of the topic."""
         secret = gateway.secret_for(topic)
         if secret is None or secret.scope.mode is not Mode.PLAIN:
             return secret is not None
         return any(matches(f, topic) for f in self._plain)
 
     def say_refused(self, event: LogEvent, client_id: str) -> None:
-        """Writes why a publication of the client was refused, unless the log has it of late."""
+        """Writes the reason of a refused publication of the client, at most every `SAY_EVERY_S`."""
         now = self._clock()
         if abs(now - self._said_at.get(event, -SAY_EVERY_S)) >= SAY_EVERY_S:
             self._said_at[event] = now

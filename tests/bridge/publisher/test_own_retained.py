@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bridge.contract import Count, Keep, Publication, Wire
+from bridge.contract import Count, Deliver, Keep, Publication, Wire
 from bridge.document import Scope, ScopeSecret
 from bridge.publisher import own_retained
 from bridge.publisher.own_retained import RETELL_BURST, RETELL_EVERY_S, ROW, KeptRetained, OwnRetained
@@ -97,6 +97,17 @@ def test_what_somebody_else_published_later_is_not_brought_back() -> None:
     assert due(retained) == ["plant/a", "plant/b"]
     retained.overtaken("plant/a", int(NOW * 1000))
     assert due(retained) == ["plant/b"]
+
+
+@pytest.mark.parametrize(("later_ms", "retains", "ours"), [(-1, False, ["plant/a"]), (0, True, []), (5, True, [])])
+def test_what_somebody_else_published_earlier_does_not_take_the_place_of_ours(
+    later_ms: int, retains: bool, ours: list[str]
+) -> None:
+    retained = kept("plant/a")
+    time_ms = value("plant/a").time_ms + later_ms
+    heard = retained.heard(Deliver("far", 1, Publication("plant/a", b"theirs", 1, True, time_ms=time_ms)))
+    assert heard.publication.retain is retains
+    assert due(retained) == ours
 
 
 def test_a_replica_is_told_again_in_order_and_not_without_end() -> None:

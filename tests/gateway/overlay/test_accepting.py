@@ -63,3 +63,26 @@ def test_a_subscription_is_awaited_until_a_quorum_acknowledged_and_then_by_nobod
     assert not again.awaits("plant/b")
     again.handle(Subscribed("plant/c"), NOW)
     assert not again.awaits("plant/c"), "the gateway has the scope already"
+
+
+def test_all_that_wait_have_one_wait_and_after_it_nobody_waits_before_a_quorum_is_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(accepting, "ACCEPT_S", 0.05)
+
+    async def check() -> None:
+        lacking, told = {"a", "b", "c"}, list[str]()
+        made = Accepting(lacking.__contains__)
+        began = asyncio.get_running_loop().time()
+        for name in "abc" * 10:
+            assert made.wait([name], lambda name=name: told.append(name))  # type: ignore[misc]
+            await asyncio.sleep(0)
+        await until(lambda: len(told) == 30)
+        assert asyncio.get_running_loop().time() - began < 10 * accepting.ACCEPT_S
+        assert not made.wait(["b"], lambda: told.append("again")), "it was waited for in vain already"
+        lacking.discard("a")
+        assert made.wait(["b"], lambda: told.append("again")), "there is a quorum: it may come for others, too"
+        made.stop()
+        assert told[-1] == "again"
+
+    asyncio.run(check())

@@ -18,6 +18,7 @@ class FakeClient:
 
     def __init__(self, address: str, log: list[str], reachable: bool) -> None:
         self.address, self.connected, self.log, self.reachable = address, False, log, reachable
+        self.clock_ahead_s: float | None = None
         self.on_up: Callable[[], object] = lambda: None
         self.on_down: Callable[[], object] = lambda: None
         self.on_publish: Callable[[Publish], object] = lambda publish: None
@@ -146,3 +147,13 @@ def test_a_link_that_is_down_does_not_hold_up_the_others() -> None:
         assert world.log == ["leave 2", "down b", "dial 2", "up b"]
 
     run(check, a="1", b="2")
+
+
+def test_our_clock_is_compared_with_the_median_of_those_that_said_theirs() -> None:
+    async def check(world: World) -> None:
+        assert world.dials.clock_ahead_s == 0.0
+        for name, ahead_s in (("a", 2.0), ("b", -9000.0), ("c", 2.5)):
+            cast(FakeClient, world.dials[name]).clock_ahead_s = ahead_s
+        assert world.dials.clock_ahead_s == 2.0, "whatever one of three says"
+
+    run(check, a="1", b="2", c="3", d="4")

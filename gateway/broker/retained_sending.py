@@ -1,0 +1,243 @@
+"""Retained messages for a new subscription: the messages of this broker, and values that arrive over the overlay.
+
+Messages of this broker follow the SUBACK, a part at a time, as fast as the client reads. A scope of the overlay without
+a local subscriber is different: its values are still under way, and the broker's own copies may be out of date. A new
+subscription to such a scope *expects* values. A value that replicas had retained goes to an expecting subscription as a
+retained message on arrival, if the retain handling allows retained messages; older copies of this broker follow when
+the scope is settled. Earlier subscribers missed such a value and get a normal publication. Not here: settling of scopes
+(`gateway.overlay.settling`), SUBACK (`subscribing.py`). Source: MQTT 5.0 §3.3.1.3, §3.8.3.1, §3.8.4.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import TypeAlias
+
+from bridge.base import matches, split_share
+from bridge.contract import Publication
+from gateway.base.log_events import LogEvent
+from gateway.broker.exchange import Exchange
+from gateway.clients import Client, SharedName, message_of, wants
+from gateway.mqtt5.message import Message
+from gateway.mqtt5.session import Granted, SessionSubscription
+from gateway.plugins import Action
+from gateway.sockets.flushing import Later
+
+log = logging.getLogger("veilmq.broker")
+
+RETAINED_TURN_BYTES = 1 << 20
+"""Retained messages of a new subscription are handed over in parts of so many bytes."""
+
+PAUSED_S = 0.01
+"""Between two looks whether a client takes retained messages again."""
+
+Began: TypeAlias = tuple[int, int]
+"""How many messages had been retained, of clients and of the system, when a subscription began."""
+
+
+@dataclass(slots=True)
+class _Expected:
+    """A subscription that expects values. `wants`: the retain handling allows retained messages. `owed`: clear filters
+    of scopes whose older messages of this broker are still to be sent."""
+
+    subscription: SessionSubscription
+    began: Began
+    wants: bool
+    owed: set[str] = field(default_factory=set)
+
+
+class RetainedSending:
+    """The sender of retained messages of one broker."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange, self._host = exchange, exchange.host
+        # By client and filter: bounded by subscriptions, and gone when their scopes are settled.
+        self._expected: dict[Client, dict[str, _Expected]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._following: set[Client] = set()  # those of which a task sends what is owed
+
+    def detach(self, later: Later) -> None:
+        """Runs a coroutine without a waiting connection."""
+        task = asyncio.get_running_loop().create_task(later)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            LogEvent.CONNECTION_FAILED.say(log, "retained messages", exc_info=error)
+
+    # ------------------------------------------------------------------------------------- new subscriptions
+
+    def _unsettled(self, subscription: SessionSubscription) -> list[str]:
+        unsettled = getattr(self._exchange.overlay, "unsettled", None)
+        return [] if unsettled is None else unsettled([split_share(subscription.options.base)[1]])
+
+    def expect(self, client: Client, granted: Granted, began: Began, existed: Collection[str]) -> None:
+        """Enters granted subscriptions to unsettled scopes. `existed`: earlier filters of the client."""
+        entitled = {subscription.options.filter for subscription in granted.retained}
+        for subscription in granted.subscriptions:
+            topic_filter = subscription.options.filter
+            former = self._expected.get(client, {}).get(topic_filter)
+            if (former is None and topic_filter in existed) or not (scopes := self._unsettled(subscription)):
+                continue
+            if topic_filter in entitled:
+                expected = _Expected(subscription, began, True, set(scopes))
+            elif former is not None:
+                expected = _Expected(subscription, former.began, former.wants, former.owed)
+            else:
+                expected = _Expected(subscription, began, False)
+            self._expected.setdefault(client, {})[topic_filter] = expected
+
+    def forget(self, client: Client, topic_filter: str | None = None) -> None:
+        """Drops one subscription of a client, or all subscriptions of an ended session (None)."""
+        if topic_filter is None:
+            self._expected.pop(client, None)
+        elif (mine := self._expected.get(client)) is not None and mine.pop(topic_filter, None) is not None and not mine:
+            del self._expected[client]
+
+    def send_new(self, client: Client, subscriptions: Sequence[SessionSubscription], began: Began) -> Later | None:
+        """Sends retained messages for acknowledged subscriptions; messages of unsettled scopes follow later."""
+        pending = []
+        for one in subscriptions:
+            if client.filters.get(one.options.filter) is one:
+                expected = self._expected.get(client, {}).get(one.options.filter)
+                pending.append((one, tuple(expected.owed) if expected is not None else ()))
+        if any(owed for _, owed in pending) and client not in self._following:
+            self._following.add(client)
+            self.detach(self._send_owed(client))
+        return self._send(client, self._retained_for(pending, began))
+
+    async def _send_owed(self, client: Client) -> None:
+        """Sends older messages of unsettled scopes after settling, or after the longest wait."""
+        try:
+            while owed := {scope for one in self._expected.get(client, {}).values() for scope in one.owed}:
+                await self._until_settled(owed)
+                for one in list(self._expected.get(client, {}).values()):
+                    scopes, one.owed = one.owed & owed, one.owed - owed
+                    later = self._send(client, self._of_scopes(one, scopes)) if scopes else None
+                    if later is not None:
+                        await later
+                for topic_filter, one in list(self._expected.get(client, {}).items()):
+                    if not one.owed and not self._unsettled(one.subscription):
+                        self.forget(client, topic_filter)
+        finally:
+            self._following.discard(client)
+
+    async def _until_settled(self, scopes: Collection[str]) -> None:
+        settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def done() -> None:
+            if not settled.done():
+                settled.set_result(None)
+
+        when_settled = getattr(self._exchange.overlay, "when_settled", None)
+        if when_settled is not None and when_settled(scopes, done):
+            await settled
+
+    # ------------------------------------------------------------------------------------------ from the overlay
+
+    def deliver_stored(self, publication: Publication, groups_lost: Collection[SharedName] = ()) -> None:
+        """Routes a publication from the retained state of replicas. Raises TopicError."""
+        exchange = self._exchange
+        if exchange.tracing is not None and exchange.tracing.arrived(publication):
+            return
+        message = message_of(publication, exchange.now())
+        was_here = message.topic in exchange.retained
+        if message.retain:
+            exchange.retain(None, message)
+        plan = exchange.router.plan_for(message.topic, message)
+        receivers = [target.client for target in plan.targets]
+        receivers += [member for group in plan.groups for member in group.members]
+        expecting = {client for client in receivers if self._expects(client, message, was_here)}
+        later = exchange.route(message, None, groups_lost, expecting)
+        if later is not None:
+            exchange.in_order(later)
+
+    def _expects(self, client: Client, message: Message, was_here: bool) -> bool:
+        """Returns whether subscriptions of the client to the topic expect values, and sends the value to them.
+
+        A client with an old value of this broker (`was_here`) hears of a cleared topic as earlier subscribers do.
+        """
+        found = False
+        for topic_filter, one in list(self._expected.get(client, {}).items()):
+            if not matches(split_share(one.subscription.options.base)[1], message.topic):
+                continue
+            if not self._unsettled(one.subscription) and not one.owed:
+                self.forget(client, topic_filter)
+                continue
+            if was_here and one.wants and not one.owed and not message.payload:
+                continue
+            found = True
+            if one.wants and message.retain and message.payload and wants(one.subscription.options, message):
+                later = self._send(client, iter([(one.subscription, message)]))
+                if later is not None:
+                    self._exchange.in_order(later)
+        return found
+
+    # ------------------------------------------------------------------------------------------------- sending
+
+    def _of_scopes(self, one: _Expected, scopes: Collection[str]) -> Iterator[tuple[SessionSubscription, Message]]:
+        for subscription, message in self._retained_for([(one.subscription, ())], one.began):
+            if any(matches(scope, message.topic) for scope in scopes):
+                yield subscription, message
+
+    def _retained_for(
+        self, subscriptions: Sequence[tuple[SessionSubscription, Collection[str]]], began: Began
+    ) -> Iterator[tuple[SessionSubscription, Message]]:
+        """Yields retained messages of each subscription, without topics of the filters in the second place."""
+        now = self._exchange.now()
+        for subscription, left_out in subscriptions:
+            topic_filter = subscription.options.base
+            stores = [self._exchange.retained]
+            if topic_filter.startswith("$"):  # wildcards match no such name (MQTT-4.7.2-1)
+                stores.append(self._exchange.system)
+            for store, until in zip(stores, began, strict=False):
+                for message in store.matching(topic_filter, now, until):
+                    if any(matches(each, message.topic) for each in left_out):
+                        continue
+                    if wants(subscription.options, message):
+                        yield subscription, message
+
+    def _send(self, client: Client, pending: Iterator[tuple[SessionSubscription, Message]]) -> Later | None:
+        """Sends a few messages at once; returns a coroutine for many messages, a slow client or a slow plugin."""
+        now, given_bytes = self._exchange.now(), 0
+        for subscription, message in pending:
+            verdict = self._host.verdict(client.view, message.topic, Action.RECEIVE)
+            if verdict is None or given_bytes > RETAINED_TURN_BYTES or client.session.paused or client.is_behind:
+                return self._send_slowly(client, chain([(subscription, message)], pending))
+            if verdict:
+                given_bytes += message.held_bytes
+                self._give(client, subscription, message, now)
+        return None
+
+    async def _send_slowly(self, client: Client, pending: Iterator[tuple[SessionSubscription, Message]]) -> None:
+        """Sends a part at a time: 100,000 messages for a client without reading fill no memory."""
+        connection, given_bytes = client.connection, RETAINED_TURN_BYTES
+        for subscription, message in pending:
+            verdict = self._host.verdict(client.view, message.topic, Action.RECEIVE)
+            if verdict is None:
+                verdict = await self._host.ask(client.view, message.topic, Action.RECEIVE)
+            if given_bytes >= RETAINED_TURN_BYTES or client.session.paused:
+                given_bytes = 0
+                await asyncio.sleep(0)
+                # Something else may have filled its buffer again, or what was given waits for the disk: `room` tells of
+                # neither, and would come back at once for ever.
+                while connection is not None and await connection.room() and client.session.paused:  # noqa: ASYNC110
+                    await asyncio.sleep(PAUSED_S)
+            if client.is_behind and connection is not None:
+                connection.read_on()  # or its acknowledgements would wait for us
+                await self._exchange.holding.until_taken(client)
+            if not client.alive:
+                return
+            if verdict:
+                given_bytes += message.held_bytes
+                self._give(client, subscription, message, self._exchange.now())
+
+    def _give(self, client: Client, subscription: SessionSubscription, message: Message, now: float) -> None:
+        ids = (subscription.identifier,) if subscription.identifier else ()
+        self._exchange.give(client, message, min(message.qos, subscription.options.qos), True, ids, now)

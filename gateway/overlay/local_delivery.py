@@ -1,0 +1,59 @@
+"""Delivery of publications of the overlay to local clients, with rights to topics and the rest of the expiry interval.
+
+Not here: order and keys (`bridge.reader`), choice of local clients (`gateway.broker`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from math import ceil
+
+from bridge.contract import Count, Deliver, DeliverShared, Publication
+from bridge.document import OwnTopics
+from gateway.base import Figures
+from gateway.clients import LocalBroker
+from gateway.overlay.settling import Settling
+
+
+class LocalDelivery:
+    """The delivery of one gateway. `now`: UNIX time in seconds, corrected by the clocks of replicas."""
+
+    def __init__(
+        self, own_topics: OwnTopics, figures: Figures, settling: Settling | None, now: Callable[[], float]
+    ) -> None:
+        self._own_topics, self._figures, self._settling, self._now = own_topics, figures, settling, now
+
+    def deliver(self, broker: LocalBroker, effect: Deliver) -> None:
+        """Hands a publication to local subscribers and retained messages."""
+        publication = self._permitted(effect.publication)
+        if publication is None:
+            return
+        if not effect.stored:
+            broker.deliver_local(publication, effect.groups_lost)
+            return
+        if self._settling is not None:
+            self._settling.came(effect.scope)
+        broker.deliver_stored(publication, effect.groups_lost)
+
+    def deliver_shared(self, broker: LocalBroker, effect: DeliverShared) -> None:
+        """Hands a publication to one shared group."""
+        publication = self._permitted(effect.publication)
+        if publication is not None:
+            broker.deliver_shared((effect.group, effect.filter), publication)
+
+    def _permitted(self, publication: Publication) -> Publication | None:
+        """Returns the publication with the rest of the expiry interval (MQTT-3.3.2-6); None: for nobody.
+
+        The interval began with the PUBLISH, by the clock of the publisher's gateway.
+        """
+        if self._own_topics.are_ours(publication.topic):
+            self._figures.count(Count("own_topics_refused"))  # of a member whose rights reach too far
+            return None
+        if publication.expiry_s is None:
+            return publication
+        left_s = publication.expiry_s - max(0.0, self._now() - publication.time_ms / 1000)
+        if left_s <= 0:
+            self._figures.count(Count("expired"))
+            return None
+        return replace(publication, expiry_s=ceil(left_s))

@@ -1,0 +1,208 @@
+"""What a new subscription gets of retained values that are still on their way over the overlay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+import pytest
+
+from bridge.base import overlaps
+from bridge.contract import Publication
+from gateway.mqtt5.packets import PingReq, PingResp, PubAck, Publish, SubAck, Subscribe, Subscription, Version
+from tests.gateway.harness import Wire, on_loop, serving
+from tests.gateway.test_broker_overlay import FakeOverlay
+
+SCOPE = "far/#"
+
+
+class SlowOverlay(FakeOverlay):
+    """Its scope is neither accepted nor settled before the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.accepted, self.settled = True, False
+        self._accept: list[Callable[[], None]] = []
+        self._settle: list[Callable[[], None]] = []
+
+    def publish(self, client_id: str, publication: Publication, done: Callable[[int], None]) -> bool:
+        return False
+
+    def when_accepted(self, topic_filters: Sequence[str], done: Callable[[], None]) -> bool:
+        if self.accepted or not any(overlaps(SCOPE, each) for each in topic_filters):
+            return False
+        self._accept.append(done)
+        return True
+
+    def unsettled(self, topic_filters: Sequence[str]) -> list[str]:
+        return [] if self.settled or not any(overlaps(SCOPE, each) for each in topic_filters) else [SCOPE]
+
+    def when_settled(self, scopes: Collection[str], done: Callable[[], None]) -> bool:
+        if self.settled or SCOPE not in scopes:
+            return False
+        self._settle.append(done)
+        return True
+
+    def accept(self) -> None:
+        self.accepted = True
+        for done in self._accept:
+            done()
+
+    def settle(self) -> None:
+        self.settled = True
+        for done in self._settle:
+            done()
+
+
+def stored(broker: Any, topic: str, payload: bytes, retain: bool = True) -> None:
+    broker.deliver_stored(Publication(topic, payload, 1, retain))
+
+
+async def got(wire: Wire) -> list[tuple[str, bytes, bool]]:
+    """Topics, payloads and RETAIN flags until a PINGRESP."""
+    publishes = [packet for packet in await wire.barrier() if isinstance(packet, Publish)]
+    wire.send(*(PubAck(each.packet_id) for each in publishes if each.qos))
+    return [(each.topic, each.payload, each.retain) for each in publishes]
+
+
+@pytest.mark.parametrize("version", [Version.V311, Version.V5])
+@on_loop
+async def test_values_that_come_are_retained_messages_to_new_subscriptions_and_live_to_older_ones(
+    version: Version,
+) -> None:
+    overlay = SlowOverlay()
+    async with serving(overlay=overlay) as broker:
+        overlay.settled = True
+        old = await Wire.connect(broker, "old", version)
+        await old.subscribe("far/#", 1)
+        overlay.settled = False
+        new = [await Wire.connect(broker, f"new{number}", version) for number in range(3)]
+        for wire in new:
+            await wire.subscribe("far/+", 1)
+        stored(broker, "far/1", b"long ago")
+        stored(broker, "far/2", b"")
+        stored(broker, "far/3", b"overtaken", retain=False)
+        broker.deliver_local(Publication("far/4", b"now", 1, True))
+        for wire in new:
+            assert await got(wire) == [("far/1", b"long ago", True), ("far/4", b"now", False)]
+        assert [payload for _, payload, retain in await got(old) if not retain] == [
+            b"long ago", b"", b"overtaken", b"now",
+        ]  # fmt: skip
+        overlay.settle()
+        for wire in new:
+            assert await got(wire) == [], "nothing twice"
+        stored(broker, "far/5", b"missed while a link was down")
+        assert await got(new[0]) == [("far/5", b"missed while a link was down", False)]
+
+
+@pytest.mark.parametrize(
+    ("options", "topic_filter", "wanted"),
+    [
+        ({"retain_handling": 0}, "far/1", True), ({"retain_handling": 1}, "far/1", True),
+        ({"retain_handling": 2}, "far/1", False), ({}, "$share/g/far/1", False),
+        ({"retain_as_published": True}, "#", True),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("is_here", [True, False])
+@on_loop
+async def test_retain_handling_and_shared_subscriptions(
+    options: dict[str, Any], topic_filter: str, wanted: bool, is_here: bool
+) -> None:
+    overlay = SlowOverlay()
+    async with serving(overlay=overlay) as broker:
+        if is_here:
+            broker.deliver_local(Publication("far/1", b"old", 1, True))
+        new = await Wire.connect(broker, "new")
+        assert await new.subscribe(topic_filter, 1, **options) == 1
+        if not is_here:
+            stored(broker, "far/1", b"old")
+        else:
+            assert await got(new) == [], "it may be out of date"
+        overlay.settle()
+        assert await got(new) == ([("far/1", b"old", True)] if wanted else [])
+
+
+@on_loop
+async def test_a_value_that_changes_or_goes_during_the_wait_is_not_told_as_it_was() -> None:
+    overlay = SlowOverlay()
+    async with serving(overlay=overlay) as broker:
+        for topic in ("far/live", "far/stored", "far/cleared", "far/same", "near/1"):
+            broker.deliver_local(Publication(topic, b"old", 1, True))
+        new = await Wire.connect(broker, "new")
+        await new.subscribe("#", 1)
+        assert await got(new) == [("near/1", b"old", True)], "what is local does not wait"
+        broker.deliver_local(Publication("far/live", b"new", 1, True))
+        stored(broker, "far/stored", b"new")
+        stored(broker, "far/cleared", b"")
+        assert await got(new) == [("far/live", b"new", False), ("far/stored", b"new", True)]
+        overlay.settle()
+        assert await got(new) == [("far/same", b"old", True)]
+
+
+@on_loop
+async def test_who_was_sent_an_old_value_hears_that_it_is_gone() -> None:
+    """Replicas were slower than anybody waits: nobody may go on with a value that was cleared long ago."""
+    overlay = SlowOverlay()
+    async with serving(overlay=overlay) as broker:
+        broker.deliver_local(Publication("far/1", b"old", 1, True))
+        new = await Wire.connect(broker, "new")
+        await new.subscribe("far/1", 1)
+        for done in overlay._settle:  # nobody waits any longer, and values may still come
+            done()
+        assert await got(new) == [("far/1", b"old", True)]
+        stored(broker, "far/1", b"")
+        assert await got(new) == [("far/1", b"", False)]
+
+
+@on_loop
+async def test_a_subscription_that_is_made_again_keeps_what_it_is_owed() -> None:
+    overlay = SlowOverlay()
+    async with serving(overlay=overlay) as broker:
+        broker.deliver_local(Publication("far/1", b"here", 1, True))
+        new, left = await Wire.connect(broker, "new"), await Wire.connect(broker, "left")
+        await new.subscribe("far/+", 1)
+        await new.subscribe("far/+", 0, retain_handling=1)
+        await left.subscribe("far/+", 1)
+        left.cut()
+        stored(broker, "far/2", b"came")
+        overlay.settle()
+        assert await got(new) == [("far/2", b"came", True), ("far/1", b"here", True)]
+
+
+@on_loop
+async def test_neither_pings_nor_local_topics_wait_for_the_suback_of_others() -> None:
+    overlay = SlowOverlay()
+    overlay.accepted = False
+    async with serving(overlay=overlay) as broker:
+        wire = await Wire.connect(broker, "hub")
+        for number in range(1, 31):
+            wire.send(Subscribe(number, (Subscription(f"far/{number}"),)))
+        wire.send(Subscribe(31, (Subscription("near/#"),)), PingReq(), Publish("near/1", b"x", 1, packet_id=99))
+        answers = [await wire.next() for _ in range(4)]
+        assert [type(each) for each in answers] == [SubAck, PingResp, Publish, PubAck]
+        assert isinstance(answers[0], SubAck)
+        assert answers[0].packet_id == 31
+        overlay.accept()
+        ids = [packet.packet_id for packet in await wire.barrier() if isinstance(packet, SubAck)]
+        assert ids == list(range(1, 31))
+
+
+@on_loop
+async def test_who_subscribes_without_end_while_nothing_is_accepted_is_not_read_any_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("gateway.broker.subscribing.UNANSWERED_MAX", 3)
+    overlay = SlowOverlay()
+    overlay.accepted = False
+    async with serving(overlay=overlay) as broker:
+        wire, other = await Wire.connect(broker, "greedy"), await Wire.connect(broker, "other")
+        for number in range(1, 100):
+            wire.send(Subscribe(number, (Subscription(f"far/{number}"),)))
+        await other.barrier()
+        client = broker.lifecycle.clients["greedy"]
+        assert client.connection is not None
+        assert client.connection.is_held
+        assert len(overlay._accept) == 4
+        overlay.accept()
+        await wire.barrier()
+        assert len(client.filters) == 99
