@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bridge.traces.kinds import TraceKind
+from bridge.traces.kinds import EVERYTHING, Interest, TraceKind
 from bridge.tracking.entity import Stage, Wishes
 from bridge.tracking.tracker import Observed
 from gateway.tracing.client import TracedEntity
@@ -243,3 +243,18 @@ def test_a_damaged_advertisement_is_as_none(site: Site) -> None:
     assert credentials.advertisement() is None
     (credentials.directory / "topic.bin").write_bytes(b"damaged")
     assert credentials.advertisement() is None
+
+
+def test_watch_follows_only_what_is_wanted(tmp_path: Path, veilmq: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    followed: list[tuple[str, Interest]] = []
+    monkeypatch.setattr(
+        "gateway.tracing.client.Tracker.follow", lambda self, entity, interest: followed.append((entity, interest))
+    )
+    credentials = Site(tmp_path).credentials("desk")
+    watch = ("traces", "watch", "pump-7", "--credentials", credentials, "--gateway", "127.0.0.1:1", "--seconds", "0")
+    veilmq(*watch, "--interest", "changes", "--interest", "load")
+    veilmq(*watch)
+    assert followed == [("pump-7", Interest.CHANGES | Interest.LOAD), ("pump-7", EVERYTHING)]
+    status, _, err = veilmq(*watch, "--interest", "loud")
+    assert status == 2
+    assert err == "veilmq: --interest loud: there are all_updates, changes, load, network, states\n"

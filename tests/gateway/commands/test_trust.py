@@ -166,6 +166,6 @@ def test_place_prints_regions_paths_and_what_is_left(tmp_path: Path, veilmq: Any
     content = json.loads(out)
     status, out, err = veilmq("overlay", "place", path)
     assert (status, err) == (0, "")
-    assert "shares secrets" in out, "columns are words"
+    assert "shares per key" in out, "columns are words"
     assert f"taken off paths that had too many: {content['stripped']}; left over: {content['unused']}" in out
     assert path.read_text() == PLACE

@@ -9,6 +9,8 @@ import pytest
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.reasoncodes import ReasonCode
 
+from bridge.traces import Interest
+from bridge.tracking import Follow, Unfollow
 from gateway.tracing.client import Tracker, connection
 from gateway.trust import TrustError
 from tests.gateway.traced_site import Site
@@ -66,3 +68,12 @@ def test_a_right_that_is_missing_is_said(tmp_path: Path, kind: int, verb: str) -
     assert tracker.amiss == ()
     answered(0x87)
     assert tracker.amiss == (f"127.0.0.1:1 does not let us {verb}: Not authorized",)
+
+
+def test_an_interest_changes_and_ends(tmp_path: Path) -> None:
+    tracker = Tracker(Site(tmp_path).credentials("desk"), "127.0.0.1", 1)
+    done: list[object] = []
+    tracker._tracker.handle = lambda event, now: done.append(event) or []  # type: ignore[assignment,method-assign]
+    tracker.follow("pump-7", Interest.CHANGES)
+    tracker.unfollow("pump-7")
+    assert done == [Follow("pump-7", Interest.CHANGES), Unfollow("pump-7")]
