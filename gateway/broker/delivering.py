@@ -50,7 +50,7 @@ class Delivering:
             if plan.refused is not None:
                 self.reached.note(plan.refused, publisher)
                 return
-            plan = self._plan(publish)
+            plan = self._chosen(plan, publish)
         flooded = 0
         encoded: list[bytes | None] = [None, None]
         message: Message | None = None
@@ -99,13 +99,30 @@ class Delivering:
 
     # ---------------------------------------------------------------------------------------------- routing
 
-    def _plan(self, message: Message | Publish) -> DeliveryPlan[Client]:
-        plan = self.router.plan(message.topic)
-        if plan.choices is not None:
-            plan = plan.choices.plan(plan, message)
-            self.traffic.evaluated += 1
-            self.traffic.withheld += plan.withheld
+    def _chosen(
+        self,
+        plan: DeliveryPlan[Client],
+        message: Message | Publish,
+        may: Callable[[Client], bool] = lambda client: True,
+    ) -> DeliveryPlan[Client]:
+        """The receivers of this message; predicates are asked of those who may receive it."""
+        choices = plan.choices
+        if choices is None:
+            return plan
+        if self.host.filters_topics and choices.version != self.host.rights_version:
+            choices.judge(may, self.host.rights_version if self.host.is_prompt else -1)
+        plan = choices.plan(plan, message, may)
+        self.traffic.evaluated += 1
+        self.traffic.withheld += plan.withheld
         return plan
+
+    def _asked(self, plan: DeliveryPlan[Client]) -> list[Client]:
+        """Whose rights a message of the plan's topic depends on."""
+        receivers = [target.client for target in plan.targets]
+        receivers += [member for group in plan.groups for member in group.members]
+        if plan.choices is not None:
+            receivers += plan.choices.receivers()
+        return receivers
 
     def route(
         self,
@@ -116,20 +133,24 @@ class Delivering:
     ) -> Later | None:
         """Hand a message to its local receivers, without the shared groups that are `lost` to another gateway, and
         `without` these clients."""
-        plan = self._plan(message)
-        if self.host.filters_topics or without:
-            left_out = {id(client.view) for client in without}
-            view_of = [target.client.view for target in plan.targets]
-            view_of += [member.view for group in plan.groups for member in group.members]
-            view_of = [view for view in view_of if id(view) not in left_out]
-            verdicts = [self.host.verdict(view, message.topic, Action.RECEIVE) for view in view_of]
-            if None in verdicts:
+        plan = self.router.plan(message.topic)
+        if not self.host.filters_topics and not without:
+            self._deliver(self._chosen(plan, message), message, sender, None, lost)
+            return None
+        left_out = {id(client.view) for client in without}
+
+        def may(client: Client) -> bool:
+            view = client.view
+            return id(view) not in left_out and self.host.verdict(view, message.topic, Action.RECEIVE) is True
+
+        if not self.host.is_prompt:
+            views = [client.view for client in self._asked(plan) if id(client.view) not in left_out]
+            if None in [self.host.verdict(view, message.topic, Action.RECEIVE) for view in views]:
                 return self._route_asking(plan, message, sender, lost, left_out)
-            if not all(verdicts) or without:
-                allowed = {id(view) for view, verdict in zip(view_of, verdicts, strict=True) if verdict}
-                self._deliver(plan, message, sender, allowed, lost)
-                return None
-        self._deliver(plan, message, sender, None, lost)
+        plan = self._chosen(plan, message, may)
+        receivers = self._asked(plan)
+        allowed = [id(client.view) for client in receivers if may(client)]
+        self._deliver(plan, message, sender, None if len(allowed) == len(receivers) else set(allowed), lost)
         return None
 
     async def _route_asking(
@@ -140,10 +161,8 @@ class Delivering:
         lost: Collection[SharedName],
         left_out: Collection[int],
     ) -> None:
-        receivers = [target.client for target in plan.targets]
-        receivers += [member for group in plan.groups for member in group.members]
         allowed: set[int] = set()
-        for receiver in receivers:
+        for receiver in self._asked(plan):
             if id(receiver.view) in left_out:
                 continue
             verdict = self.host.verdict(receiver.view, message.topic, Action.RECEIVE)
@@ -152,7 +171,8 @@ class Delivering:
             if verdict:
                 allowed.add(id(receiver.view))
         # Subscriptions may have changed meanwhile: today's receivers, as far as they were asked about.
-        self._deliver(self.router.plan_for(message.topic, message), message, sender, allowed, lost)
+        plan = self._chosen(self.router.plan(message.topic), message, lambda client: id(client.view) in allowed)
+        self._deliver(plan, message, sender, allowed, lost)
 
     def _deliver(
         self,

@@ -12,6 +12,7 @@ import secrets
 import time
 from collections.abc import MutableMapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from amqtt.events import BrokerEvents, MQTTEvents
@@ -32,6 +33,7 @@ from gateway.mqtt5.message import Message
 from gateway.mqtt5.packets import NO_PROPERTIES, Auth, Connect, Properties, Subscribe, Unsubscribe, Version
 from gateway.mqtt5.session import Action, Close, Connection, PublishWill, ServerSession, SessionEnded, check_connect
 from gateway.mqtt5.types import MqttError, ReasonCode
+from gateway.plugins import Action as Right
 from gateway.plugins import EdgeSession, PacketView
 from gateway.sockets.connection import MqttConnection
 from gateway.sockets.door import Door, Failures, origin_of
@@ -242,6 +244,7 @@ class Lifecycle:
         client.peer, client.connection, client.goodbye = peer, connection, (False, "connection lost")
         client.pace, client.bridge = pace, bridge_name(connect)
         self.terms.grant(client)
+        client.session.permits = partial(self._permits, client.view) if self._host.filters_topics else None
         self._count_in(client, connection)
         answer = client.session.connected(connect, offer, now, properties)
         if self.exchange.store is not None:
@@ -256,6 +259,10 @@ class Lifecycle:
         self.exchange.holding.given(client)
         self._restore_from_plugin(client, now)
         self._announce(client)
+
+    def _permits(self, view: EdgeSession, topic: str) -> bool:
+        """Whether what waited may still be sent; a plugin that has to be waited for was asked when it was queued."""
+        return view.is_internal or self._host.verdict(view, topic, Right.RECEIVE) is not False
 
     def end(self, client: Client) -> None:
         """End a session now, with its will."""

@@ -107,28 +107,55 @@ class DeliveryPlan(Generic[C]):
 
 
 class Choices(Generic[C]):
-    """Of one topic those subscriptions and groups that have a predicate, and what they make of one message."""
+    """Of one topic those subscriptions and groups that have a predicate, and what they make of one message.
 
-    __slots__ = ("_by_slot", "_count", "_index", "_mask", "_mixed")
+    Rights come first: a predicate of somebody who may not receive the topic is neither evaluated nor counted, or counts
+    would tell the content (`judge`).
+    """
+
+    __slots__ = ("_by_slot", "_clients", "_count", "_groups", "_index", "_mask", "_mixed", "_open", "version")
 
     def __init__(
         self, index: PredicateIndex, chosen: list[RouteEntry[C] | SharedGroup[C]], mixed: dict[int, list[RouteEntry[C]]]
     ) -> None:
         """`mixed`: by client the subscriptions without predicate of those that have some with one too."""
-        self._index, self._mixed, self._count = index, mixed, len(chosen)
+        self._index, self._mixed = index, mixed
+        self._clients: dict[int, tuple[C, list[RouteEntry[C]]]] = {}
+        self._groups = [one for one in chosen if isinstance(one, SharedGroup)]
+        for one in chosen:
+            if isinstance(one, RouteEntry):
+                self._clients.setdefault(id(one.client), (one.client, []))[1].append(one)
         self._by_slot: dict[int, RouteEntry[C] | SharedGroup[C] | Target[C]] = {}
         held = Counter(id(one.client) for one in chosen if isinstance(one, RouteEntry))
         for one in chosen:
             alone = isinstance(one, RouteEntry) and held[id(one.client)] == 1 and id(one.client) not in mixed
             kept = Target.of((one,)) if alone and isinstance(one, RouteEntry) else one
             self._by_slot.update(dict.fromkeys(one.slots or (), kept))
-        self._mask = bits_of(self._by_slot)
+        self._mask = self._open = bits_of(self._by_slot)
+        self._count = len(chosen) - len(self._groups)
+        self.version = -1
+        """Of the rights that were judged by; -1: of none that last."""
 
-    def plan(self, base: DeliveryPlan[C], message: Carried) -> DeliveryPlan[C]:
-        """The receivers of this message: those of `base`, and whose predicates hold."""
-        found = dict.fromkeys(
-            self._by_slot[slot] for slot in slots_of(self._index.match(attributes_of(message), self._mask))
-        )
+    def receivers(self) -> Iterator[C]:
+        """Those whose rights have to be known."""
+        yield from (client for client, _ in self._clients.values())
+        for group in self._groups:
+            yield from group.members
+
+    def judge(self, may: Callable[[C], bool], version: int = -1) -> None:
+        """Who may receive the topic, from now on."""
+        refused = [entries for client, entries in self._clients.values() if not may(client)]
+        hidden = bits_of(slot for entries in refused for entry in entries for slot in entry.slots or ())
+        self._open = self._mask & ~hidden if refused else self._mask
+        self._count = sum(len(entries) for _, entries in self._clients.values()) - sum(map(len, refused))
+        self.version = version
+
+    def plan(
+        self, base: DeliveryPlan[C], message: Carried, may: Callable[[C], bool] = lambda client: True
+    ) -> DeliveryPlan[C]:
+        """The receivers of this message: those of `base`, and whose predicates hold. `may`: of members of groups."""
+        matched = self._index.match(attributes_of(message), self._open)
+        found = dict.fromkeys(self._by_slot[slot] for slot in slots_of(matched))
         targets, groups = list(base.targets), list(base.groups)
         merged = {client: list(entries) for client, entries in self._mixed.items()}
         for one in found:
@@ -139,7 +166,9 @@ class Choices(Generic[C]):
             else:
                 merged.setdefault(id(one.client), []).append(one)
         targets += [Target.of(tuple(entries)) for entries in merged.values()]
-        withheld = self._count - len(found)
+        groups_found = sum(isinstance(one, SharedGroup) for one in found)
+        withheld = self._count - (len(found) - groups_found)
+        withheld += sum(group not in found and any(map(may, group.members)) for group in self._groups)
         return DeliveryPlan(base.name, base.found, tuple(targets), tuple(groups), base.refused, None, withheld)
 
 

@@ -56,13 +56,15 @@ class SessionFigures:
     dropped_queue_full: int = 0
     dropped_expired: int = 0
     expired_waiting_bytes: int = 0  # held bytes of those that had waited
+    dropped_without_right: int = 0  # the right to receive them ended while they waited
     dropped_too_large: int = 0  # for the receiver's maximum packet size (MQTT-3.1.2-25)
     repeated: int = 0
 
     @property
     def dropped(self) -> int:
         """Publications that the client did not get, for whatever reason."""
-        return self.dropped_qos0 + self.dropped_queue_full + self.dropped_expired + self.dropped_too_large
+        kept_back = self.dropped_expired + self.dropped_too_large + self.dropped_without_right
+        return self.dropped_qos0 + self.dropped_queue_full + kept_back
 
 
 @dataclass(frozen=True, slots=True)

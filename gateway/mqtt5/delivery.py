@@ -94,6 +94,7 @@ class Delivery:
         "limits",
         "outbound",
         "paused",
+        "permits",
         "state",
         "version",
         "waiting",
@@ -109,6 +110,8 @@ class Delivery:
         self._maximum_packet_size = MAXIMUM_REMAINING_LENGTH + 5
         self._aliases_out = NO_OUTBOUND
         self.journal: Journal | None = None
+        # Whether what waits may still be sent, by its topic; None: whatever was queued may.
+        self.permits: Callable[[str], bool] | None = None
         self._clear_delivery()
 
     @property
@@ -292,7 +295,9 @@ class Delivery:
             return
         while (again := self.outbound.next_repeat()) is not None:
             packet_id, queued, _ = again
-            data = self._packet(queued, packet_id, True, now)
+            # What began at QoS 2 is finished, or its identifier could be taken for the former message's.
+            is_withdrawn = queued.qos == 1 and not self._permitted(queued)
+            data = None if is_withdrawn else self._packet(queued, packet_id, True, now)
             if data is None:
                 self.outbound.forget(packet_id)
                 self._in_flight_bytes -= queued.size
@@ -306,8 +311,16 @@ class Delivery:
                 self.figures.dropped_expired += 1
                 self.figures.expired_waiting_bytes += queued.size
                 self._lost(queued, ReasonCode.UNSPECIFIED_ERROR)
-            elif (data := self._start(queued, now)) is not None:
+            elif self._permitted(queued) and (data := self._start(queued, now)) is not None:
                 send(data)
+
+    def _permitted(self, queued: Queued) -> bool:
+        """Whether the client may still receive it; counts what it may not."""
+        if self.permits is None or self.permits(queued.message.topic):
+            return True
+        self.figures.dropped_without_right += 1
+        self._lost(queued, ReasonCode.NOT_AUTHORIZED)
+        return False
 
     def _start(self, queued: Queued, now: float) -> bytes | None:
         packet_id = self.outbound.start(queued, queued.qos)

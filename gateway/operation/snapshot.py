@@ -50,4 +50,5 @@ class BrokerSnapshot:
             "queue_full": figures.dropped_queue_full,
             "expired": figures.dropped_expired,
             "too_large": figures.dropped_too_large,
+            "without_right": figures.dropped_without_right,
         }

@@ -245,6 +245,9 @@ class PluginHost:
         deciding = [getattr(plugin, "decides", None) for plugin in manager._topic_plugins]
         # Where every topic plugin can say at once, nobody waits for verdicts (`auth/acl_file.py`).
         self._deciding = tuple(filter(None, deciding)) if all(deciding) else ()
+        self.is_prompt = bool(self._deciding)
+        self.rights_version = 0
+        """Rises whenever rights may be others."""
         covering = [getattr(plugin, "covers", None) for plugin in manager._topic_plugins]
         self._covering = tuple(filter(None, covering)) if all(covering) else None
         # Without topic plugins everything is permitted and nobody is asked.
@@ -320,6 +323,7 @@ class PluginHost:
 
     def forget_verdicts(self, sessions: Iterable[EdgeSession]) -> None:
         """Rights have changed: everything is asked anew."""
+        self.rights_version += 1
         for session in sessions:
             session.forget_verdicts()
 
