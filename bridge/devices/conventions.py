@@ -18,9 +18,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import islice
 from typing import Any, TypeAlias
 
 from bridge.contract import FairTable
@@ -35,6 +36,7 @@ OURS = "veilmq"  # what a gateway writes for dashboards begins so, in either con
 CONFIG_BYTES_MAX = 65_536  # of a discovery message
 WATCHED_MAX = 50_000  # (availability topic, device) that discovery messages named; the greediest origin loses its own
 WATCHERS_MAX = 1_024  # devices that name one topic: a bridge's; more are not watched there
+TOPICS_OF_DEVICE_MAX = 64  # that discovery messages named of one device; its oldest go
 NAMED_MAX = 16  # availability topics that one discovery message may name
 NAME_MAX = 512  # characters of a device's name; longer ones are nobody's
 EXPIRE_MAX_S = 30 * 86_400  # of a state: longer ones are no statement about life
@@ -137,9 +139,14 @@ class Conventions:
 
     def read(self, topic: str, payload: bytes) -> tuple[Statement, ...]:
         """What a publication says about devices. That somebody watches a topic hides no other word on it."""
-        return (*self._read_watched(topic, payload), *self._read_tree(topic, payload))
+        words = self.words_at(topic, payload)
+        return (
+            *(word for device in self.watching(topic) for word in words.about(device)),
+            *self.read_tree(topic, payload),
+        )
 
-    def _read_tree(self, topic: str, payload: bytes) -> tuple[Statement, ...]:
+    def read_tree(self, topic: str, payload: bytes) -> tuple[Statement, ...]:
+        """The same without what is said on watched topics."""
         first, _, rest = topic.partition("/")
         if first == self._prefix and HOME_ASSISTANT in self._reads:
             return self._read_config(rest, payload) if rest.endswith("/config") else ()
@@ -156,7 +163,12 @@ class Conventions:
             if named.device not in devices and len(devices) >= WATCHERS_MAX:
                 continue
             devices[named.device] = None
-            self._topics.setdefault(named.device, {})[availability.topic] = None
+            topics = self._topics.setdefault(named.device, {})
+            topics[availability.topic] = None
+            if len(topics) > TOPICS_OF_DEVICE_MAX:
+                oldest = next(iter(topics))
+                self._watched.pop((oldest, named.device))
+                self._unwatch(oldest, named.device)
             gone = self._watched.put((availability.topic, named.device), owner, availability)
             if gone is not None:
                 self._unwatch(*gone[0])
@@ -173,25 +185,13 @@ class Conventions:
             if not table[key]:
                 del table[key]
 
-    def _read_watched(self, topic: str, payload: bytes) -> Iterator[ConventionWord]:
-        watching = self._devices.get(topic)
-        if watching is None:
-            return
-        plain, parsed = payload.decode("utf-8", "replace"), None
-        for device in watching:
-            availability = self._watched.get((topic, device))
-            assert availability is not None, "both tables know the same"
-            self._watched.touch((topic, device))
-            text = plain
-            if availability.key:  # parsed once, however many read it
-                parsed = (_object(payload) or {}) if parsed is None else parsed
-                text = _text(parsed, availability.key) or ""
-            if availability.online == ANYTHING:
-                yield ConventionWord(HOME_ASSISTANT, device, Said.SPEAKS, topic)
-            elif text == availability.online:
-                yield ConventionWord(HOME_ASSISTANT, device, Said.READY, topic)
-            elif text == availability.offline:
-                yield ConventionWord(HOME_ASSISTANT, device, Said.LOST, topic)
+    def watching(self, topic: str) -> Collection[str]:
+        """Devices whose availability is said on a topic. It must not change meanwhile."""
+        return self._devices.get(topic, {}).keys()
+
+    def words_at(self, topic: str, payload: bytes) -> WordsAt:
+        """What a publication on a watched topic says, device by device."""
+        return WordsAt(topic, payload, self._watched)
 
     def _read_config(self, rest: str, payload: bytes) -> tuple[Statement, ...]:
         config = _object(payload)
@@ -205,7 +205,8 @@ class Conventions:
         components = config.get("components", config.get("cmps")) if rest.startswith("device/") else None
         parts = [config]
         if isinstance(components, dict):
-            parts += [{"~": config.get("~"), **each} for each in components.values() if isinstance(each, dict)]
+            described = (each for each in components.values() if isinstance(each, dict))
+            parts += [{"~": config.get("~"), **each} for each in islice(described, NAMED_MAX)]
         topics = dict.fromkeys(topic for part in parts[:NAMED_MAX] for topic in _availabilities(part))
         expiries = [found for part in parts[:NAMED_MAX] if (found := _expiry(part)) is not None]
         topics |= dict.fromkeys(ConventionAvailability(topic, ANYTHING) for topic, _ in expiries)
@@ -214,6 +215,38 @@ class Conventions:
         expire_s = min((seconds for _, seconds in expiries), default=None)
         named = Named(device, tuple(topics)[:NAMED_MAX], mode if several else "all", expire_s)
         return (named,) if topics else ()
+
+
+class WordsAt:
+    """What one publication says to those who watch its topic; parsed once, however many read it."""
+
+    __slots__ = ("_parsed", "_payload", "_plain", "_topic", "_watched")
+
+    def __init__(self, topic: str, payload: bytes, watched: FairTable[tuple[str, str], ConventionAvailability]) -> None:
+        self._topic, self._watched = topic, watched
+        self._payload = payload if len(payload) <= CONFIG_BYTES_MAX else b""  # no word is so long
+        self._plain: str | None = None
+        self._parsed: dict[str, Any] | None = None
+
+    def about(self, device: str) -> tuple[ConventionWord, ...]:
+        """The word about one of them, if there is one."""
+        availability = self._watched.get((self._topic, device))
+        if availability is None:
+            return ()
+        self._watched.touch((self._topic, device))
+        said = Said.SPEAKS if availability.online == ANYTHING else self._said(availability)
+        return () if said is None else (ConventionWord(HOME_ASSISTANT, device, said, self._topic),)
+
+    def _said(self, availability: ConventionAvailability) -> Said | None:
+        if availability.key:
+            if self._parsed is None:
+                self._parsed = _object(self._payload) or {}
+            text = _text(self._parsed, availability.key) or ""
+        else:
+            if self._plain is None:
+                self._plain = self._payload.decode("utf-8", "replace")
+            text = self._plain
+        return {availability.offline: Said.LOST, availability.online: Said.READY}.get(text)
 
 
 def _availabilities(config: dict[str, Any]) -> list[ConventionAvailability]:

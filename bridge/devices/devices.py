@@ -9,7 +9,6 @@ Not here: whose word counts (`speaking`), what follows from the evidence (`stand
 
 from __future__ import annotations
 
-import heapq
 from fnmatch import fnmatchcase
 
 from bridge.base import Wall
@@ -20,76 +19,38 @@ from bridge.devices.conventions import (
     OURS,
     SPARKPLUG,
     Cleared,
-    Conventions,
     ConventionWord,
     Named,
     Rooted,
     Said,
     Statement,
 )
-from bridge.devices.events import DeviceEffect, DeviceEvent, Knows, Published, Remembered, Removed, Tell
+from bridge.devices.events import DeviceEffect, DeviceEvent, Knows, Published, Remembered
 from bridge.devices.host import Host
+from bridge.devices.judging import FEW, Judging, TurnWords
 from bridge.devices.rules import DeviceRules, device_name
-from bridge.devices.speaking import NAMES_PER_S, SETTLE_S, Device, Speaking
-from bridge.devices.standing import FAIL_PERIODS, DeviceHealth, DeviceLink, DeviceVerdict, judge, state_of
-from bridge.traces import EntityConnected, EntityGone, EntitySeen, TraceKind
+from bridge.devices.speaking import SETTLE_S, Device
+from bridge.devices.standing import FAIL_PERIODS, DeviceLink
+from bridge.traces import EntityConnected, EntityGone, EntitySeen
 from keys.errors import NotAuthorised
 
-CALM_S = 1.0  # shortest time between two changes that are told of one device
 BURST_S = 1.0  # messages that come closer than that are one, for the rhythm that is learned
-WELL_EVERY_S = 10.0  # how often it is said of a device that speaks that it is well
-FORGET_S = 7 * 86_400.0  # a device that is gone for so long is forgotten
-LOOKS_AT_ONCE, LOOKS_PER_S = 100, 1_000.0  # devices of one connection that are judged when something befalls it
 WORDS_MAX = 32  # sources whose words about one device count; the oldest go
 OTHERS = (HOMIE, SPARKPLUG)  # conventions whose source is one, not a topic
 _NEVER = float("inf")
 
 
-_KIND = {
-    DeviceHealth.ALIVE: TraceKind.ALLS_WELL, DeviceHealth.SUSPECTED: TraceKind.FAILURE_SUSPICION,
-    DeviceHealth.FAILED: TraceKind.FAILED, DeviceHealth.GONE: TraceKind.DISCONNECT,
-}  # fmt: skip
-
-
-class Devices:
+class Devices(Judging):
     """All devices of one gateway; `handle(event, now)` and `next_deadline` as in `machine`."""
 
     def __init__(self, rules: DeviceRules, wall: Wall | None = None) -> None:
-        self._wall = wall or Wall()
-        self._rules = rules
-        self._conventions = Conventions(read=rules.conventions)
-        self._speaking = Speaking()
-        self._heap: list[tuple[float, str]] = []
-        self._effects: list[DeviceEffect] = []
+        super().__init__(rules, wall or Wall())
         self._host = Host(rules.sparkplug_host, self._wall)
-
-    def __len__(self) -> int:
-        return len(self._speaking)
 
     @property
     def sparkplug_host(self) -> str:
         """Our name as a host application; empty for none."""
         return self._rules.sparkplug_host
-
-    def device(self, name: str) -> Device | None:
-        """What is known of one."""
-        return self._speaking.device(name)
-
-    def anew(self, name: str) -> list[Tell]:
-        """What was told of a device, for those who heard nothing of it."""
-        device = self._speaking.device(name)
-        if device is None or device.told is None:
-            return []
-        tells = [Tell(name, TraceKind.JOIN, {"entity": name, "by": device.by})]
-        if device.state is not None:
-            tells.append(Tell(name, device.state, {"state": device.state.name}))
-        return tells if device.told is DeviceHealth.ALIVE else [*tells, _standing(device)]
-
-    @property
-    def next_deadline(self) -> float | None:
-        while self._heap and not self._current(self._heap[0]):
-            heapq.heappop(self._heap)
-        return self._heap[0][0] if self._heap else None
 
     def handle(self, event: DeviceEvent, now: float) -> list[DeviceEffect]:
         """Effects in order. What somebody says and may not is counted and dropped."""
@@ -120,7 +81,7 @@ class Devices:
 
     def _connected(self, event: EntityConnected, now: float) -> None:
         link = self._speaking.connected(event.client_id, event.origin, event.keep_alive_s, now)
-        self._look_at_all(self._speaking.spoken_for(link), now)
+        self._look_at_link(link, now)
         if any(fnmatchcase(event.client_id, pattern) for pattern in self._rules.clients):
             own = self._claim(link.level, link, "connection", now)
             evidence = own.evidence
@@ -149,7 +110,7 @@ class Devices:
         own = self._speaking.own(link)
         if own is not None and own.told is None and own.by == "connection" and now < own.settles_at:
             self._remove(own)  # a program that said something and left, under a name of its own perhaps
-        self._look_at_all(self._speaking.spoken_for(link), now)
+        self._look_at_link(link, now)
         self._speaking.tidy(link)
 
     def _knows(self, client: str) -> None:
@@ -174,14 +135,35 @@ class Devices:
                 self._heard(own, now)
             if self._rules.heartbeats:
                 self._heartbeat(event.topic, link, now)
-        for statement in self._conventions.read(event.topic, event.payload):
-            try:
-                self._stated(statement, link, event.will, now)
-                self._effects += self._host.certified(statement, event.topic, event.payload)
-            except NotAuthorised:
-                self._effects.append(Count("devices_refused", 1, type(statement).__name__))
+        self._read(event, link, now)
         if event.will:
-            self._look_at_all(self._speaking.spoken_for(link), now)
+            self._look_at_link(link, now)
+
+    def _read(self, event: Published, link: DeviceLink, now: float) -> None:
+        conventions, topic = self._conventions, event.topic
+        if len(conventions.watching(topic)) <= FEW:
+            statements = conventions.read(topic, event.payload)
+        else:
+            words = conventions.words_at(topic, event.payload), link, event.will
+            self._turns.begin(link.origin, ("words", topic), lambda: conventions.watching(topic), words, now)
+            statements = conventions.read_tree(topic, event.payload)
+        for statement in statements:
+            if self._believed(statement, link, event.will, now):
+                self._effects += self._host.certified(statement, topic, event.payload)
+
+    def _believed(self, statement: Statement, link: DeviceLink, will: bool, now: float) -> bool:
+        try:
+            self._stated(statement, link, will, now)
+        except NotAuthorised:
+            self._effects.append(Count("devices_refused", 1, type(statement).__name__))
+            return False
+        return True
+
+    def _heard_in_turn(self, device: str, words: TurnWords, now: float) -> None:
+        at, link, will = words
+        if self._speaking.link(link.client) is link and not link.knows:
+            for word in at.about(device):
+                self._believed(word, link, will, now)
 
     def _heartbeat(self, topic: str, link: DeviceLink, now: float) -> None:
         levels = topic.split("/")
@@ -213,7 +195,7 @@ class Devices:
                 self._remove(known)
             return
         if isinstance(statement, Rooted):
-            self._claim(name, link, "word", now).root = device_name([statement.root])
+            self._hang(self._claim(name, link, "word", now), device_name([statement.root]))
             return
         if isinstance(statement, Named):
             device = self._claim(name, link, "word", now)
@@ -225,7 +207,8 @@ class Devices:
             device.named = statement.device
             self._conventions.watch(statement, link.origin)
             return
-        node = self._speaking.device(name.rpartition(":")[0]) if _is_behind_a_node(statement) else None
+        parent = name.rpartition(":")[0] if _is_behind_a_node(statement) else ""
+        node = self._speaking.device(parent) if parent else None
         if node is not None and node.evidence.link is not link:
             raise NotAuthorised(f"{name} hangs on a node of another connection")
         said = statement.said
@@ -235,6 +218,8 @@ class Devices:
             self._effects += self._host.unborn(statement.device, now)
             return
         device = self._claim(name, link, "word", now)
+        if parent:
+            self._hang(device, parent)
         if statement.convention == SPARKPLUG:
             is_of_now, effects = self._host.take(statement, (node or device).session, node is None, now)
             self._effects += effects
@@ -251,17 +236,17 @@ class Devices:
         if said is Said.LOST and not will and self._speaks_of_itself(statement, device, link):
             said = Said.GONE  # it is there to say so: it leaves
         self._word(device, statement.source, said, now)
-        if statement.convention == SPARKPLUG and said in (Said.LOST, Said.GONE):
-            # A node's devices die with it, and are born again one by one.
-            behind = [each for each in self._speaking.spoken_for(link) if each.name.startswith(f"{name}:")]
-            for each in behind:
-                each.evidence.words[statement.source] = said
-            self._look_at_all(behind, now)
-        elif statement.convention == HOMIE and said in (Said.LOST, Said.GONE):
-            behind = [each for each in self._speaking.spoken_for(link) if each.root == name]
-            for each in behind:
-                each.evidence.words[statement.source] = said
-            self._look_at_all(behind, now)
+        if statement.convention in OTHERS and said in (Said.LOST, Said.GONE) and self._speaking.children(name):
+            # What hangs on it dies with it, and is born again one by one.
+            self._deaths += 1
+            device.death = self._deaths, statement.source, said
+            self._look_at_all(link, ("children", name), lambda: self._speaking.children(name), now)
+
+    def _hang(self, device: Device, parent: str) -> None:
+        """Devices of a node, or with a root: what befell that before is none of theirs."""
+        if device.parent != parent:
+            self._speaking.hang(device, parent)
+            device.parent_death = self._deaths
 
     def _speaks_of_itself(self, word: ConventionWord, device: Device, link: DeviceLink) -> bool:
         if word.convention == SPARKPLUG:
@@ -289,6 +274,9 @@ class Devices:
 
     def _claim(self, name: str, link: DeviceLink, by: str, now: float) -> Device:
         """Raises NotAuthorised."""
+        known = self._speaking.device(name)
+        if known is not None:
+            self._inherit(known)  # before what is said now
         return self._admitted(*self._speaking.claim(name, link, by, now))
 
     def _admitted(self, device: Device, evicted: Device | None) -> Device:
@@ -301,111 +289,6 @@ class Devices:
         if device.due is None and device.told is None:
             self._schedule(device, device.settles_at)
         return device
-
-    def _remove(self, device: Device) -> None:
-        self._speaking.remove(device)
-        self._dropped(device)
-
-    def _dropped(self, device: Device) -> None:
-        if device.named:
-            self._conventions.forget(device.named)
-        if device.told is not None or device.by == "before":
-            self._effects.append(Removed(device.name))
-
-    # -------------------------------------------------------------------------------------------- judging
-
-    def _look_at_all(self, devices: list[Device], now: float) -> None:
-        """Judge what one event concerns: thousands behind one bridge in turn, for each change is signed and told."""
-        for place, device in enumerate(devices):
-            if place < LOOKS_AT_ONCE:
-                self._look(device, now)
-            else:
-                self._schedule(device, now + (place - LOOKS_AT_ONCE + 1) / LOOKS_PER_S)
-
-    def _look(self, device: Device, now: float) -> None:
-        """Judge, tell what changed, and say when to look again."""
-        if now < device.settles_at:
-            self._schedule(device, device.settles_at)
-            return
-        verdict = judge(device.evidence, now, self._rules.grace_s)
-        if verdict is None:
-            self._schedule(device, device.evidence.known_at + device.evidence.rejoin_s)
-            return
-        state = state_of(device.evidence)
-        if verdict.health is not device.told or state not in (None, device.state):
-            if now < device.told_at + CALM_S:
-                self._schedule(device, device.told_at + CALM_S)
-                return
-            if device.told is None and not self._speaking.introduces(device, now):
-                self._schedule(device, now + 1 / NAMES_PER_S)
-                return
-            self._tell(device, verdict, state, now)
-        if verdict.until is not None:
-            self._schedule(device, verdict.until)
-        elif verdict.health in (DeviceHealth.FAILED, DeviceHealth.GONE):
-            if now >= device.told_at + FORGET_S:
-                self._remove(device)
-            else:
-                self._schedule(device, device.told_at + FORGET_S)
-
-    def _tell(self, device: Device, verdict: DeviceVerdict, state: TraceKind | None, now: float) -> None:
-        effects, before, name = self._effects, device.told, device.name
-        device.told, device.told_at, device.why, device.clean = verdict.health, now, verdict.why, verdict.clean
-        joins = before is None and verdict.health is DeviceHealth.ALIVE
-        if joins:
-            effects.append(Tell(name, TraceKind.JOIN, {"entity": name, "by": device.by}))
-        if state is not None and state is not device.state:
-            effects.append(Tell(name, state, {"state": state.name}))
-        device.state = state
-        if verdict.health is DeviceHealth.ALIVE and before not in (None, DeviceHealth.ALIVE):
-            effects.append(Tell(name, TraceKind.ALLS_WELL, {"after": before}, change=True))
-        elif verdict.health is not before and not joins:
-            effects.append(_standing(device))
-
-    def _well(self, device: Device, now: float) -> None:
-        """It gave a sign of life."""
-        if device.told is not DeviceHealth.ALIVE:
-            self._look(device, now)
-        elif now >= device.well_at:
-            device.well_at = now + WELL_EVERY_S
-            heard = {"heard_ms": self._wall.ms(device.evidence.heard_at)}
-            self._effects.append(Tell(device.name, TraceKind.ALLS_WELL, heard))
-            mean_s = device.evidence.habit.mean_s
-            if mean_s is not None:
-                learned = {"interval_s": round(mean_s, 3), "regular": device.evidence.habit.regular}
-                self._effects.append(Tell(device.name, TraceKind.NETWORK_METRICS, learned))
-            self._look(device, now)  # what is learned meanwhile says when to look again
-
-    # ----------------------------------------------------------------------------------------------- time
-
-    def _run_due(self, now: float) -> None:
-        while self._heap and self._heap[0][0] <= now:
-            entry = heapq.heappop(self._heap)
-            device = self._speaking.device(entry[1])
-            if device is not None and device.due == entry[0]:
-                device.due = None
-                self._look(device, now)
-
-    def _schedule(self, device: Device, due: float) -> None:
-        if due == _NEVER or (device.due is not None and device.due <= due):
-            return  # it is looked at earlier anyway, and then sees what is left to do
-        device.due = due
-        heapq.heappush(self._heap, (due, device.name))
-        if len(self._heap) > 4 * len(self._speaking) + 64:  # stale entries do not pile up
-            self._heap = [entry for entry in self._heap if self._current(entry)]
-            heapq.heapify(self._heap)
-
-    def _current(self, entry: tuple[float, str]) -> bool:
-        device = self._speaking.device(entry[1])
-        return device is not None and device.due == entry[0]
-
-
-def _standing(device: Device) -> Tell:
-    """The trace of what was told last, of a device that is not simply alive."""
-    fields: dict[str, object] = {"why": device.why} if device.why else {}
-    if device.told is DeviceHealth.GONE:
-        fields["clean"] = device.clean
-    return Tell(device.name, _KIND[device.told or DeviceHealth.ALIVE], fields)
 
 
 def _is_topic(source: str) -> bool:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -21,7 +22,7 @@ CERTIFICATES = "$sparkplug/certificates/"
 BD_SEQ = b"bdSeq"
 REBIRTH = b"Node Control/Rebirth"
 PAYLOAD_BYTES_MAX = 1 << 20  # of which these numbers are looked for
-METRICS_MAX = 2_000  # of a payload; births have `bdSeq` first, or among few
+FIELDS_MAX = 8_192  # of a payload and its metrics that are looked at: four of a metric, of 2,000 metrics
 ALIASES_MAX = 20_000  # of a node with its devices; of one with more none is held against it
 REBIRTH_EVERY_S = 10.0  # a node is asked to be born again no more often
 ASKED_MAX = 4_096  # nodes of which that is remembered
@@ -37,6 +38,8 @@ class SequenceNumbers(NamedTuple):
     """Aliases that stand beside the name of their metric."""
     used: frozenset[int] = frozenset()
     """Aliases that stand for it."""
+    is_whole: bool = True
+    """Whether all of the payload was looked at."""
 
 
 NOTHING = SequenceNumbers()
@@ -50,16 +53,20 @@ class Session:
     bd_seq: int | None = None
     seq: int | None = None
     aliases: set[int] = field(default_factory=set)
+    knows_all: bool = True
+    """Whether every alias that a birth explained is among them."""
 
     def born_now(self, numbers: SequenceNumbers) -> None:
         self.born, self.bd_seq, self.seq = True, numbers.bd_seq, numbers.seq
-        self.aliases = set(numbers.named)
+        self.aliases, self.knows_all = set(numbers.named), numbers.is_whole
 
     def resolves(self, numbers: SequenceNumbers, is_birth: bool) -> bool:
         """Whether every alias of a message is one that a birth of this session explained. `is_birth`: of a device."""
-        if is_birth and len(self.aliases) < ALIASES_MAX:
-            self.aliases |= numbers.named
-        return numbers.used <= self.aliases or len(self.aliases) >= ALIASES_MAX
+        if is_birth:
+            self.knows_all = self.knows_all and numbers.is_whole and len(self.aliases) < ALIASES_MAX
+            if self.knows_all:
+                self.aliases |= numbers.named
+        return not self.knows_all or numbers.used <= self.aliases or len(self.aliases) >= ALIASES_MAX
 
     def ends(self, numbers: SequenceNumbers) -> bool:
         """Whether this death is one of this session, and not of one before."""
@@ -98,25 +105,23 @@ class Rebirths:
 
 
 def numbers_of(payload: bytes) -> SequenceNumbers:
-    """`seq` (field 3), the metric `bdSeq` and aliases (field 2: name 1, alias 2, long_value 11, int_value 10). What is
-    no such message, or is damaged, says nothing."""
-    bd_seq = seq = None
-    metrics = 0
-    named, used = set[int](), set[int]()
+    """Returns `seq` (field 3), the metric `bdSeq` and aliases (field 2: name 1, alias 2, long_value 11, int_value 10).
+
+    What is no such message, or is damaged, says nothing. At most `FIELDS_MAX` fields are looked at; of a longer message
+    the numbers that stand among them count.
+    """
+    found = _Numbers()
+    budget = [FIELDS_MAX]
     try:
-        for place, value in _fields(payload[:PAYLOAD_BYTES_MAX]):
+        for place, value in _fields(payload[:PAYLOAD_BYTES_MAX], budget):
             if place == 3 and isinstance(value, int):
-                seq = value
-            elif place == 2 and isinstance(value, bytes) and metrics < METRICS_MAX:
-                metrics += 1
-                name, alias, number = _metric(value)
-                if name == BD_SEQ and bd_seq is None:
-                    bd_seq = number
-                if alias is not None:
-                    (named if name else used).add(alias)
+                found.seq = value
+            elif place == 2 and isinstance(value, bytes):
+                found.metric(value, budget)
     except ValueError:
         return NOTHING
-    return SequenceNumbers(bd_seq, seq, frozenset(named), frozenset(used))
+    is_whole = budget[0] > 0 and len(payload) <= PAYLOAD_BYTES_MAX
+    return SequenceNumbers(found.bd_seq, found.seq, frozenset(found.named), frozenset(found.used), is_whole)
 
 
 def rebirth(group: str, node: str, now_ms: int) -> tuple[str, bytes]:
@@ -131,43 +136,60 @@ def state(host: str, online: bool, now_ms: int) -> tuple[str, bytes]:
     return f"{NAMESPACE}/STATE/{host}", body.encode()
 
 
-def _metric(metric: bytes) -> tuple[bytes, int | None, int | None]:
-    """Name, alias and the value of a whole number. Raises ValueError."""
-    name, alias, found = b"", None, None
-    for number, value in _fields(metric):
-        if number == 1 and isinstance(value, bytes):
-            name = value
-        elif number == 2 and isinstance(value, int):
-            alias = value
-        elif number in (10, 11) and isinstance(value, int):
-            found = value
-    return name, alias, found
+class _Numbers:
+    """What is found in one payload."""
+
+    __slots__ = ("bd_seq", "named", "seq", "used")
+
+    def __init__(self) -> None:
+        self.bd_seq: int | None = None
+        self.seq: int | None = None
+        self.named, self.used = set[int](), set[int]()
+
+    def metric(self, metric: bytes, budget: list[int]) -> None:
+        """Looks at name and alias, which come first; only of `bdSeq` at more. Raises ValueError."""
+        name, alias, value = b"", None, None
+        for number, found in _fields(metric, budget):
+            if number == 1 and isinstance(found, bytes):
+                name = found
+            elif number == 2 and isinstance(found, int):
+                alias = found
+            elif number in (10, 11) and isinstance(found, int):
+                value = found
+            elif number > 2 and name != BD_SEQ and (name or alias is not None):
+                break
+        if name == BD_SEQ and self.bd_seq is None:
+            self.bd_seq = value
+        if alias is not None:
+            (self.named if name else self.used).add(alias)
 
 
-def _fields(data: bytes) -> list[tuple[int, int | bytes]]:
-    """Number and value of each field. Raises ValueError."""
-    found, at = list[tuple[int, int | bytes]](), 0
-    while at < len(data):
+def _fields(data: bytes, budget: list[int]) -> Iterator[tuple[int, int | bytes]]:
+    """Gives number and value of each field, as long as there is a budget, which they share. Raises ValueError."""
+    at, size = 0, len(data)
+    while at < size and budget[0] > 0:
+        budget[0] -= 1
         tag, at = _varint(data, at)
         kind = tag & 7
         if kind == _VARINT:
             value, at = _varint(data, at)
-            found.append((tag >> 3, value))
+            yield tag >> 3, value
             continue
         if kind == _BYTES:
-            size, at = _varint(data, at)
+            length, at = _varint(data, at)
         elif kind in (_FIXED64, _FIXED32):
-            size = 8 if kind == _FIXED64 else 4
+            length = 8 if kind == _FIXED64 else 4
         else:
             raise ValueError("a group, or no field")
-        if at + size > len(data):
+        if at + length > size:
             raise ValueError("a field that is cut")
-        found.append((tag >> 3, data[at : at + size]))
-        at += size
-    return found
+        yield tag >> 3, data[at : at + length]
+        at += length
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
+    if at < len(data) and (byte := data[at]) < 0x80:  # almost all
+        return byte, at + 1
     value = 0
     for place in range(10):
         if at + place >= len(data):

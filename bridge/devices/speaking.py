@@ -15,9 +15,11 @@ is heard (`devices`), what follows from it (`standing`).
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from bridge.contract import Budget, FairTable
+from bridge.devices.conventions import Said
 from bridge.devices.sparkplug import Session
 from bridge.devices.standing import DeviceHealth, DeviceLink, LifeEvidence
 from bridge.traces import TraceKind, entity_level
@@ -50,7 +52,9 @@ class Device:
     well_at: float = 0.0
     due: float | None = None  # when it is looked at next
     session: Session = field(default_factory=Session)  # of a Sparkplug node
-    root: str = ""  # of a Homie device, whose connection is its own
+    parent: str = ""  # the Sparkplug node behind which it is, or its root at Homie: it dies with that
+    parent_death: int = 0  # the number of the last death of its parent that it knows of
+    death: tuple[int, str, Said] | None = None  # its own, that its children die: number, source, word
     mode: str = "all"  # how words on several topics of one discovery message count
     named: str = ""  # what Home Assistant's discovery messages call it
 
@@ -62,6 +66,7 @@ class Speaking:
         self._links: dict[str, DeviceLink] = {}  # by client, as long as it is connected or speaks for a device
         self._levels: dict[str, str] = {}  # names that clients have as devices -> the client
         self._speaks: dict[str, dict[str, None]] = {}  # devices by the client that speaks for them
+        self._children: dict[str, dict[str, None]] = {}  # names of devices by the name of their parent
         self._devices: FairTable[str, Device] = FairTable(DEVICES_MAX)
         self._names: OrderedDict[bytes, Budget] = OrderedDict()  # by origin
 
@@ -91,15 +96,30 @@ class Speaking:
         found = self._devices.get(link.level)
         return found if found is not None and found.evidence.own and found.evidence.link is link else None
 
-    def spoken_for(self, link: DeviceLink) -> list[Device]:
-        """The devices that this connection speaks for, its own included."""
-        found = (self._devices.get(name) for name in self._speaks.get(link.client, ()))
-        return [device for device in found if device is not None]
+    def spoken_for(self, link: DeviceLink) -> Collection[str]:
+        """Names of the devices that this connection speaks for, its own included. It must not change meanwhile."""
+        return self._speaks.get(link.client, {}).keys()
+
+    def children(self, parent: str) -> Collection[str]:
+        """Names of the devices that hang on another one. It must not change meanwhile."""
+        return self._children.get(parent, {}).keys()
+
+    def hang(self, device: Device, parent: str) -> None:
+        """A device hangs on another one from now on; on none: empty."""
+        if device.parent:
+            siblings = self._children[device.parent]
+            del siblings[device.name]
+            if not siblings:
+                del self._children[device.parent]
+        device.parent = parent
+        if parent:
+            self._children.setdefault(parent, {})[device.name] = None
 
     def is_itself(self, device: Device, link: DeviceLink) -> bool:
         """Whether a connection speaks for this device alone: then it is the device's."""
-        others = [name for name in self._speaks.get(link.client, ()) if name != link.level]
-        return device.name == link.level or others == [device.name]
+        names = self._speaks.get(link.client, {})
+        is_only = len(names) - (link.level in names) == 1 and device.name in names
+        return device.name == link.level or is_only
 
     def tidy(self, link: DeviceLink) -> None:
         """Forget a client that is away and speaks for nothing."""
@@ -144,6 +164,7 @@ class Speaking:
             self._speaks.setdefault(link.client, {})[name] = None
         if gone is None:
             return device, None
+        self.hang(gone[1], "")
         self._release(gone[1])
         return device, gone[1]
 
@@ -167,6 +188,7 @@ class Speaking:
 
     def remove(self, device: Device) -> None:
         self._devices.pop(device.name)
+        self.hang(device, "")
         self._release(device)
 
     def _release(self, device: Device) -> None:

@@ -179,13 +179,13 @@ def test_what_counts_of_a_payload(data: bytes, expected: SequenceNumbers) -> Non
 
 
 def test_what_is_read_of_a_payload_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sparkplug, "METRICS_MAX", 2)
+    monkeypatch.setattr(sparkplug, "FIELDS_MAX", 6)
     other, birth = metric(b"\x0a\x01t"), metric(NAMED, b"\x58\x09")
     assert numbers_of(other + birth).bd_seq == 9
-    assert numbers_of(other + other + birth + SEQ) == SequenceNumbers(None, 7)
+    assert numbers_of(other + other + birth + SEQ) == SequenceNumbers(is_whole=False)
     monkeypatch.setattr(sparkplug, "PAYLOAD_BYTES_MAX", 4)
     assert numbers_of(SEQ + SEQ[:1] + b"\x08") == SequenceNumbers(None, 8)
-    assert numbers_of(bytes([8, 1, 8, 1]) + SEQ) == NOTHING, "it stands behind what is read"
+    assert numbers_of(bytes([8, 1, 8, 1]) + SEQ) == SequenceNumbers(is_whole=False), "it stands behind what is read"
 
 
 def test_who_was_never_born_may_die_and_belongs_to_no_session() -> None:
@@ -231,3 +231,35 @@ def test_who_was_asked_longest_ago_is_forgotten_first() -> None:
 
 def test_state_is_spelled_without_spaces_and_a_host_may_be_away() -> None:
     assert state("gate", False, 5)[1] == b'{"online":false,"timestamp":5}'
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [b"\x18\x01" * (1 << 19), b"\x12\x00" * (1 << 19), (b"\x12\xf4\x03" + b"\x10\x01" * 250) * 2000],
+    ids=["fields of two bytes", "metrics of two bytes", "metrics of tiny fields"],
+)
+def test_a_long_payload_is_looked_at_up_to_a_bound(payload: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counted, not timed: numbers that are read of one payload."""
+    read, varint = 0, sparkplug._varint
+
+    def counting(data: bytes, at: int) -> tuple[int, int]:
+        nonlocal read
+        read += 1
+        return varint(data, at)
+
+    monkeypatch.setattr(sparkplug, "_varint", counting)
+    numbers = numbers_of(payload)
+    assert read <= 2 * sparkplug.FIELDS_MAX
+    assert not numbers.is_whole
+    assert numbers_of(payload[:200]).is_whole
+
+
+def test_a_birth_that_is_too_long_to_be_read_holds_no_alias_against_its_node() -> None:
+    session = Session()
+    birth = SequenceNumbers(seq=0, named=frozenset({1}), is_whole=False)
+    session.born_now(birth)
+    assert session.resolves(SequenceNumbers(seq=1, used=frozenset({7})), is_birth=False)
+    session.born_now(SequenceNumbers(seq=0, named=frozenset({1})))
+    assert not session.resolves(SequenceNumbers(seq=1, used=frozenset({7})), is_birth=False)
+    assert session.resolves(birth, is_birth=True)
+    assert session.resolves(SequenceNumbers(seq=2, used=frozenset({7})), is_birth=False)

@@ -1,0 +1,234 @@
+"""Judging devices: what follows from the evidence of each is told, at once or in turn; when to look at it again.
+
+A flapping device costs one change a `CALM_S`. What befalls thousands at once is told of a hundred, and of the others
+in turns. Not here: what is heard of them (`devices`), what the evidence says (`standing`).
+"""
+
+from __future__ import annotations
+
+import heapq
+from abc import abstractmethod
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable
+from typing import TypeAlias
+
+from bridge.base import Wall
+from bridge.contract import Budget
+from bridge.devices.conventions import Conventions, WordsAt
+from bridge.devices.events import DeviceEffect, Removed, Tell
+from bridge.devices.rules import DeviceRules
+from bridge.devices.speaking import NAMES_PER_S, ORIGINS_MAX, Device, Speaking
+from bridge.devices.standing import DeviceHealth, DeviceLink, DeviceVerdict, judge, state_of
+from bridge.devices.turns import WorkInTurns
+from bridge.traces import TraceKind
+
+CALM_S = 1.0  # shortest time between two changes that are told of one device
+WELL_EVERY_S = 10.0  # how often it is said of a device that speaks that it is well
+FORGET_S = 7 * 86_400.0  # a device that is gone for so long is forgotten
+# Devices that are judged at once when something befalls what they hang on; of one origin the others in a second; of
+# all origins in one look at what is due.
+LOOKS_AT_ONCE, LOOKS_PER_S, LOOKS_AT_TICK = 100, 1_000.0, 100
+FEW = 4  # devices that one packet may concern at once whenever it comes; more are done in turns, or are in the budget
+EVENTS_BURST, EVENTS_PER_S = 10.0, 1.0  # events of one origin of which so much is looked at at once
+_NEVER = float("inf")
+TurnWords: TypeAlias = tuple[WordsAt, DeviceLink, bool]
+"""What a publication says to many devices: words, whose they are, and whether it was a will."""
+
+_KIND = {
+    DeviceHealth.ALIVE: TraceKind.ALLS_WELL, DeviceHealth.SUSPECTED: TraceKind.FAILURE_SUSPICION,
+    DeviceHealth.FAILED: TraceKind.FAILED, DeviceHealth.GONE: TraceKind.DISCONNECT,
+}  # fmt: skip
+
+
+class Judging:
+    """The devices of one gateway, as far as they are judged. `_effects`: of the event that is handled."""
+
+    def __init__(self, rules: DeviceRules, wall: Wall) -> None:
+        self._rules, self._wall = rules, wall
+        self._conventions = Conventions(read=rules.conventions)
+        self._speaking = Speaking()
+        self._heap: list[tuple[float, str]] = []
+        # What is left of events that concern many devices: to look at them, or what to hear about them.
+        self._turns: WorkInTurns[TurnWords | None] = WorkInTurns(LOOKS_PER_S)
+        self._at_once: OrderedDict[bytes, Budget] = OrderedDict()  # by origin
+        self._deaths = 0  # of what has children, so far
+        self._effects: list[DeviceEffect] = []
+
+    def __len__(self) -> int:
+        return len(self._speaking)
+
+    def device(self, name: str) -> Device | None:
+        """What is known of one."""
+        return self._speaking.device(name)
+
+    def anew(self, name: str) -> list[Tell]:
+        """What was told of a device, for those who heard nothing of it."""
+        device = self._speaking.device(name)
+        if device is None or device.told is None:
+            return []
+        tells = [Tell(name, TraceKind.JOIN, {"entity": name, "by": device.by})]
+        if device.state is not None:
+            tells.append(Tell(name, device.state, {"state": device.state.name}))
+        return tells if device.told is DeviceHealth.ALIVE else [*tells, _standing(device)]
+
+    @property
+    def next_deadline(self) -> float | None:
+        while self._heap and not self._current(self._heap[0]):
+            heapq.heappop(self._heap)
+        dues = (self._heap[0][0] if self._heap else None, self._turns.next_deadline)
+        return min((due for due in dues if due is not None), default=None)
+
+    def _inherit(self, device: Device) -> None:
+        """The death of what a device hangs on is its own, if the two speak through one connection: each learns of it
+        when it is next looked at or spoken of, so that thousands cost nothing at once."""
+        parent = self._speaking.device(device.parent) if device.parent else None
+        if parent is None or parent.death is None or parent.death[0] <= device.parent_death:
+            return
+        device.parent_death, source, said = parent.death
+        if parent.evidence.link is device.evidence.link:
+            device.evidence.words[source] = said
+
+    def _remove(self, device: Device) -> None:
+        self._speaking.remove(device)
+        self._dropped(device)
+
+    def _dropped(self, device: Device) -> None:
+        if device.named:
+            self._conventions.forget(device.named)
+        if device.told is not None or device.by == "before":
+            self._effects.append(Removed(device.name))
+
+    # -------------------------------------------------------------------------------------------- judging
+
+    def _look_at_link(self, link: DeviceLink, now: float) -> None:
+        """Judge those whom a connection speaks for."""
+        self._look_at_all(link, ("link", link.client), lambda: self._speaking.spoken_for(link), now)
+
+    def _look_at_all(self, link: DeviceLink, key: Hashable, names: Callable[[], Iterable[str]], now: float) -> None:
+        """Judge what one event concerns: thousands behind one bridge in turns, for each change is signed and told."""
+        origin = link.origin
+        if self._turns.is_under_way(origin, key):  # again, when it has come to its end
+            self._turns.begin(origin, key, names, None, now)
+            return
+        found = list(names())
+        if len(found) > FEW and not self._may_look_at_once(origin, now):
+            self._turns.begin(origin, key, lambda: found, None, now)
+            return
+        for name in found[:LOOKS_AT_ONCE]:
+            self._look_at(name, now)
+        if rest := found[LOOKS_AT_ONCE:]:
+            self._turns.begin(origin, key, lambda: rest, None, now)
+
+    def _may_look_at_once(self, origin: bytes, now: float) -> bool:
+        """Whether an origin that makes much to look at has some of it looked at now: a node that dies again and again
+        has all of it done in turns."""
+        budget = self._at_once.pop(origin, None) or Budget(EVENTS_PER_S, EVENTS_BURST, now)
+        self._at_once[origin] = budget
+        if len(self._at_once) > ORIGINS_MAX:
+            self._at_once.popitem(last=False)
+        if not budget.open(now):
+            return False
+        budget.spend(1.0, now)
+        return True
+
+    def _look_at(self, name: str, now: float) -> None:
+        device = self._speaking.device(name)
+        if device is not None:
+            self._look(device, now)
+
+    def _look(self, device: Device, now: float) -> None:
+        """Judge, tell what changed, and say when to look again."""
+        self._inherit(device)
+        if now < device.settles_at:
+            self._schedule(device, device.settles_at)
+            return
+        verdict = judge(device.evidence, now, self._rules.grace_s)
+        if verdict is None:
+            self._schedule(device, device.evidence.known_at + device.evidence.rejoin_s)
+            return
+        state = state_of(device.evidence)
+        if verdict.health is not device.told or state not in (None, device.state):
+            if now < device.told_at + CALM_S:
+                self._schedule(device, device.told_at + CALM_S)
+                return
+            if device.told is None and not self._speaking.introduces(device, now):
+                self._schedule(device, now + 1 / NAMES_PER_S)
+                return
+            self._tell(device, verdict, state, now)
+        if verdict.until is not None:
+            self._schedule(device, verdict.until)
+        elif verdict.health in (DeviceHealth.FAILED, DeviceHealth.GONE):
+            if now >= device.told_at + FORGET_S:
+                self._remove(device)
+            else:
+                self._schedule(device, device.told_at + FORGET_S)
+
+    def _tell(self, device: Device, verdict: DeviceVerdict, state: TraceKind | None, now: float) -> None:
+        effects, before, name = self._effects, device.told, device.name
+        device.told, device.told_at, device.why, device.clean = verdict.health, now, verdict.why, verdict.clean
+        joins = before is None and verdict.health is DeviceHealth.ALIVE
+        if joins:
+            effects.append(Tell(name, TraceKind.JOIN, {"entity": name, "by": device.by}))
+        if state is not None and state is not device.state:
+            effects.append(Tell(name, state, {"state": state.name}))
+        device.state = state
+        if verdict.health is DeviceHealth.ALIVE and before not in (None, DeviceHealth.ALIVE):
+            effects.append(Tell(name, TraceKind.ALLS_WELL, {"after": before}, change=True))
+        elif verdict.health is not before and not joins:
+            effects.append(_standing(device))
+
+    def _well(self, device: Device, now: float) -> None:
+        """It gave a sign of life."""
+        if device.told is not DeviceHealth.ALIVE:
+            self._look(device, now)
+        elif now >= device.well_at:
+            device.well_at = now + WELL_EVERY_S
+            heard = {"heard_ms": self._wall.ms(device.evidence.heard_at)}
+            self._effects.append(Tell(device.name, TraceKind.ALLS_WELL, heard))
+            mean_s = device.evidence.habit.mean_s
+            if mean_s is not None:
+                learned = {"interval_s": round(mean_s, 3), "regular": device.evidence.habit.regular}
+                self._effects.append(Tell(device.name, TraceKind.NETWORK_METRICS, learned))
+            self._look(device, now)  # what is learned meanwhile says when to look again
+
+    # ----------------------------------------------------------------------------------------------- time
+
+    def _run_due(self, now: float) -> None:
+        for name, words in self._turns.due(now, LOOKS_AT_TICK):
+            if words is None:
+                self._look_at(name, now)
+            else:
+                self._heard_in_turn(name, words, now)
+        for _ in range(LOOKS_AT_TICK):  # the others in the next look, which is due at once
+            if not self._heap or self._heap[0][0] > now:
+                break
+            entry = heapq.heappop(self._heap)
+            device = self._speaking.device(entry[1])
+            if device is not None and device.due == entry[0]:
+                device.due = None
+                self._look(device, now)
+
+    def _schedule(self, device: Device, due: float) -> None:
+        if due == _NEVER or (device.due is not None and device.due <= due):
+            return  # it is looked at earlier anyway, and then sees what is left to do
+        device.due = due
+        heapq.heappush(self._heap, (due, device.name))
+        if len(self._heap) > 4 * len(self._speaking) + 64:  # stale entries do not pile up
+            self._heap = [entry for entry in self._heap if self._current(entry)]
+            heapq.heapify(self._heap)
+
+    def _current(self, entry: tuple[float, str]) -> bool:
+        device = self._speaking.device(entry[1])
+        return device is not None and device.due == entry[0]
+
+    @abstractmethod
+    def _heard_in_turn(self, device: str, words: TurnWords, now: float) -> None:
+        """A word of a publication that many devices hear, about one of them."""
+
+
+def _standing(device: Device) -> Tell:
+    """The trace of what was told last, of a device that is not simply alive."""
+    fields: dict[str, object] = {"why": device.why} if device.why else {}
+    if device.told is DeviceHealth.GONE:
+        fields["clean"] = device.clean
+    return Tell(device.name, _KIND[device.told or DeviceHealth.ALIVE], fields)

@@ -1,0 +1,71 @@
+"""Work on many devices that one event begins: a few at a time, so that nobody's packet waits for all of them.
+
+Each origin, an address, has its own pace, and its works take turns. A work that is begun again while it is under way
+starts over once it came to its end. Names are those at its beginning; whoever does the work sees which are left. Pure.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+Data = TypeVar("Data")
+
+
+@dataclass(slots=True)
+class _Work(Generic[Data]):
+    names: Iterator[str]
+    data: Data
+    again: Callable[[], Iterable[str]] | None = None
+
+
+class WorkInTurns(Generic[Data]):
+    """All works of one gateway. `per_s`: names of one origin's works that are due in a second."""
+
+    def __init__(self, per_s: float) -> None:
+        self._pause_s = 1.0 / per_s
+        self._heap: list[tuple[float, bytes]] = []  # one entry for each origin with work
+        self._works: dict[bytes, dict[Hashable, _Work[Data]]] = {}
+
+    def begin(self, origin: bytes, key: Hashable, names: Callable[[], Iterable[str]], data: Data, now: float) -> None:
+        """Begins a work, or has one of this key begin again with new `data`. `names()`: of the devices it is about."""
+        works = self._works.get(origin)
+        if works is None:
+            works = self._works[origin] = {}
+            heapq.heappush(self._heap, (now + self._pause_s, origin))
+        work = works.get(key)
+        if work is None:
+            works[key] = _Work(iter(list(names())), data)
+        else:
+            work.data, work.again = data, names
+
+    def is_under_way(self, origin: bytes, key: Hashable) -> bool:
+        return key in self._works.get(origin, ())
+
+    @property
+    def next_deadline(self) -> float | None:
+        return self._heap[0][0] if self._heap else None
+
+    def due(self, now: float, most: int) -> Iterator[tuple[str, Data]]:
+        """Gives up to `most` names whose turn has come, with the data of their work."""
+        while most and self._heap and self._heap[0][0] <= now:
+            at, origin = heapq.heappop(self._heap)
+            works = self._works[origin]
+            key = next(iter(works))
+            work = works.pop(key)
+            name = next(work.names, None)
+            if name is None and work.again is not None:
+                work.names, work.again = iter(list(work.again())), None
+                name = next(work.names, None)
+            if name is not None:
+                works[key] = work  # behind the origin's other works
+                at += self._pause_s
+            if works:
+                heapq.heappush(self._heap, (at, origin))
+            else:
+                del self._works[origin]
+            if name is not None:
+                most -= 1
+                yield name, work.data
