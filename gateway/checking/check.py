@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import errno
 import ipaddress
+import os
 import socket
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+from cryptography import x509
 
 from bridge.base import OperatorError, TopicError, check_name, most_specific
 from bridge.document import Overlay, Scope, ScopeSecret, constrained
@@ -26,6 +30,7 @@ from gateway.checking.check_traces import check_traces, check_watched
 from gateway.checking.check_trust import CheckFinding, check_keys, check_rights, identity_of
 from gateway.checking.probing import probe
 from gateway.client import LinkTls
+from gateway.listening import amqtt_listener, server_context
 from gateway.overlay import NOBODY, PLAIN, logins, of_region
 from gateway.party import not_granted, outgoing_scopes
 from gateway.trust import LocalIdentity, load_overlay, load_secrets
@@ -109,6 +114,7 @@ def _findings(settings: Settings, probed: bool, is_start: bool = False) -> tuple
     if settings.metrics is not None and not is_start:
         findings += _check_port("metrics", settings.metrics.bind)
     findings += _check_limits(settings.limits)
+    findings += _check_console(settings)
     if not is_start:
         findings += check_plugins(settings)
     if settings.data is not None:
@@ -141,12 +147,36 @@ def _check_listener(name: str, listener: Listener, is_start: bool) -> Iterator[C
     if (path := listener.unix_path) is not None:
         yield from _check_unix(name, path)
         return
+    yield from _check_certificate(name, listener)
     yield from _check_port(f"listener {name}", listener.bind)
     if not (listener.ssl or listener.overlay or is_loopback(listener.bind)):
         yield CheckFinding(
             "warning", f"listener {name}: names, passwords and messages go to {listener.bind} in clear, and other "
             "machines reach it; give certfile and keyfile, or bind 127.0.0.1",
         )  # fmt: skip
+
+
+def _check_certificate(name: str, listener: Listener) -> Iterator[CheckFinding]:
+    """Yields the fault for which a start would refuse the TLS files, and a certificate that has ended or ends soon."""
+    if not listener.ssl or listener.certfile is None:
+        return
+    try:
+        server_context(name, amqtt_listener(listener), listener.require_client_certificate)
+        certificate = x509.load_pem_x509_certificate(listener.certfile.read_bytes())
+    except (StartError, OSError, ValueError) as error:
+        yield CheckFinding("error", str(error))
+        return
+    days = (certificate.not_valid_after_utc.timestamp() - time.time()) / 86_400
+    if days < 0:
+        text = f"listener {name}: certificate {listener.certfile} ended {-days:.0f} days ago; renew it"
+        yield CheckFinding("error", text, stops=False)
+    elif days < EXPIRY_WARNING_DAYS:
+        yield CheckFinding("warning", f"listener {name}: certificate {listener.certfile} ends in {days:.0f} days")
+
+
+def _check_console(settings: Settings) -> Iterator[CheckFinding]:
+    if settings.console is not None and find_spec("aiohttp") is None:
+        yield CheckFinding("error", "console: aiohttp is missing; pip install 'veilmq[console]'")
 
 
 def is_loopback(bind: str) -> bool:
@@ -236,6 +266,8 @@ def _check_data(data: Path) -> CheckFinding:
         existing = existing.parent
     if not existing.is_dir():
         return CheckFinding("error", f"data directory {data}: {existing} is not a directory; name another")
+    if not os.access(existing, os.R_OK | os.W_OK | os.X_OK):
+        return CheckFinding("error", f"data directory {data}: no permission to write in {existing}; correct its owner")
     if data.exists() and data.stat().st_mode & 0o077:
         return CheckFinding("warning", f"data directory {data} is open to others; chmod 700 {data}")
     return CheckFinding("ok", f"data directory {data}")

@@ -410,3 +410,38 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
         check=True,
     )
     assert head.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (
+            PermissionError(13, "Permission denied", "site/identity"),
+            "site/identity: Permission denied; correct the path",
+        ),
+        (IsADirectoryError(21, "Is a directory", "broker.yaml"), "broker.yaml: Is a directory; correct the path"),
+        (ModuleNotFoundError("No module named 'pyspark.sql'", name="pyspark.sql"), "pip install 'veilmq[spark]'"),
+        (ModuleNotFoundError("No module named 'matplotlib'", name="matplotlib"), "pip install 'veilmq[sim]'"),
+    ],
+)
+def test_no_file_and_no_missing_package_is_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception, said: str
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(cli, "app", fails)
+    assert cli.run(["check"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("veilmq: ")
+    assert said in line
+
+
+@pytest.mark.parametrize("error", [ModuleNotFoundError("keys", name="keys"), OSError("no file of ours"), KeyError("x")])
+def test_a_defect_of_ours_is_shown(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(cli, "app", fails)
+    with pytest.raises(type(error)):
+        cli.run(["check"])

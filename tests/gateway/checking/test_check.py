@@ -17,6 +17,7 @@ from gateway.owner.signing import grant, revoke
 from gateway.party import Party
 from gateway.setup import Made
 from keys.grants import Right
+from tests.gateway.certificates import Authority
 
 LOOPBACK = {"default": {"bind": "127.0.0.1:0"}}
 
@@ -43,6 +44,41 @@ def test_a_certificate_that_is_no_file_is_an_error(tmp_path: Path, what: str) ->
     report = looked(listeners={"tls": listener})
     assert f"listener tls: {what} {files[what]} is not a file; correct the path" in texts(report, "error")
     assert report.failed
+
+
+@pytest.mark.parametrize(
+    ("later_days", "level", "said"),
+    [(0, "warning", "ends in 1 days"), (5, "error", "ended 4 days ago; renew it")],
+)
+def test_a_certificate_of_a_listener_that_has_ended_or_ends_soon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, later_days: int, level: str, said: str
+) -> None:
+    certfile, keyfile = Authority(tmp_path).issue("edge")
+    now = time.time() + later_days * 86_400
+    monkeypatch.setattr(module.time, "time", lambda: now)
+    report = looked(listeners={"tls": {"bind": "127.0.0.1:0", "certfile": str(certfile), "keyfile": str(keyfile)}})
+    (text,) = texts(report, level)
+    assert text.startswith(f"listener tls: certificate {certfile} ")
+    assert said in text
+
+
+def test_a_key_of_another_certificate_is_the_line_with_which_a_start_refuses_it(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    certfile, keyfile = authority.issue("edge")[0], authority.issue("other")[1]
+    listener = {"bind": "127.0.0.1:0", "certfile": str(certfile), "keyfile": str(keyfile)}
+    (text,) = texts(looked(listeners={"tls": listener}), "error")
+    assert text.endswith("give a matching pair")
+
+
+def test_a_data_directory_without_permission_and_a_console_without_its_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module.os, "access", lambda *_: False)
+    monkeypatch.setattr(module, "find_spec", lambda _: None)
+    report = looked(data=str(tmp_path / "data"), console={"bind": "127.0.0.1:0"})
+    data, console = sorted(texts(report, "error"), reverse=True)
+    assert data == f"data directory {tmp_path / 'data'}: no permission to write in {tmp_path}; correct its owner"
+    assert console == "console: aiohttp is missing; pip install 'veilmq[console]'"
 
 
 @pytest.mark.parametrize(
