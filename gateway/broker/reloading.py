@@ -69,7 +69,7 @@ def _left(old: Settings, new: Settings) -> Iterator[str]:
             yield name
     if list(old.plugins) != list(new.plugins):
         yield "plugins"
-    fixed = ("type", "bind", "ssl", "overlay", "require_client_certificate", "origins")
+    fixed = ("type", "bind", "ssl", "overlay", "require_client_certificate", "origins", "proxy")
     for name in sorted({*old.listeners, *new.listeners}):
         before, after = old.listeners.get(name), new.listeners.get(name)
         if before is None or after is None or any(getattr(before, key) != getattr(after, key) for key in fixed):

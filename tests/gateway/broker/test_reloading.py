@@ -247,3 +247,17 @@ def test_the_signal_kills_no_broker(tmp_path: Path) -> None:
         finally:
             process.terminate()
         assert process.wait(20) == 0
+
+
+@on_loop
+async def test_proxies_that_are_named_anew_count_after_a_restart_and_are_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    site = Site(tmp_path)
+    async with site:
+        caplog.set_level("INFO", "veilmq")
+        site.write(listeners={"default": {"bind": "127.0.0.1:0", "proxy": ["192.0.2.7"]}})
+        caplog.clear()
+        site.again()
+        (record,) = [one for one in caplog.records if one.message == "reloaded"]
+        assert vars(record)["needs_restart"] == "listeners.default"
