@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 
@@ -18,6 +18,7 @@ from gateway.base import BridgeSettings
 from gateway.bridging import Bridge, Circles, Marks, make_bridge, remote_name
 from gateway.broker import EdgeBroker
 from gateway.clients import INTERNAL
+from gateway.mqtt5.message import Message
 from gateway.overlay import BrokerOverlay
 from gateway.sockets.connection import MqttConnection
 
@@ -32,6 +33,17 @@ class BridgesHome:
 
     def internal(self, listener: str) -> MqttConnection:
         return self.broker.internal(listener)
+
+    def retained(self, topic_filter: str) -> Iterator[Message]:
+        return self.broker.exchange.retained.matching(topic_filter, self.broker.now())
+
+    def retained_waiting(self, bridge: str) -> set[str]:
+        client = self.broker.lifecycle.clients.get(f"{self.prefix}bridge/{bridge}")
+        if client is None:
+            return set()
+        session = client.session
+        waiting = [*session.waiting, *(queued for queued, _ in session.outbound.unacknowledged.values())]
+        return {queued.message.topic for queued in waiting if queued.retain}
 
     def may_leave(self, topic: str) -> bool:
         return self.links is None or self.links.may_leave(topic)

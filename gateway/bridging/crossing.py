@@ -20,10 +20,11 @@ from gateway.base.log_events import LogEvent
 from gateway.bridging.circles import Circles
 from gateway.bridging.mapping import Topics, passed_by
 from gateway.bridging.relaying import RelayClient
+from gateway.bridging.retained import Kept, RetainedState
 from gateway.bridging.twins import UNMARKED
 from gateway.client import Here
 from gateway.mqtt5.bridge_clients import MARK
-from gateway.mqtt5.packets import Publish, UserProperties
+from gateway.mqtt5.packets import NO_PROPERTIES, Publish, UserProperties
 from gateway.mqtt5.types import MqttError, ReasonCode
 
 log = logging.getLogger("veilmq.bridge")
@@ -154,7 +155,7 @@ class Remote(RelayClient):
     is_private = False
 
 
-class Home(Here, Protocol):
+class Home(Here, Kept, Protocol):
     """Our broker, as a bridge sees it. `prefix`: what names of parts of its process begin with."""
 
     @property
@@ -187,11 +188,12 @@ class Bridge:
         self._local, self._remote, self._topics, self._home, self._circles = local, remote, topics, home, circles
         self._out, self._in = ways
         self._has_marks = settings.version == "5"
+        self._state = RetainedState(name, home, topics)
         self._kept = self._kept_out = 0
         self._changed_at = 0.0
         self._task: asyncio.Task[None] | None = None
         self._turn = asyncio.Event()
-        self._ready = False
+        self._ready = self._was_reached = False
         local.on_release, remote.on_complete = self._out.released, self._out.completed
         remote.on_release, local.on_complete = self._in.released, self._in.completed
         local.on_publish, remote.on_publish = self._from_here, self._from_there
@@ -200,7 +202,7 @@ class Bridge:
     def start(self) -> None:
         """Connect here at once, so that what is published from now on waits for the other broker."""
         for topic_filter, qos in self._topics.wanted_here().items():
-            self._local.subscribe(topic_filter, qos, no_local=True, retain_handling=1, on_answer=self._subscribed)
+            self._local.subscribe(topic_filter, qos, no_local=True, retain_handling=2, on_answer=self._subscribed)
         for topic_filter, qos in self._topics.wanted_there().items():
             self._remote.subscribe(topic_filter, qos, no_local=self._settings.version == "5")
         self._ready = not self._topics.wanted_here()
@@ -265,12 +267,16 @@ class Bridge:
             self._kept_out += 1
             self._in.drop(publish)
             return
+        if publish.retain and self._state.is_known(topic, publish.payload, asyncio.get_running_loop().time()):
+            self._in.drop(publish)
+            return
         properties = marks.entering(publish.properties, (self.remote, *(() if self._has_marks else (UNMARKED,))))
         is_again = publish.qos and publish.packet_id in self._in.states
         if not is_again and self._circles.entered(self.name, topic, publish.payload, properties, self._has_marks):
             self._in.drop(publish)
             return
-        self._in.pass_on(publish, replace(publish, topic=topic, properties=properties))
+        qos = publish.qos or int(publish.retain and not self._local.connected)  # what is retained waits for that
+        self._in.pass_on(publish, replace(publish, topic=topic, qos=qos, properties=properties))
 
     # --------------------------------------------------------------------------------------- connections
 
@@ -285,11 +291,47 @@ class Bridge:
 
     def _remote_up(self) -> None:
         self._in.connected()
+        self._compare_retained()
         self._note()
         LogEvent.BRIDGE_UP.say(log, self.name, self._remote.address)
 
     def _remote_down(self) -> None:
+        self._state.stop()
         self._note()
+
+    def _compare_retained(self) -> None:
+        """Ask both brokers for what they retain; ours sends it behind what waited for the bridge."""
+        loop = asyncio.get_running_loop()
+        self._state.begin(self.remote, self._remote.session_present, loop.time())
+        loop.call_at(self._state.ends_at or 0.0, self._end_comparing)
+        self._local.ask_again()
+        if self._remote.session_present:  # else it was just asked
+            self._remote.ask_again()
+        elif self._was_reached:
+            self._give_back()
+        self._was_reached = True
+
+    def _give_back(self) -> None:
+        """The other broker began anew: what had come from it, which no other way brings there."""
+        marks, origin = self._circles.marks, (MARK, self.remote)
+        for message in self._state.brought:
+            there = self._topics.outwards(message.topic)
+            if there is not None and self._home.may_leave(message.topic):
+                user = tuple(pair for pair in message.properties.user if pair != origin)
+                properties = marks.leaving(message.topic, replace(message.properties, user=user))
+                self._remote.publish(there, message.payload, 1, True, properties)
+
+    def _end_comparing(self) -> None:
+        """Clear here what was cleared at the other broker, once nothing of what that retains has come for a while."""
+        ends_at, loop = self._state.ends_at, asyncio.get_running_loop()
+        if ends_at is None:
+            return
+        if loop.time() < ends_at:
+            loop.call_at(ends_at, self._end_comparing)
+            return
+        properties = self._circles.marks.entering(NO_PROPERTIES, (self.remote,))
+        for topic in self._state.end():
+            self._local.publish(topic, b"", 0, True, properties)
 
     def _note(self) -> None:
         self._changed_at = asyncio.get_running_loop().time()

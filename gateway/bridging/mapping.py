@@ -36,6 +36,10 @@ class Topics:
         """Filters to subscribe to at the other broker, with the QoS."""
         return _highest([(entry.remote, entry.qos) for entry in self._in])
 
+    def local_in(self) -> list[str]:
+        """Filters of what comes from the other broker, by its names here."""
+        return [entry.local for entry in self._in]
+
     def outwards(self, topic: str) -> str | None:
         """The name there of what was published here; None: it does not cross."""
         for entry in self._out:

@@ -157,6 +157,11 @@ class RelayClient(MqttClient):
     def _new_session(self) -> ClientSession:
         return RelaySession(self._connect, self._limits, adopt=not self._connect.clean_start)
 
+    def ask_again(self) -> None:
+        """SUBSCRIBE everything that is wanted once more, so that the server sends what it retains."""
+        self._wanted.again()
+        self._ask()
+
     @property
     def _relay(self) -> RelaySession:
         assert isinstance(self._session, RelaySession)

@@ -201,6 +201,8 @@ class Delivering:
             self.circles.given(client.client_id, client.bridge, message.topic, message.payload)
         qos = min(target.qos, message.qos)
         retain = message.retain and target.retain_as_published
+        if retain and not qos and client.view.is_internal:
+            qos = 1  # a bridge of ours: what is retained is kept for it, or the other broker's would stay old
         if client.connection is None:
             self._keep_for(client, message, qos, retain, target.subscription_ids, now)
             return

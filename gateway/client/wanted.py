@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gateway.base.log_events import LogEvent
 from gateway.mqtt5.client_session import Answered, ClientSession, Unanswered
@@ -79,8 +79,17 @@ class WantedSubscriptions:
         """A new connection; without a session the server knows nothing of ours."""
         if not session_present:
             self._unwanted.clear()
-            for wish in self._wanted.values():
-                wish.asked, wish.code = False, None
+            self._forget_asked()
+
+    def again(self) -> None:
+        """Ask everything once more, and for what is retained."""
+        self._forget_asked()
+        for wish in self._wanted.values():
+            wish.options = replace(wish.options, retain_handling=0)
+
+    def _forget_asked(self) -> None:
+        for wish in self._wanted.values():
+            wish.asked, wish.code = False, None
 
     def ask(self, session: ClientSession, send: Callable[[bytes], None], now: float) -> None:
         """SUBSCRIBE and UNSUBSCRIBE what has not been asked on this connection."""

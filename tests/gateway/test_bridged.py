@@ -15,6 +15,7 @@ import pytest
 from gateway.base import BridgeSettings
 from gateway.bridged import make_bridges
 from gateway.bridging import Bridge
+from gateway.bridging import retained as retained_state
 from gateway.broker import EdgeBroker
 from gateway.mqtt5.packets import PubAck, Publish, PubRec, Version, Will
 from tests.gateway.harness import Wire, on_loop, serving
@@ -258,3 +259,52 @@ async def test_words_on_constrained_topics_of_an_ordinary_broker_are_not_taken_f
         await at_a.until(b"good")
         assert at_a.seen == [b"good"]
         assert tracing.asked == ["x/1"]
+
+
+def kept(broker: EdgeBroker) -> dict[str, bytes]:
+    return {message.topic: message.payload for message in broker.exchange.retained.matching("#", broker.now())}
+
+
+async def retain(broker: EdgeBroker, **values: bytes) -> None:
+    """Values under the topics DIRECTION/NAME, written as direction_name, at QoS 0 and 1."""
+    wire = await Wire.connect(broker)
+    for name, payload in values.items():
+        for qos in (0, 1):
+            wire.publish(f"{name.replace('_', '/')}{qos}", payload, qos, retain=True)
+    await wire.barrier()
+
+
+@pytest.mark.parametrize("version", ["5", "3.1.1"])
+@on_loop
+async def test_after_a_cut_both_have_the_same_retained_values_and_a_new_broker_gets_all(
+    version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retained_state, "QUIET_S", 0.1)
+    topics = [{"filter": f"{one}/#", "direction": one} for one in ("out", "in", "both")]
+    async with serving() as a, contextlib.AsyncExitStack() as stack:
+        async with serving() as b:
+            port = b.port("default")
+            settings = BridgeSettings.model_validate(
+                {"addresses": [f"127.0.0.1:{port}"], "version": version, "topics": topics}
+            )
+            bridges = await bridged(stack, a, "a", b=settings)
+            await up(bridges)
+            await retain(a, out_x=b"1", out_gone=b"1", both_a=b"1", both_gone=b"1")
+            await retain(b, in_x=b"1", in_gone=b"1", both_b=b"1")
+            await until(lambda: kept(a) == kept(b) and len(kept(a)) == 14)
+            addresses, bridges[0]._remote._redial.address = bridges[0]._remote._redial.address, ("127.0.0.1", 9)
+            own = bridges[0]._remote._redial._own
+            bridges[0]._remote._redial._own = ("127.0.0.1", 9)
+            bridges[0]._remote._out.transport.abort()  # type: ignore[union-attr]
+            await until(lambda: not bridges[0]._local.connected)
+            await retain(a, out_x=b"2", out_gone=b"", both_a=b"2", both_gone=b"")
+            await retain(b, in_x=b"2", in_gone=b"", both_b=b"2")
+            bridges[0]._remote._redial._own, bridges[0]._remote._redial.address = own, addresses
+            expected = {f"{name}{qos}": b"2" for name in ("out/x", "in/x", "both/a", "both/b") for qos in (0, 1)}
+            await until(lambda: kept(a) == kept(b) == expected)
+        config = {"listeners": {"default": {"bind": f"127.0.0.1:{port}"}}}
+        async with serving(config) as anew:
+            sent = {topic: payload for topic, payload in expected.items() if topic[0] != "i"}
+            await until(lambda: kept(anew) == sent)
+            await until(lambda: bridges[0]._state.ends_at is None)
+            assert kept(a) == expected, "a broker that began anew says nothing by what it lacks"

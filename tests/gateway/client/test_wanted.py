@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from gateway.client import wanted
@@ -159,3 +161,12 @@ def test_wishes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert wishes.want(Subscription("a", 2), None), "in the place of one that is there"
     wishes.drop("b")
     assert wishes.want(Subscription("c"), None)
+
+
+def test_asked_again_everything_is_asked_with_what_is_retained() -> None:
+    wishes = WantedSubscriptions("broker")
+    wishes.want(replace(A, retain_handling=2), None)
+    ask(wishes)
+    assert ask(wishes).asked == []
+    wishes.again()
+    assert ask(wishes).asked == [("subscribe", (A.filter,), (A,))]
