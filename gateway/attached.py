@@ -53,7 +53,7 @@ class Attached:
         """Raises ConfigError, StartError."""
         settings = self._settings
         if settings.bridges or self._links is not None:
-            self._bridges = make_bridges(settings.bridges, broker, self._links, self._name())
+            self._bridges = make_bridges(settings.bridges, broker, self._links, self._name(), settings.data)
             for each in self._bridges:
                 each.start()
         self._watch = HealthWatch(

@@ -5,22 +5,31 @@ Put together here because a bridge (`bridging`) knows neither broker nor overlay
 
 from __future__ import annotations
 
+import json
+import os
 import time
 import uuid
+from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
+from pathlib import Path
+from urllib.parse import quote
 
 from bridge.base import TopicError
 from bridge.document import constrained
 from bridge.node import GatewayNode
-from gateway.base import BridgeSettings
+from gateway.base import BridgeSettings, PrivateFileError, private_directory
 from gateway.bridging import Bridge, Circles, Marks, make_bridge, remote_name
 from gateway.broker import EdgeBroker
 from gateway.clients import INTERNAL
 from gateway.mqtt5.message import Message
+from gateway.mqtt5.packets import Publish
 from gateway.overlay import BrokerOverlay
 from gateway.sockets.connection import MqttConnection
+
+REFUSED_BYTES = 32 << 20
+"""Of a file of refused messages, of which each bridge has two: stops a flood of large ones from filling the disk."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +38,7 @@ class BridgesHome:
 
     broker: EdgeBroker
     links: BrokerOverlay | None
+    data: Path | None = None
     prefix: str = INTERNAL
 
     def internal(self, listener: str) -> MqttConnection:
@@ -44,6 +54,23 @@ class BridgesHome:
         session = client.session
         waiting = [*session.waiting, *(queued for queued, _ in session.outbound.unacknowledged.values())]
         return {queued.message.topic for queued in waiting if queued.retain}
+
+    def keep_refused(self, bridge: str, publish: Publish, code: int) -> str:
+        """One line of JSON a message; beyond REFUSED_BYTES the file becomes the former one, whose content goes."""
+        if self.data is None:
+            return "no file, since there is no data directory"
+        path = self.data / "refused" / f"{quote(bridge, safe='')}.jsonl"
+        about = {"at": int(time.time()), "code": code, "topic": publish.topic, "qos": publish.qos}
+        line = json.dumps({**about, "retain": publish.retain, "payload": b64encode(publish.payload).decode()}) + "\n"
+        try:
+            private_directory(path.parent)
+            if path.exists() and path.stat().st_size + len(line) > REFUSED_BYTES:
+                path.replace(path.with_suffix(".former"))
+            with os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "w") as file:
+                file.write(line)
+        except (OSError, PrivateFileError) as error:
+            return f"no file: {error}"
+        return str(path)
 
     def may_leave(self, topic: str) -> bool:
         return self.links is None or self.links.may_leave(topic)
@@ -70,7 +97,11 @@ def overlay_names(links: BrokerOverlay | None, topic: str) -> tuple[str, ...]:
 
 
 def make_bridges(
-    settings: Mapping[str, BridgeSettings], broker: EdgeBroker, links: BrokerOverlay | None, name: str
+    settings: Mapping[str, BridgeSettings],
+    broker: EdgeBroker,
+    links: BrokerOverlay | None,
+    name: str,
+    data: Path | None = None,
 ) -> list[Bridge]:
     """Puts the bridges together, and tells the broker of the circles they may make. `name`: ours, in marks.
 
@@ -78,7 +109,7 @@ def make_bridges(
     """
     circles = Circles(Marks(name, lambda topic: overlay_names(links, topic)), time.monotonic)
     broker.exchange.circles = circles
-    home, machine = BridgesHome(broker, links), f"{uuid.getnode():x}"
+    home, machine = BridgesHome(broker, links, data), f"{uuid.getnode():x}"
     bridges = [make_bridge(bridge, one, home, circles, remote_name(one, machine)) for bridge, one in settings.items()]
     circles.bridges = [*bridges]
     return bridges

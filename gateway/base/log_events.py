@@ -139,7 +139,8 @@ class LogEvent(Enum):
     BRIDGE_UP = INFO, "bridge %s: connected to %s", "The other broker is reached."
     BRIDGE_CANNOT_CROSS = (WARNING, "bridge %s: a publication cannot cross: %s",
         "It is dropped: it would be refused at every attempt.")
-    BRIDGE_REFUSED = WARNING, "bridge %s: %s was refused (0x%02x) and is dropped", "By the other broker, for good."
+    BRIDGE_REFUSED = (WARNING, "bridge %s: %s of %d bytes was refused (0x%02x) and does not cross; it is kept in %s",
+        "By a broker, for good; a refusal without a word, which ends the connection, is one the third time.")
     BRIDGE_KEEPS_OUT = (WARNING, "bridge %s: constrained topics of the other broker stay there, as %s",
         "Some client there publishes them; they are words of members of one overlay, and no ordinary messages.")
     BRIDGE_KEEPS = (WARNING, "bridge %s: topics of protected scopes that we may not read stay here",

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
@@ -20,7 +21,7 @@ from gateway.base.log_events import LogEvent
 from gateway.bridging.circles import Circles
 from gateway.bridging.mapping import Topics, passed_by
 from gateway.bridging.relaying import RelayClient
-from gateway.bridging.retained import Kept, RetainedState
+from gateway.bridging.retained import RetainedState, RetainedTable
 from gateway.bridging.twins import UNMARKED
 from gateway.client import Here
 from gateway.mqtt5.bridge_clients import MARK
@@ -70,6 +71,7 @@ class Way:
         self.states: dict[int, int] = {}
         self.seen: set[int] = set()
         self.passed = self.refused = 0
+        self.keep_refused: Callable[[Publish, int], None] = lambda changed, code: None
 
     def connected(self) -> None:
         """The source has a new connection; without its session, identifiers mean other messages."""
@@ -142,7 +144,7 @@ class Way:
     def _refused(self, publish: Publish, changed: Publish, code: int) -> None:
         if code in FINAL:
             self.refused += 1
-            LogEvent.BRIDGE_REFUSED.say(log, self.name, changed.topic, code)
+            self.keep_refused(changed, code)
             if publish.qos:
                 self._settle(publish)
             return
@@ -155,13 +157,17 @@ class Remote(RelayClient):
     is_private = False
 
 
-class Home(Here, Kept, Protocol):
+class Home(Here, RetainedTable, Protocol):
     """Our broker, as a bridge sees it. `prefix`: what names of parts of its process begin with."""
 
     @property
     def prefix(self) -> str: ...
     def may_leave(self, topic: str) -> bool:
         """Whether the overlay's policy lets a local topic go out in clear."""
+        ...
+
+    def keep_refused(self, bridge: str, publish: Publish, code: int) -> str:
+        """Keeps what one side refused for good in a bounded file; says where, or that there is none."""
         ...
 
     def may_enter(self, topic: str) -> bool:
@@ -187,6 +193,7 @@ class Bridge:
         self.name, self._settings, self._remote_name = name, settings, remote_name
         self._local, self._remote, self._topics, self._home, self._circles = local, remote, topics, home, circles
         self._out, self._in = ways
+        self._out.keep_refused = self._in.keep_refused = self._keep_refused
         self._has_marks = settings.version == "5"
         self._state = RetainedState(name, home, topics)
         self._kept = self._kept_out = 0
@@ -277,6 +284,10 @@ class Bridge:
             return
         qos = publish.qos or int(publish.retain and not self._local.connected)  # what is retained waits for that
         self._in.pass_on(publish, replace(publish, topic=topic, qos=qos, properties=properties))
+
+    def _keep_refused(self, publish: Publish, code: int) -> None:
+        place = self._home.keep_refused(self.name, publish, code)
+        LogEvent.BRIDGE_REFUSED.say(log, self.name, publish.topic, len(publish.payload), code, place)
 
     # --------------------------------------------------------------------------------------- connections
 

@@ -24,6 +24,18 @@ from gateway.mqtt5.flows import HeardFlow, OutboundFlows
 from gateway.mqtt5.packets import Packet, Properties, PubAck, PubComp, Publish, PubRec, PubRel
 from gateway.mqtt5.types import ReasonCode
 
+ENDS_MAX = 3
+"""Connections that the other broker ends while one message is its oldest unacknowledged: it will never take it. A
+broker of 3.1.1, or one that keeps its bounds to itself, has no other words for that."""
+_NO_MATTER_OF_A_MESSAGE = frozenset(
+    {
+        ReasonCode.SUCCESS, ReasonCode.SERVER_SHUTTING_DOWN, ReasonCode.SERVER_BUSY, ReasonCode.SESSION_TAKEN_OVER,
+        ReasonCode.KEEP_ALIVE_TIMEOUT, ReasonCode.ADMINISTRATIVE_ACTION, ReasonCode.USE_ANOTHER_SERVER,
+        ReasonCode.SERVER_MOVED,
+    }
+)  # fmt: skip
+"""With what a connection ends whatever was sent on it."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Numbered(Awaiting):
@@ -81,6 +93,16 @@ class RelaySession(ClientSession):
         """Whether nothing of this process uses the identifier towards the server."""
         flows = self.outbound
         return not any(packet_id in used for used in (flows.unacknowledged, flows.released, flows.requests, self._had))
+
+    @property
+    def first_unacknowledged(self) -> tuple[object, int] | None:
+        """Token and identifier of the oldest message that the server has not acknowledged."""
+        found = next(iter(self.outbound.unacknowledged.items()), None)
+        return None if found is None else (found[1][0].token, found[0])
+
+    def give_up(self, packet_id: int) -> None:
+        """Sends an unacknowledged message no more."""
+        self.take_back(packet_id)
 
     def release(self, packet_id: int) -> bytes:
         """PUBREL, now (bytes) and on every new connection until its PUBCOMP comes."""
@@ -153,6 +175,8 @@ class RelayClient(MqttClient):
         self.on_complete: Callable[[int], object] = lambda _: None
         super().__init__(*of_client, **options)
         self.acks = self._numbering = _Numbering(self.figures)
+        self._suspect: object = None
+        self._ends = 0
 
     def _new_session(self) -> ClientSession:
         return RelaySession(self._connect, self._limits, adopt=not self._connect.clean_start)
@@ -197,6 +221,21 @@ class RelayClient(MqttClient):
     def complete(self, packet_id: int) -> None:
         """Answer PUBREL."""
         self._say(self._relay.complete(packet_id))
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Notes which message ends one connection after the other, and gives it up."""
+        is_suspicious = self._up and self._task is not None and self.ended not in _NO_MATTER_OF_A_MESSAGE
+        super().connection_lost(error)
+        first = self._relay.first_unacknowledged if is_suspicious else None
+        if first is None:
+            return
+        token, packet_id = first
+        self._ends = self._ends + 1 if token is self._suspect else 1
+        self._suspect = token
+        if self._ends >= ENDS_MAX:
+            self._suspect = None
+            self._relay.give_up(packet_id)
+            self.acks.completed(Completed(token, ReasonCode.PACKET_TOO_LARGE))
 
     def _say(self, data: bytes) -> None:
         if data:

@@ -19,7 +19,7 @@ QUIET_S = 2.0
 """So long no retained value has come: all have. What comes later is set again, so that an error does not last."""
 
 
-class Kept(Protocol):
+class RetainedTable(Protocol):
     """Retained messages of our broker."""
 
     def retained(self, topic_filter: str) -> Iterator[Message]: ...
@@ -32,7 +32,7 @@ class RetainedState:
     """What is compared after one connection to the other broker. `ends_at`: when that is over, in the loop's seconds;
     None: it is."""
 
-    def __init__(self, bridge: str, kept: Kept, topics: Topics) -> None:
+    def __init__(self, bridge: str, kept: RetainedTable, topics: Topics) -> None:
         self._bridge, self._kept, self._topics = bridge, kept, topics
         self.ends_at: float | None = None
         self._changed: frozenset[str] = frozenset()

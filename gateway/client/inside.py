@@ -30,5 +30,10 @@ class LocalEnd(MqttClient):
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         theirs.setblocking(False)
-        await loop.connect_accepted_socket(lambda: self._here.internal(self._name), theirs)
-        await loop.create_connection(lambda: self, sock=ours)
+        try:
+            await loop.connect_accepted_socket(lambda: self._here.internal(self._name), theirs)
+            await loop.create_connection(lambda: self, sock=ours)
+        except BaseException:
+            if self._out.transport is None:
+                ours.close()  # or the broker would wait for our CONNECT
+            raise

@@ -97,6 +97,7 @@ class MqttClient(asyncio.Protocol):
         self.on_down: Callable[[], object] = lambda: None
         self.last_error = ""
         self.refusal: ReasonCode | None = None  # in CONNACK, of the last attempt
+        self.ended: ReasonCode | None = None  # with which the session ended the last connection that stood
         self.session_present = False
         self.told: UserProperties = ()  # in the last CONNACK
         self.packet_limit = PACKET_BYTES_MAX
@@ -174,6 +175,8 @@ class MqttClient(asyncio.Protocol):
         if task is not None:
             task.cancel()
             await asyncio.wait([task])
+        if self._out.transport is not None:
+            self._out.transport.abort()  # made while we waited
 
     @property
     def connected(self) -> bool:
@@ -197,7 +200,7 @@ class MqttClient(asyncio.Protocol):
     async def _connection(self) -> float | None:
         """One connection from its beginning to its end; how long it was up, in seconds, or None."""
         loop = asyncio.get_running_loop()
-        self._up_at, self._why, self._wait_longest, self.refusal = None, "", False, None
+        self._up_at, self._why, self._wait_longest, self.refusal, self.ended = None, "", False, None, None
         lost = self._lost = loop.create_future()
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
@@ -402,7 +405,7 @@ class MqttClient(asyncio.Protocol):
         self.on_up()
 
     def _closed_by_session(self, action: Close) -> None:
-        self.refusal = None if self._up else action.reason
+        self.refusal, self.ended = (None, action.reason) if self._up else (action.reason, None)
         if self.refusal is ReasonCode.UNSUPPORTED_PROTOCOL_VERSION and self._connect.version == Version.V5:
             self._useless(self.cure_without_v5, ReasonCode.UNSUPPORTED_PROTOCOL_VERSION)
             return

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import shutil
 import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from gateway import bridged as module
 from gateway.base import BridgeSettings
 from gateway.bridged import make_bridges
 from gateway.bridging import Bridge
 from gateway.bridging import retained as retained_state
 from gateway.broker import EdgeBroker
+from gateway.client import redial
 from gateway.mqtt5.packets import PubAck, Publish, PubRec, Version, Will
 from tests.gateway.harness import Wire, on_loop, serving
 from tests.gateway.overlay_processes import free_ports
@@ -36,9 +39,9 @@ def toward(port: int, direction: str, version: str = "5", qos: int = 1, **more: 
 
 
 async def bridged(
-    stack: contextlib.AsyncExitStack, broker: EdgeBroker, name: str, **ways: BridgeSettings
+    stack: contextlib.AsyncExitStack, broker: EdgeBroker, name: str, data: Path | None = None, **ways: BridgeSettings
 ) -> list[Bridge]:
-    bridges = make_bridges(ways, broker, None, name)
+    bridges = make_bridges(ways, broker, None, name, data)
     for each in bridges:
         each.start()
         stack.push_async_callback(each.stop)
@@ -148,7 +151,7 @@ async def test_a_ring_of_three_ends_where_it_began(direction: str, versions: tup
 async def test_two_bridges_to_one_broker_bring_each_message_once(version: str) -> None:
     async with serving() as a, serving() as b, contextlib.AsyncExitStack() as stack:
         port = b.port("default")
-        both = {"l1": toward(port, "both", version), "l2": toward(port, "both", version)}
+        both: dict[str, Any] = {"l1": toward(port, "both", version), "l2": toward(port, "both", version)}
         await up(await bridged(stack, a, "a", **both))
         at_a, at_b = await Watcher.at(a), await Watcher.at(b)
         await published(a, b"from a", 1)
@@ -198,7 +201,7 @@ async def test_a_ring_through_mosquitto_ends(version: str, tmp_path: Path) -> No
         mosquitto(tmp_path) as foreign, serving() as a, serving() as b, contextlib.AsyncExitStack() as stack,
     ):  # fmt: skip
         out = await bridged(stack, a, "a", m=toward(foreign, "out", version))
-        ways = {"m": toward(foreign, "in", version), "a": toward(a.port("default"), "out", version)}
+        ways: dict[str, Any] = {"m": toward(foreign, "in", version), "a": toward(a.port("default"), "out", version)}
         await up(out + await bridged(stack, b, "b", **ways))
         at_a, at_b = await Watcher.at(a), await Watcher.at(b)
         for number in range(3):
@@ -308,3 +311,35 @@ async def test_after_a_cut_both_have_the_same_retained_values_and_a_new_broker_g
             await until(lambda: kept(anew) == sent)
             await until(lambda: bridges[0]._state.ends_at is None)
             assert kept(a) == expected, "a broker that began anew says nothing by what it lacks"
+
+
+@pytest.mark.parametrize(("version", "qos"), [("3.1.1", 1), ("3.1.1", 2), ("5", 1), ("5", 2)])
+@on_loop
+async def test_a_message_too_large_for_the_other_broker_is_kept_in_a_file_and_stops_nothing(
+    version: str, qos: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(redial, "RETRY_FIRST_S", 0.01)
+    small = {"limits": {"packet_bytes": 2_048}}
+    async with serving() as a, serving(small) as b, contextlib.AsyncExitStack() as stack:
+        bridges = await bridged(stack, a, "a", tmp_path, m=toward(b.port("default"), "out", version, qos))
+        await up(bridges)
+        at_b = await Watcher.at(b)
+        for payload in (b"before", b"B" * 5_000, b"after"):
+            await published(a, payload, qos)
+        await at_b.until(b"after")
+        assert at_b.seen == [b"before", b"after"]
+        lines = (tmp_path / "refused" / "m.jsonl").read_text().splitlines()
+        assert [(json.loads(line)["topic"], len(json.loads(line)["payload"])) for line in lines] == [("x/1", 6_668)]
+        assert bridges[0].standing().refused == 1
+        assert "5000 bytes" in caplog.text
+
+
+def test_refused_messages_fill_two_files_at_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "REFUSED_BYTES", 1_000)
+    home = module.BridgesHome(cast(Any, None), None, tmp_path)
+    for _ in range(20):
+        home.keep_refused("a/b", Publish("t", b"x" * 100), 0x95)
+    files = sorted((tmp_path / "refused").iterdir())
+    assert [path.name for path in files] == ["a%2Fb.former", "a%2Fb.jsonl"]
+    assert all(path.stat().st_size <= 1_000 and path.stat().st_mode & 0o777 == 0o600 for path in files)
+    assert "no data directory" in module.BridgesHome(cast(Any, None), None).keep_refused("m", Publish("t", b""), 0x95)
