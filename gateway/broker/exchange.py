@@ -76,6 +76,7 @@ class Exchange(Delivering):
         self.tracing: Constraining | None = None  # constrained topics; None: they are ordinary ones
         self.own_topics = OwnTopics()  # beside those below RESERVED_TOPICS
         self.retained = RetainedStore(limits.retained_messages, limits.retained_bytes)
+        self.retained.full = self.reached.note
         # What the broker and its plugins say below `$SYS/`; not the clients', so neither bounded as theirs nor stored.
         self.system = RetainedStore(SYSTEM_TOPICS, SYSTEM_BYTES)
         # Where persistent sessions and retained messages are kept; None: in memory only.

@@ -13,6 +13,7 @@ from typing import Any
 from amqtt.broker import RetainedApplicationMessage
 
 from bridge.base import NameTree, has_wildcard
+from gateway.clients.name_weights import NameWeights
 from gateway.mqtt5.message import Message
 
 ENTRY_BYTES = 256
@@ -35,8 +36,9 @@ class EdgeRetained(RetainedApplicationMessage):  # type: ignore[misc]
 class RetainedStore(UserDict[str, Any]):
     """Topic -> retained message, with the names in a tree for filters with wildcards.
 
-    `maximum` and `maximum_bytes` stop clients that retain under ever new names from filling memory. Plugins
-    may assign directly; that is the operator's code and is not bounded.
+    `maximum` and `maximum_bytes` stop clients that retain under ever new names from filling memory: then the oldest of
+    the heaviest branch of topics goes (`name_weights.py`). Plugins may assign directly; that is the operator's code and
+    makes nothing go.
     """
 
     def __init__(self, maximum: int, maximum_bytes: int) -> None:
@@ -46,6 +48,9 @@ class RetainedStore(UserDict[str, Any]):
         self.kept_so_far = 0
         # Told of every change: topic, and message or None.
         self.changed: Callable[[str, Message | None], None] | None = None
+        # Told of every message that went for another one: the bound, and its topic.
+        self.full: Callable[[str, str], None] = lambda bound, topic: None
+        self._weights = NameWeights()
         super().__init__()
 
     def adopt(self, maximum: int, maximum_bytes: int) -> None:
@@ -58,12 +63,15 @@ class RetainedStore(UserDict[str, Any]):
         else:
             self.held_bytes -= _cost(topic, old)
         self.held_bytes += _cost(topic, retained)
+        # A place among so many is worth as many bytes as there are for each.
+        self._weights.put(topic, _cost(topic, retained) + self._maximum_bytes // max(1, self._maximum))
         self.data[topic] = retained
         if self.changed is not None:
             self.changed(topic, _message(retained))
 
     def __delitem__(self, topic: str) -> None:
         self.held_bytes -= _cost(topic, self.data.pop(topic))
+        self._weights.drop(topic)
         self._names.discard(topic)
         if self.changed is not None:
             self.changed(topic, None)
@@ -72,7 +80,7 @@ class RetainedStore(UserDict[str, Any]):
         """Retain a publication, or clear the topic if its payload is empty.
 
         What plugins are told: the new entry, or the old one emptied; None if there was nothing to clear.
-        Raises StoreFullError.
+        Raises StoreFullError for one that would have to go at once; then nothing is retained there.
         """
         topic = message.topic
         old = self.data.get(topic)
@@ -83,14 +91,20 @@ class RetainedStore(UserDict[str, Any]):
             old.data = b""  # how amqtt tells its plugins that a topic was cleared
             return old
         retained = EdgeRetained(session, message, self.kept_so_far)
-        freed = 0 if old is None else _cost(topic, old)
-        if old is None and len(self.data) >= self._maximum:
-            raise StoreFullError("retained_messages")
-        if self.held_bytes - freed + _cost(topic, retained) > self._maximum_bytes:
-            raise StoreFullError("retained_bytes")
         self[topic] = retained
         self.kept_so_far += 1
+        while (bound := self._exceeded()) is not None:
+            gone = topic if _cost(topic, retained) > self._maximum_bytes else self._weights.heaviest()
+            del self[gone]
+            if gone == topic:
+                raise StoreFullError(bound)
+            self.full(bound, gone)
         return retained
+
+    def _exceeded(self) -> str | None:
+        if len(self.data) > self._maximum:
+            return "retained_messages"
+        return "retained_bytes" if self.held_bytes > self._maximum_bytes else None
 
     def matching(self, topic_filter: str, now: float, until: int | None = None) -> Iterator[Message]:
         """What a subscription to the filter gets; what has expired by `now` is dropped.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import pytest
@@ -59,26 +60,41 @@ def test_an_empty_payload_clears_and_plugins_are_told_what_was_there() -> None:
     assert kept.keep(None, message("a", b"")) is None
 
 
-def test_new_names_find_no_room_and_known_ones_go_on() -> None:
-    kept = store(maximum=2)
-    kept.keep(None, message("a"))
-    kept.keep(None, message("b"))
-    with pytest.raises(StoreFullError) as caught:
-        kept.keep(None, message("c"))
-    assert caught.value.bound == "retained_messages"
-    kept.keep(None, message("a", b"newer"))
-    kept.keep(None, message("b", b""))
-    kept.keep(None, message("c"))
-    assert sorted(got(kept, "#")) == ["a", "c"]
+def test_for_a_new_name_the_oldest_goes_and_a_known_one_becomes_the_newest() -> None:
+    kept, went = store(maximum=2), list[tuple[str, str]]()
+    kept.full = lambda bound, topic: went.append((bound, topic))
+    for topic in ("a", "b", "a", "c"):
+        kept.keep(None, message(topic))
+    assert went == [("retained_messages", "b")]
+    kept.keep(None, message("a", b""))
+    kept.keep(None, message("d"))
+    assert sorted(got(kept, "#")) == ["c", "d"]
+    assert len(went) == 1
+
+
+@pytest.mark.parametrize("payload", [b"x", bytes(5_000)], ids=["many names", "many bytes"])
+def test_who_fills_the_table_below_one_prefix_takes_nothing_from_others(payload: bytes) -> None:
+    """Attack: one publisher fills every reader's table; what others retained on new topics was not kept there."""
+    kept = store(maximum=100, maximum_bytes=100_000)
+    kept.keep(None, message("plant/a/1"))
+    for number in range(500):
+        kept.keep(None, message(f"plant/evil/{number % 7}/{number}", payload))
+    for topic in ("plant/a/2", "plant/b", "other"):
+        kept.keep(None, message(topic))
+    for number in range(500):
+        with contextlib.suppress(StoreFullError):  # its own new one may be the one that goes
+            kept.keep(None, message(f"plant/evil/x{number}/y", payload))
+    assert {"plant/a/1", "plant/a/2", "plant/b", "other"} <= got(kept, "#").keys()
+    assert kept.held_bytes > 80_000 or len(kept) == 100, "alone it may use all that others do not need"
 
 
 def test_bytes_are_bounded_and_what_is_replaced_gives_its_own_back() -> None:
     kept = store(maximum_bytes=2 * ENTRY_BYTES + 4_000)
     kept.keep(None, message("a", bytes(3_000)))
     with pytest.raises(StoreFullError) as caught:
-        kept.keep(None, message("b", bytes(3_000)))
+        kept.keep(None, message("b", bytes(5_000)))
     assert caught.value.bound == "retained_bytes"
-    assert got(kept, "b") == {}
+    assert got(kept, "#").keys() == {"a"}, "what could never fit pushes nothing out"
     kept.keep(None, message("a", bytes(3_100)))
     kept.keep(None, message("a", bytes(10)))
     kept.keep(None, message("b", bytes(3_000)))

@@ -1,0 +1,103 @@
+"""Weights of topic names, level by level: which name goes where a table of names is full.
+
+Rights are given below prefixes. So is the table fair: from the first level on the heaviest branch is followed; names
+that end at one level are a branch of their own, of which the oldest goes. Whoever may publish below one prefix takes
+nothing from other prefixes until those are heavier, and one branch alone may fill the table. A change costs a few steps
+a level, however many names there are: each branch keeps its children in a heap, whose outdated entries are skipped.
+"""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+
+_NAMES = "\0"
+"""The branch of the names that end at a level; no topic contains U+0000."""
+
+
+class _Branch:
+    """A level of names, or one name: then `topic` is said, and `place`, how old it is. `of_names`: names are below."""
+
+    __slots__ = ("below", "of_names", "order", "place", "topic", "weight")
+
+    def __init__(self, topic: str | None = None, place: int = 0, of_names: bool = False) -> None:
+        self.weight, self.topic, self.place, self.of_names = 0, topic, place, of_names
+        self.below: dict[str, _Branch] = {}
+        self.order: list[tuple[int, int, str]] = []  # rank and level of children, the first one first
+
+    def rank(self, child: _Branch) -> tuple[int, int]:
+        return (0 if self.of_names else -child.weight), child.place
+
+    def reorder(self, level: str) -> None:
+        """Enters a child whose weight is another one."""
+        child = self.below[level]
+        if len(self.order) > 2 * len(self.below) + 8:
+            self.order = [(*self.rank(one), key) for key, one in self.below.items()]
+            heapify(self.order)
+        else:
+            heappush(self.order, (*self.rank(child), level))
+
+    def heaviest(self) -> _Branch:
+        while True:
+            *rank, level = self.order[0]
+            child = self.below.get(level)
+            if child is not None and self.rank(child) == tuple(rank):
+                return child
+            heappop(self.order)
+
+
+class NameWeights:
+    """Names with a weight each."""
+
+    def __init__(self) -> None:
+        self._root = _Branch()
+        self._weights: dict[str, int] = {}
+        self._places = 0
+
+    def __len__(self) -> int:
+        return len(self._weights)
+
+    def put(self, topic: str, weight: int) -> None:
+        """Enters a name, or another weight of it, as the newest."""
+        self.drop(topic)
+        self._weights[topic] = weight
+        self._places += 1
+        path, node = [], self._root
+        for level in _levels(topic):
+            path.append((node, level))
+            if level not in node.below:
+                is_name = node.of_names
+                node.below[level] = _Branch(topic if is_name else None, self._places * is_name, level == _NAMES)
+            node = node.below[level]
+        self._weigh(path, weight)
+
+    def drop(self, topic: str) -> None:
+        """Forgets a name, if it is known."""
+        weight = self._weights.pop(topic, None)
+        if weight is None:
+            return
+        path, node = [], self._root
+        for level in _levels(topic):
+            path.append((node, level))
+            node = node.below[level]
+        self._weigh(path, -weight)
+
+    def _weigh(self, path: list[tuple[_Branch, str]], by: int) -> None:
+        for parent, level in path:
+            child = parent.below[level]
+            child.weight += by
+            if child.weight:
+                parent.reorder(level)
+            else:
+                del parent.below[level]
+
+    def heaviest(self) -> str:
+        """Returns the name that goes. Raises IndexError where there is none."""
+        node = self._root
+        while node.topic is None:
+            node = node.heaviest()
+        return node.topic
+
+
+def _levels(topic: str) -> list[str]:
+    *levels, last = topic.split("/")
+    return [*levels, _NAMES, last]
