@@ -28,7 +28,9 @@ def backup(
     """Pack what a member cannot be made again from: configuration, keys, overlay, users. Never its other data."""
     from gateway.setup.backing_up import back_up
 
-    print(f"{back_up(folder, out)} files in {out}; it holds private keys: keep it as you keep those")
+    names = back_up(folder, out)
+    print("\n".join(names))
+    print(f"{len(names)} files in {out}; it holds private keys: keep it as you keep those")
 
 
 def restore(

@@ -3,7 +3,8 @@
 Of `data/` only the users of the console are in it: of anything else an old copy would bring sequence numbers and keys
 back that were used or erased, or tokens that were revoked (docs/how-to/backup.md). Every file has its digest in a
 manifest, which a restore checks before it writes anything. Links, and names that lead out of the folder, are refused on
-both sides.
+both sides. A folder that this user may not read, or a file that the configuration names and that is not there, is
+refused: an archive without a key looks like a backup until it is needed.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 import tarfile
 import zlib
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from gateway.base import ConfigError, PrivateFileError, load, private_directory, write_private
@@ -28,17 +31,21 @@ KEPT = frozenset({Path(DATA, "security.json")})
 LEFT_OUT = frozenset({DATA, "logs", "pid", "__pycache__"})
 
 
-def back_up(folder: Path, out: Path) -> int:
-    """Write the archive, readable by its owner only; how many files are in it. Raises SetupError."""
+def back_up(folder: Path, out: Path) -> list[str]:
+    """Writes the archive, readable by its owner only; returns the names of its files, sorted.
+
+    Raises SetupError if the folder is none, a part of it cannot be read, or a part that its configuration names is
+    missing from it.
+    """
     if not folder.is_dir():
         raise SetupError(f"{folder}: no such folder; name that of a member, or the owner's")
     files: dict[str, bytes] = {}
     kept = KEPT | _configured(folder)
     try:
-        for path in sorted(folder.rglob("*")):
+        for path in _paths(folder):
             name = path.relative_to(folder)
             is_left_out = LEFT_OUT.intersection(name.parts) and name not in kept
-            if is_left_out or path.is_dir() or path.name.endswith(".lock"):
+            if is_left_out or path.name.endswith(".lock"):
                 continue
             if path.is_symlink() or not path.is_file():
                 raise SetupError(f"{path}: is a link or no file; put the file itself there")
@@ -49,6 +56,7 @@ def back_up(folder: Path, out: Path) -> int:
         raise SetupError(f"{error.filename}: {error.strerror}; correct that") from None
     if not files:
         raise SetupError(f"{folder}: holds nothing to back up")
+    _refuse_missing(folder, frozenset(files))
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     manifest = json.dumps({"veilmq_backup": FORMAT, "files": digests}, indent=1).encode()
     packed = io.BytesIO()
@@ -61,7 +69,39 @@ def back_up(folder: Path, out: Path) -> int:
         write_private(out, packed.getvalue())
     except PrivateFileError as error:
         raise SetupError(str(error)) from None
-    return len(files)
+    return sorted(files)
+
+
+def _paths(folder: Path) -> Iterator[Path]:
+    """Yields files of all folders below, and links, in order. Raises OSError for a folder that cannot be read."""
+
+    def refuse(error: OSError) -> None:
+        raise error
+
+    for root, directories, files in os.walk(folder, onerror=refuse):
+        directories.sort()
+        links = [name for name in directories if (Path(root) / name).is_symlink()]
+        yield from (Path(root) / name for name in sorted([*files, *links]))
+
+
+def _refuse_missing(folder: Path, names: frozenset[str]) -> None:
+    """Raises SetupError if the configuration names an identity or overlay inside the folder that is not in the archive.
+
+    A configuration that cannot be read is no reason to refuse: its file is in the archive.
+    """
+    try:
+        overlay = load(folder / CONFIG).overlay
+    except ConfigError:
+        return
+    for path in () if overlay is None else (overlay.identity / "key.pem", overlay.overlay):
+        try:
+            name = path.resolve().relative_to(folder.resolve()).as_posix()
+        except ValueError:
+            raise SetupError(
+                f"{path}: is outside {folder}, whose configuration needs it; move it there, or copy it yourself"
+            ) from None
+        if name not in names:
+            raise SetupError(f"{path}: is missing; {folder} cannot run without it, so this is no backup")
 
 
 def _configured(folder: Path) -> frozenset[Path]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import os
 import shutil
 import tarfile
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -57,7 +59,7 @@ def test_users_that_the_console_made_are_in_it_and_nothing_else_of_the_data(
     (folder / place).parent.mkdir(exist_ok=True)
     Security().save(folder / place)
     (folder / "data" / "console-tokens.json").write_text("[]")
-    assert back_up(folder, tmp_path / "a.tar.gz") > 0
+    assert place in back_up(folder, tmp_path / "a.tar.gz")
     assert restore(tmp_path / "a.tar.gz", tmp_path / "again") > 0
     assert Security.load(tmp_path / "again" / place) == Security()
     found = [path for path in (tmp_path / "again").rglob("*") if path.is_file() and "data" in path.parts]
@@ -120,4 +122,43 @@ def test_links_and_absent_folders_are_no_backup(folder: Path, tmp_path: Path) ->
         back_up(tmp_path / "absent", tmp_path / "a.tar.gz")
     (folder / "link").symlink_to("/etc/passwd")
     with pytest.raises(SetupError, match="is a link"):
+        back_up(folder, tmp_path / "a.tar.gz")
+
+
+@pytest.mark.parametrize("unreadable", ["identity", "domain", "overlays"])
+def test_a_folder_that_may_not_be_read_is_no_backup(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unreadable: str
+) -> None:
+    """Root reads all, so that the refusal of the system is played."""
+    hidden = folder / unreadable
+    hidden.mkdir(exist_ok=True)
+    scandir = os.scandir
+
+    def refused(path: str) -> Any:
+        if Path(path) == hidden:
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refused)
+    with pytest.raises(SetupError, match=f"{unreadable}: Permission denied"):
+        back_up(folder, tmp_path / "a.tar.gz")
+    assert not (tmp_path / "a.tar.gz").exists()
+
+
+@pytest.mark.parametrize("gone", ["identity/key.pem", "overlay.json"])
+def test_a_folder_without_what_its_configuration_names_is_no_backup(folder: Path, tmp_path: Path, gone: str) -> None:
+    (folder / gone).unlink()
+    with pytest.raises(SetupError, match=f"{gone}: is missing"):
+        back_up(folder, tmp_path / "a.tar.gz")
+
+
+def test_an_identity_elsewhere_is_said_and_a_linked_folder_is_refused(folder: Path, tmp_path: Path) -> None:
+    (folder / "identity").rename(tmp_path / "identity")
+    (folder / "identity").symlink_to(tmp_path / "identity")
+    with pytest.raises(SetupError, match="is a link"):
+        back_up(folder, tmp_path / "a.tar.gz")
+    (folder / "identity").unlink()
+    text = (folder / CONFIG).read_text()
+    (folder / CONFIG).write_text(text.replace("identity: identity", f"identity: {tmp_path / 'identity'}"))
+    with pytest.raises(SetupError, match="is outside"):
         back_up(folder, tmp_path / "a.tar.gz")
