@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from bridge.topology import LinkNow, LinkWitness
 from gateway.base import LinkState, PrivateFileError, Settings, StartError, read_private, write_private
 from gateway.base.log_events import LogEvent
-from gateway.bridged import make_bridges
+from gateway.bridged import make_bridges, say_left
 from gateway.bridging import Bridge
 from gateway.broker import EdgeBroker
 from gateway.client import LocalEnd
@@ -52,6 +52,7 @@ class Attached:
     def begin(self, broker: EdgeBroker) -> None:
         """Raises ConfigError, StartError."""
         settings = self._settings
+        say_left(settings.bridges, broker)
         if settings.bridges or self._links is not None:
             self._bridges = make_bridges(settings.bridges, broker, self._links, self._name(), settings.data)
             for each in self._bridges:

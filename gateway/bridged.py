@@ -6,6 +6,7 @@ Put together here because a bridge (`bridging`) knows neither broker nor overlay
 from __future__ import annotations
 
 import json
+import logging
 import os
 import time
 import uuid
@@ -20,6 +21,7 @@ from bridge.base import TopicError
 from bridge.document import constrained
 from bridge.node import GatewayNode
 from gateway.base import BridgeSettings, PrivateFileError, private_directory
+from gateway.base.log_events import LogEvent
 from gateway.bridging import Bridge, Circles, Marks, make_bridge, remote_name
 from gateway.broker import EdgeBroker
 from gateway.clients import INTERNAL
@@ -28,6 +30,7 @@ from gateway.mqtt5.packets import Publish
 from gateway.overlay import BrokerOverlay
 from gateway.sockets.connection import MqttConnection
 
+log = logging.getLogger("veilmq.bridge")
 REFUSED_BYTES = 32 << 20
 """Of a file of refused messages, of which each bridge has two: stops a flood of large ones from filling the disk."""
 
@@ -94,6 +97,16 @@ def overlay_names(links: BrokerOverlay | None, topic: str) -> tuple[str, ...]:
         return ()
     overlay = keeping.overlay
     return (f"overlay-{sha256(overlay.owner + overlay.policy.overlay.encode()).hexdigest()[:16]}",)
+
+
+def say_left(settings: Mapping[str, BridgeSettings], broker: EdgeBroker) -> None:
+    """Logs which bridges have a session here and are configured no more."""
+    prefix = f"{INTERNAL}bridge/"
+    for client_id, client in broker.lifecycle.clients.items():
+        name = client_id.removeprefix(prefix)
+        if client_id.startswith(prefix) and name not in settings:
+            waiting = len(client.session.waiting) + len(client.session.outbound.unacknowledged)
+            LogEvent.BRIDGE_LEFT.say(log, name, waiting)
 
 
 def make_bridges(

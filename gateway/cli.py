@@ -29,6 +29,7 @@ from gateway.commands import (
     setting_up,
     status,
 )
+from gateway.commands.bridges import bridges_app
 from gateway.commands.printing import print_json, print_table
 from gateway.commands.tokens import tokens_app
 from gateway.commands.traces import traces_app
@@ -55,6 +56,7 @@ app.add_typer(trust_app, name="trust")
 app.add_typer(overlay_app, name="overlay")
 app.add_typer(traces_app, name="traces")
 app.add_typer(users_app, name="users")
+app.add_typer(bridges_app, name="bridges")
 app.add_typer(tokens_app, name="tokens")
 attaching.register(overlay_app)
 organising.register(overlay_app)

@@ -31,8 +31,10 @@ from gateway.checking.check_trust import CheckFinding, check_keys, check_rights,
 from gateway.checking.probing import probe
 from gateway.client import LinkTls
 from gateway.listening import amqtt_listener, server_context
+from gateway.outbox.database import StoreError
 from gateway.overlay import NOBODY, PLAIN, logins, of_region
 from gateway.party import not_granted, outgoing_scopes
+from gateway.sessions import waiting_for_bridges
 from gateway.trust import LocalIdentity, load_overlay, load_secrets
 from keys.envelope import Mode
 from keys.identity import Role
@@ -119,6 +121,7 @@ def _findings(settings: Settings, probed: bool, is_start: bool = False) -> tuple
         findings += check_plugins(settings)
     if settings.data is not None:
         findings.append(_check_data(settings.data))
+        findings += _check_bridges(settings, settings.data)
     if settings.traces is not None:
         findings += check_traces(settings.traces, settings.data)
     if settings.watched is not None:
@@ -271,6 +274,20 @@ def _check_data(data: Path) -> CheckFinding:
     if data.exists() and data.stat().st_mode & 0o077:
         return CheckFinding("warning", f"data directory {data} is open to others; chmod 700 {data}")
     return CheckFinding("ok", f"data directory {data}")
+
+
+def _check_bridges(settings: Settings, data: Path) -> Iterator[CheckFinding]:
+    try:
+        waiting = waiting_for_bridges(data)
+    except StoreError as error:
+        yield CheckFinding("warning", str(error))
+        return
+    for name in sorted(waiting.keys() - settings.bridges.keys()):
+        yield CheckFinding(
+            "warning",
+            f"bridge {name} is configured no more and still has a session, in which {waiting[name]} messages wait; "
+            f"if it was renamed, name it {name} again, else stop the broker and run: veilmq bridges forget {name}",
+        )
 
 
 # --------------------------------------------------------------------------------------------- overlay

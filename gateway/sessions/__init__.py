@@ -6,6 +6,7 @@ Imports `clients`, `outbox` and below; never the broker that uses it.
 from __future__ import annotations
 
 from gateway.sessions.batch import HeldMessage
+from gateway.sessions.bridge_sessions import forget_bridge, waiting_for_bridges
 from gateway.sessions.database import IN_FLIGHT, RELEASED, Changes, Content, SessionDatabase
 from gateway.sessions.rows import Row, kept_of, message_of, queued_of, subscription_of
 from gateway.sessions.store import SessionRecord, SessionStore
@@ -20,8 +21,10 @@ __all__ = [
     "SessionDatabase",
     "SessionRecord",
     "SessionStore",
+    "forget_bridge",
     "kept_of",
     "message_of",
     "queued_of",
     "subscription_of",
+    "waiting_for_bridges",
 ]

@@ -1,0 +1,55 @@
+"""Sessions of bridges on disk, of which some may be of a bridge that is configured no more.
+
+A bridge has a session at our broker so that messages wait for it. One that is renamed or taken out of the configuration
+leaves its session, in which messages go on to wait, within the bounds of a session.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from gateway.clients import INTERNAL
+from gateway.outbox import store_error
+from gateway.outbox.database import StoreError
+from gateway.sessions.database import DATABASE, Changes, SessionDatabase
+
+PREFIX = f"{INTERNAL}bridge/"
+"""What client ids of bridges begin with; the bridge's name follows."""
+_WAITING = "SELECT client, (SELECT count(*) FROM deliveries WHERE session = sessions.id) FROM sessions"
+
+
+def waiting_for_bridges(directory: Path) -> dict[str, int]:
+    """Returns how many messages wait for each bridge that has a session, by its name. A broker may run meanwhile.
+
+    Raises StoreError.
+    """
+    path = directory / DATABASE
+    if not path.exists():
+        return {}
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db:
+            rows = db.execute(_WAITING).fetchall()
+    except sqlite3.Error as error:
+        raise store_error(error, directory) from None
+    return {client.removeprefix(PREFIX): count for client, count in rows if client.startswith(PREFIX)}
+
+
+def forget_bridge(directory: Path, name: str) -> int:
+    """Removes the session of a bridge with the messages that wait in it, and returns their number.
+
+    Raises StoreError if a broker uses the directory, or there is no such session.
+    """
+    waiting = waiting_for_bridges(directory)
+    if name not in waiting:
+        known = ", ".join(sorted(waiting)) or "none"
+        raise StoreError(f"{directory}: no bridge {name} has a session there; those that have: {known}")
+    database = SessionDatabase(directory)
+    try:
+        gone = [row[0] for row in database.load().sessions if row[1] == PREFIX + name]
+        database.commit(Changes(gone_sessions=gone))
+        database.load()  # which drops what belongs to no session any more
+    finally:
+        database.close()
+    return waiting[name]
