@@ -39,13 +39,16 @@ TOPIC_BYTES = 16
 # a token counts some seconds early or late gives nobody anything.
 SKEW_MS = 10_000
 TOKEN_LIFE_MAX_MS = 24 * 3_600_000  # tokens cannot be taken back: a longer one is refused
-DISCOVERERS_MAX = 256
+# Patterns of one trace topic, their characters, those of one, and how many may be more than a name or its beginning:
+# each discovery node keeps them for a hundred thousand topics, and looks through them at each question.
+DISCOVERERS_MAX, DISCOVERERS_CHARS_MAX, DISCOVERER_CHARS_MAX, GLOBS_MAX = 256, 4_096, 256, 8
 BODY_MAX_BYTES = 16_384  # of one trace: stops a token's holder from filling trackers
 WITNESSES_MAX = 15  # of one entity
 SHARED_KEPT, SHARED_CHARS = 256, 256  # discoverers and nodes that many advertisements name, kept once if they are short
 DOMAIN_ADVERTISEMENT = "veilmq/1 trace topic"
 DOMAIN_DELEGATION = "veilmq/1 trace token"
 DOMAIN_TRACE = "veilmq/1 trace"
+_MARKS = frozenset("*?[")
 _SEALED = 1
 _SEATED = 4
 
@@ -80,8 +83,9 @@ class Advertisement:
         return b"".join([*parts, number(self.created_ms, 8), number(self.not_after_ms, 8), text(self.node)])
 
     def signed(self, node: Identity) -> Advertisement:
-        if len(self.topic) != TOPIC_BYTES or len(self.discoverers) > DISCOVERERS_MAX:
-            raise OurFault(f"a trace topic has {TOPIC_BYTES} bytes and at most {DISCOVERERS_MAX} discoverers")
+        wrong = unfit_discoverers(self.discoverers)
+        if len(self.topic) != TOPIC_BYTES or wrong:
+            raise OurFault(wrong or f"a trace topic has {TOPIC_BYTES} bytes")
         return replace(self, signature=node.sign(DOMAIN_ADVERTISEMENT, self.body()))
 
     def encode(self) -> bytes:
@@ -96,6 +100,8 @@ class Advertisement:
         if count > DISCOVERERS_MAX:
             raise BadFrame(f"{count} discoverers of one trace topic")
         found = tuple(reader.text() for _ in range(count))
+        if wrong := unfit_discoverers(found):
+            raise BadFrame(wrong)
         created_ms, not_after_ms, node = reader.number(8), reader.number(8), reader.text()
         signature = reader.take(SIGNATURE_BYTES)
         reader.end()
@@ -139,9 +145,38 @@ def topic_of(advertisement: bytes) -> bytes:
 
 def admits(discoverers: Sequence[str], name: str, domain: str) -> bool:
     """Returns True if one of the patterns admits a party of this name and trust domain."""
-    return any(
-        domain == pattern[1:] if pattern.startswith("@") else fnmatchcase(name, pattern) for pattern in discoverers
-    )
+    return any(_admits(pattern, name, domain) for pattern in discoverers)
+
+
+def _admits(pattern: str, name: str, domain: str) -> bool:
+    if pattern.startswith("@"):
+        return domain == pattern[1:]
+    if _is_glob(pattern):
+        return fnmatchcase(name, pattern)
+    return name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
+
+
+def _is_glob(pattern: str) -> bool:
+    """Returns True for more than a name, the beginning of names, or a domain: matched by a regular expression."""
+    return not pattern.startswith("@") and not _MARKS.isdisjoint(pattern[:-1] + pattern[-1:].replace("*", ""))
+
+
+def globs(discoverers: Sequence[str]) -> int:
+    """Returns how many of the patterns are matched by regular expressions, each of which costs as much as hundreds."""
+    return sum(map(_is_glob, discoverers))
+
+
+def unfit_discoverers(discoverers: Sequence[str]) -> str:
+    """Returns what is wrong with the patterns of one trace topic; empty for nothing."""
+    if len(discoverers) > DISCOVERERS_MAX:
+        return f"{len(discoverers)} discoverers of one trace topic; at most {DISCOVERERS_MAX} may be named"
+    if max(map(len, discoverers), default=0) > DISCOVERER_CHARS_MAX:
+        return f"a discoverer is longer than {DISCOVERER_CHARS_MAX} characters"
+    if sum(map(len, discoverers)) > DISCOVERERS_CHARS_MAX:
+        return f"discoverers are longer than {DISCOVERERS_CHARS_MAX} characters together; name a domain, as in @shop"
+    if globs(discoverers) > GLOBS_MAX:
+        return f"more than {GLOBS_MAX} discoverers have marks other than one * at the end"
+    return ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,18 +15,18 @@ topic is the source's `Availability/Traces/ID`, or `Liveness/ID`. Not here: trac
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from bridge.base import Wall
+from bridge.base import SortedNames, Wall
 from bridge.contract import Count, FairTable
 from bridge.traces.events import Registered
 from bridge.traces.kinds import DESCRIPTOR, DISCOVER, answers_to
 from bridge.traces.offenders import Charged, Offenders
 from bridge.traces.telling import Say
 from bridge.tracking.patterns import is_pattern, matches, names_for
-from keys.delegation import DISCOVERERS_MAX, TOPIC_BYTES, Advertisement
+from keys.delegation import DISCOVERERS_MAX, TOPIC_BYTES, Advertisement, globs, unfit_discoverers
 from keys.errors import BadFrame, Expired, KeysError, NotAuthorised, Replayed, TooOften
 from keys.frames import Kind, Reader, number, opening, sized, text
 from keys.identity import SIGNATURE_BYTES, Certificate, Identity, Role, verify
@@ -35,6 +35,7 @@ from keys.tracesession import REQUEST_BYTES, REQUEST_FRESH_MS, Registration
 
 ADVERTISEMENTS_MAX = 100_000  # at one node; an entity with many topics loses its own oldest
 LIFE_MAX_S = 30 * 24 * 3600  # of a trace topic
+LIST_WORK_MAX, GLOB_WORK = 40_000, 100  # patterns and names that one question for a pattern looks through, some 50 ms
 REQUESTS_MAX = 65_536  # requests that were answered lately: a replayed one makes no second topic
 DOMAIN_REQUEST = "veilmq/1 trace discovery"
 _QUERY, _ANSWER, _CLAIM = 1, 2, 4
@@ -78,6 +79,8 @@ class Request:
             if count > DISCOVERERS_MAX:
                 raise BadFrame(f"{count} discoverers of one trace topic")
             discoverers = tuple(reader.text() for _ in range(count))
+            if wrong := unfit_discoverers(discoverers):
+                raise BadFrame(wrong)
             life_s = reader.number(4)
             if not 1 <= life_s <= LIFE_MAX_S:
                 raise BadFrame(f"a trace topic lives 1 to {LIFE_MAX_S} seconds, not {life_s}")
@@ -191,6 +194,7 @@ class DiscoveryNode:
         self._random = random
         self._kept: FairTable[bytes, Advertisement] = FairTable(ADVERTISEMENTS_MAX)  # by trace topic
         self._newest: dict[str, bytes] = {}  # by entity: its latest trace topic
+        self._names = SortedNames()  # of these entities
         self._unverified: set[bytes] = set()  # of before a restart, maybe under other keys
         # By entity: under which trace topic it registered here last, and what its registration says beside that.
         self._claims: dict[str, tuple[Advertisement, bytes, int, bytes]] = {}
@@ -266,17 +270,32 @@ class DiscoveryNode:
     def _list(self, request: Request, pattern: str, now_ms: int) -> list[DiscoveryEffect]:
         """The names that a pattern has for this asker; whether there are others it does not say."""
         asker = request.certificate
-        names = [
-            name
-            for name, topic in self._newest.items()
-            if matches(pattern, name)
-            and (known := self._kept.get(topic)) is not None
-            and now_ms <= known.not_after_ms
-            and known.may_discover(asker)
-        ]
+        names = list(self._discoverable(pattern, asker, now_ms))
         where = answers_to(asker.name)
         told = [Say(where, each) for each in names_for(asker, request.request, names, self._random)]
         return [*told, Count("discoveries")]
+
+    def _discoverable(self, pattern: str, asker: Certificate, now_ms: int) -> Iterator[str]:
+        """Names that a pattern has for an asker. Where too much would have to be looked through, from a place that is
+        drawn on: the asker comes again, and hears of the others."""
+        first, last = self._names.beginning(pattern.removesuffix("*") if is_pattern(pattern) else pattern)
+        start, work = int.from_bytes(self._random(4)), LIST_WORK_MAX
+        admitted: dict[int, bool] = {}  # by the patterns, which most have in common
+        for place in range(last - first):
+            name = self._names[first + (start + place) % (last - first)]
+            known = self._kept.get(self._newest[name])
+            if known is None or now_ms > known.not_after_ms or not matches(pattern, name):
+                continue
+            is_own = known.certificate.party_id == asker.party_id
+            may = is_own or admitted.get(id(known.discoverers))
+            if may is None:
+                work -= len(known.discoverers) + GLOB_WORK * globs(known.discoverers)
+                may = admitted[id(known.discoverers)] = known.may_discover(asker)
+            work -= 1
+            if work < 0:
+                return
+            if may:
+                yield name
 
     def _create(self, request: Request, entity: str, now_ms: int) -> list[DiscoveryEffect]:
         if not owns(request.certificate.name, entity) or is_pattern(entity):
@@ -332,6 +351,8 @@ class DiscoveryNode:
         gone = self._kept.put(topic, advertisement.certificate.name.encode(), advertisement)
         newest = self._kept.get(self._newest.get(entity, b""))
         if newest is None or newest.created_ms <= advertisement.created_ms:
+            if entity not in self._newest:
+                self._names.add(entity)
             self._newest[entity] = topic
         if gone is not None:
             self._unname(gone[1])
@@ -343,6 +364,7 @@ class DiscoveryNode:
             return
         if self._newest.get(entity) == gone.topic:
             del self._newest[entity]
+            self._names.discard(entity)
         claim = self._claims.get(entity)
         if claim is not None and claim[0].topic == gone.topic:
             del self._claims[entity]

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from bridge.base import TopicError, check_filter, check_name, covers, overlaps, specificity
 from bridge.devices import MARK
 from gateway.base.limits import Model
-from keys.delegation import WITNESSES_MAX
+from keys.delegation import WITNESSES_MAX, unfit_discoverers
 
 HEARTBEATS_MAX = 64  # every publication is compared with each of them
 Convention = Literal["homeassistant", "homie", "sparkplug"]
@@ -42,12 +42,21 @@ def _level(text: str) -> str:
     return text
 
 
+def _fit(discoverers: list[str]) -> list[str]:
+    if wrong := unfit_discoverers(discoverers):
+        raise ValueError(wrong)
+    return discoverers
+
+
+Discoverers: TypeAlias = Annotated[list[str], AfterValidator(_fit)]
+
+
 class DeviceSettings(Model):
     """Traces of devices that know nothing of VeilMQ, in the gateway's name."""
 
     owner: Path = Field(description="credentials made by `trust issue --role entity`; devices are called NAME:DEVICE")
-    discoverers: list[str] = Field(
-        default=[], max_length=256, description="patterns of names, or @domain, that may track the devices"
+    discoverers: Discoverers = Field(
+        default=[], description="patterns of names, or @domain, that may track the devices"
     )
     clients: list[str] = Field(default=["*"], description="patterns of client ids that are devices")
     heartbeats: list[HeartbeatSettings] = Field(
@@ -176,9 +185,7 @@ class WatchedSettings(Model):
         max_length=WITNESSES_MAX,
         description="HOST:PORT of brokers with `traces:`, an odd number, each of another operator",
     )
-    discoverers: list[str] = Field(
-        default=[], max_length=256, description="patterns of names, or @domain, that may track us"
-    )
+    discoverers: Discoverers = Field(default=[], description="patterns of names, or @domain, that may track us")
     secured: bool = Field(default=False, description="seal the traces for those who may track us")
     username: str | None = Field(default=None, description="for those brokers")
     password_file: Path | None = Field(default=None, description="a private file with the password alone")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from fnmatch import fnmatchcase
 
 import pytest
 from hypothesis import given
@@ -11,10 +12,12 @@ from hypothesis import strategies as st
 
 from keys.delegation import (
     BODY_MAX_BYTES,
+    DISCOVERER_CHARS_MAX,
     DISCOVERERS_MAX,
     DOMAIN_ADVERTISEMENT,
     DOMAIN_DELEGATION,
     DOMAIN_TRACE,
+    GLOBS_MAX,
     SHARED_CHARS,
     SKEW_MS,
     TOKEN_LIFE_MAX_MS,
@@ -24,6 +27,7 @@ from keys.delegation import (
     Seat,
     Token,
     Trace,
+    admits,
     topic_of,
 )
 from keys.errors import BadContent, BadFrame, BadSignature, Expired, KeysError, NotAuthorised, OurFault
@@ -368,3 +372,32 @@ def test_domains_are_those_of_the_protocol() -> None:
     assert (DOMAIN_ADVERTISEMENT, DOMAIN_DELEGATION, DOMAIN_TRACE) == (
         "veilmq/1 trace topic", "veilmq/1 trace token", "veilmq/1 trace"
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("discoverers", "fits"),
+    [
+        (("x",) * DISCOVERERS_MAX, True),
+        (("x",) * (DISCOVERERS_MAX + 1), False),
+        (("x" * DISCOVERER_CHARS_MAX,) * 16, True),
+        (("x" * DISCOVERER_CHARS_MAX,) * 17, False),
+        (("x" * (DISCOVERER_CHARS_MAX + 1),), False),
+        (("a?b",) * GLOBS_MAX + ("@dom?ain", "control-*", "*"), True),
+        (("a?b", "a*b", "[ab]", "**", "*a", "?", "a*b*", "a?*", "[a]*"), False),
+    ],
+)
+def test_discoverers_are_bounded_in_number_length_and_work(discoverers: tuple[str, ...], fits: bool) -> None:
+    made = replace(ADVERTISEMENT, discoverers=discoverers)
+    if fits:
+        assert Advertisement.decode(made.signed(NODE).encode()).discoverers == discoverers
+        return
+    with pytest.raises(OurFault):
+        made.signed(NODE)
+    with pytest.raises(BadFrame, match="discoverer"):
+        Advertisement.decode(made.encode() + bytes(64))
+
+
+@given(st.text(alphabet=st.sampled_from("ab*?[]@!"), max_size=6), st.text(alphabet=st.sampled_from("ab*["), max_size=5))
+def test_a_pattern_means_the_same_however_it_is_looked_at(pattern: str, name: str) -> None:
+    expected = pattern[1:] == "b" if pattern.startswith("@") else fnmatchcase(name, pattern)
+    assert admits([pattern], name, "b") is expected

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.base import Wall
+from bridge.contract import FairTable
 from bridge.contract.machine import Count
 from bridge.traces.events import Registered
 from bridge.traces.kinds import answers_to
@@ -32,7 +33,8 @@ from bridge.tracking.discovery import (
 )
 from keys.delegation import DISCOVERERS_MAX, Advertisement
 from keys.errors import BadFrame, KeysError
-from keys.identity import Identity, Role
+from keys.frames import Reader
+from keys.identity import Certificate, Identity, Role
 from keys.tracesession import REQUEST_FRESH_MS, Registration
 from tests.keys.test_delegation import AUTHORITY, NODE, PUMP, SPY, certified
 
@@ -465,3 +467,68 @@ def test_another_broker_whose_words_do_not_hold_is_counted_and_never_sent_away()
     one = node()
     for _ in range(BOGUS_MAX + 1):
         assert one.handle(Heard(b"x"), NOW) == [Count("discoveries_refused", 1, "BadFrame")]
+
+
+# ----------------------------------------------------------------------------- what one entity costs all the others
+
+
+def test_discoverers_that_would_fill_a_node_are_refused() -> None:
+    one = node()
+    for long in (("a*" * 2_000,), tuple(f"{'x' * 200}{number}" for number in range(256)), ("a?b",) * 9):
+        assert refused(ask(one, replace(CREATE, discoverers=long, request=b"l" * 16), PUMP))
+        with pytest.raises(BadFrame, match="discoverer"):
+            Request.decode(replace(CREATE, discoverers=long).signed(PUMP).encode())
+    assert len(one) == 0
+
+
+def listed(effects: list[DiscoveryEffect]) -> set[str]:
+    names: set[str] = set()
+    for effect in effects:
+        if isinstance(effect, Say):
+            inside = DESK.open_box(effect.payload[3:], effect.payload[:3])
+            reader = Reader(inside[16:])
+            names |= {reader.text() for _ in range(reader.number(2))}
+    return names
+
+
+@pytest.mark.parametrize("others", [20, 2_000])
+def test_a_question_for_a_pattern_looks_at_no_names_that_begin_otherwise(
+    others: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, looked = node(), 0
+    for owner, count in (("evil", others), ("pump-7", 5)):
+        for number in range(count):
+            one.make(certified(PUMP, owner), f"{owner}:{number}", ("desk*",), 3_600, NOW_MS)
+    get = FairTable.get
+
+    def counting(table: FairTable[bytes, Advertisement], key: bytes) -> Advertisement | None:
+        nonlocal looked
+        looked += 1
+        return get(table, key)
+
+    monkeypatch.setattr(FairTable, "get", counting)
+    pattern = replace(QUERY, descriptor="Availability/Traces/pump-7:*")
+    assert listed(ask(one, pattern, DESK)) == {f"pump-7:{number}" for number in range(5)}
+    assert looked <= 10
+
+
+def test_a_question_looks_through_so_much_and_asked_again_through_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(discovering, "LIST_WORK_MAX", 200)
+    one, checks = node(), 0
+    for number in range(50):
+        one.make(certified(PUMP, "pump-7"), f"pump-7:{number}", (f"desk*{number % 7}", "desk-1"), 3_600, NOW_MS)
+    may_discover = Advertisement.may_discover
+
+    def counting(advertisement: Advertisement, who: Certificate) -> bool:
+        nonlocal checks
+        checks += 1
+        return may_discover(advertisement, who)
+
+    monkeypatch.setattr(Advertisement, "may_discover", counting)
+    found: set[str] = set()
+    for number in range(400):
+        asked = replace(QUERY, descriptor="Availability/Traces/pump-7:*", request=number.to_bytes(16)).signed(DESK)
+        checks = 0
+        found |= listed(one.handle(Asked(f"client-{number}", asked.encode()), NOW))
+        assert checks <= 2, "each with a mark in its midst counts for a hundred"
+    assert found == {f"pump-7:{number}" for number in range(50)}

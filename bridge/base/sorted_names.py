@@ -1,0 +1,34 @@
+"""Names in order, so that those with a beginning in common are found without looking at all others."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+
+_LAST = "\U0010ffff"
+
+
+class SortedNames:
+    """Different names. Adding and removing move others in memory, which takes microseconds for a hundred thousand."""
+
+    def __init__(self) -> None:
+        self._names: list[str] = []
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __getitem__(self, place: int) -> str:
+        return self._names[place]
+
+    def add(self, name: str) -> None:
+        """A name that is not there yet."""
+        insort(self._names, name)
+
+    def discard(self, name: str) -> None:
+        place = bisect_left(self._names, name)
+        if place < len(self._names) and self._names[place] == name:
+            del self._names[place]
+
+    def beginning(self, prefix: str) -> tuple[int, int]:
+        """Returns the places, the last excluded, of names that begin so."""
+        first = bisect_left(self._names, prefix)
+        return first, bisect_left(self._names, prefix + _LAST, lo=first)
