@@ -41,6 +41,8 @@ class LogEvent(Enum):
     METRICS_SERVED = INFO, "metrics: http://%s:%s/metrics", "Prometheus may ask there."
     CONSOLE_SERVED = INFO, "console: %s://%s:%d/", "The page and the HTTP API are served there."
     CONSOLE_NOT_SERVED = ERROR, "%s", "The page and the HTTP API are not served, as the line says; the broker goes on."
+    STORED_TIMES_MOVED = (WARNING, "the clock of the former run was wrong: stored times move by %d s",
+        "Lives of sessions, delays of wills and expiry of messages on disk go on where they were.")
     RESTORED = INFO, "restored %d sessions and %d retained messages", "What was kept before this start is there again."
     STOPPING = INFO, "stopping", "The broker ends: `connections` are told, at most `within_s` are taken."
     STOPPED = INFO, "stopped", "All was told and kept in time."

@@ -41,7 +41,7 @@ def restore(store: SessionStore, lifecycle: Lifecycle, exchange: Exchange) -> No
         if not key.startswith(PEER_PREFIX):
             lifecycle.forget(client)
     exchange.retained.clear()
-    content = store.load()
+    content = store.load(exchange.now)
     now = exchange.now()
     for row in content.retained:
         exchange.retained[row[0]] = EdgeRetained(None, message_of(row))

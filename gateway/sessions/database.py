@@ -9,6 +9,7 @@ loop wants it. Payloads are stored as they came; the directory and its files are
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sqlite3
 from collections.abc import Collection, Sequence
@@ -17,8 +18,12 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from gateway.base import PrivateFileError, lock_exclusively, private_directory
+from gateway.base.log_events import LogEvent
 from gateway.outbox import open_database, store_error
 from gateway.outbox.database import StoreError
+from gateway.sessions.clock_marks import ClockMark, shift_s
+
+log = logging.getLogger("veilmq.broker")
 
 LAYOUT = 3
 ROWS_MAX = 1000
@@ -42,6 +47,7 @@ CREATE TABLE IF NOT EXISTS deliveries (
 CREATE TABLE IF NOT EXISTS received (flow INTEGER PRIMARY KEY, topic TEXT NOT NULL DEFAULT '');
 CREATE TABLE IF NOT EXISTS retained (
     topic TEXT PRIMARY KEY, packet BLOB NOT NULL, expires_at REAL, publisher TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS clock (id INTEGER PRIMARY KEY, now REAL NOT NULL, wall REAL NOT NULL);
 CREATE TABLE IF NOT EXISTS kept (key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
 """
 
@@ -50,6 +56,8 @@ _UPGRADES = (
     "ALTER TABLE received ADD COLUMN topic TEXT NOT NULL DEFAULT '';",  # 2 to 3
 )
 _TABLES = ("sessions", "subscriptions", "messages", "deliveries", "received", "retained", "kept")
+
+_TIMES = (("sessions", "will_at"), ("sessions", "ends_at"), ("messages", "expires_at"), ("retained", "expires_at"))
 
 Rows: TypeAlias = list[tuple[Any, ...]]
 
@@ -80,6 +88,7 @@ class Changes:
     gone_received: list[int] = field(default_factory=list)
     gone_retained: list[str] = field(default_factory=list)
     gone_kept: list[bytes] = field(default_factory=list)
+    mark: ClockMark | None = None
 
 
 @dataclass(slots=True)
@@ -163,6 +172,23 @@ class SessionDatabase:
             raise store_error(error, self._directory) from None
         return content
 
+    def set_right(self, now: float) -> None:
+        """Moves stored times if the clock of the former run was wrong. Before `load`; raises StoreError."""
+        db = self._db
+        try:
+            mark = db.execute("SELECT now, wall FROM clock").fetchone()
+            shift = 0.0 if mark is None else shift_s(ClockMark(*mark), now)
+            if not shift:
+                return
+            with db:
+                db.execute("BEGIN IMMEDIATE")
+                for table, column in _TIMES:
+                    db.execute(f"UPDATE {table} SET {column} = {column} + ?", (shift,))  # noqa: S608  names are ours
+                db.execute("INSERT OR REPLACE INTO clock VALUES (1, ?, ?)", (now, now))
+        except sqlite3.Error as error:
+            raise store_error(error, self._directory) from None
+        LogEvent.STORED_TIMES_MOVED.say(log, shift)
+
     def commit(self, changes: Changes) -> None:
         """All of it in one transaction, on disk when this returns. Raises StoreError; then nothing happened."""
         db = self._db
@@ -172,6 +198,8 @@ class SessionDatabase:
                 self._delete(changes)
                 for table in _TABLES:
                     _insert(db, table, getattr(changes, table))
+                if changes.mark is not None:
+                    db.execute("INSERT OR REPLACE INTO clock VALUES (1, ?, ?)", changes.mark)
         except sqlite3.Error as error:
             raise store_error(error, self._directory) from None
 

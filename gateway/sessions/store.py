@@ -34,7 +34,8 @@ from gateway.mqtt5.session import Connection, SessionSubscription
 from gateway.mqtt5.types import ReasonCode
 from gateway.outbox.database import StoreError
 from gateway.sessions.batch import Batch, Debt, HeldMessage
-from gateway.sessions.database import IN_FLIGHT, RELEASED, WAITING, Content, SessionDatabase
+from gateway.sessions.clock_marks import ClockMark, ClockMarks
+from gateway.sessions.database import IN_FLIGHT, RELEASED, WAITING, Changes, Content, SessionDatabase
 from gateway.sessions.rows import session_row
 
 log = logging.getLogger("veilmq.broker")
@@ -124,6 +125,7 @@ class SessionStore:
         self._is_soon = False
         self._failures = 0
         self._full_until = 0.0
+        self._marks_late = False  # times are stored: at the end the clock is marked, too
         self._is_closing = False
         self.kept: dict[bytes, bytes] = {}
         """What an earlier process asked to `keep`."""
@@ -132,6 +134,8 @@ class SessionStore:
         """Number of the last batch that is on disk."""
         self.changes = 0
         """Rises whenever a message is stored or a topic's retained one changes."""
+        self.mark: Callable[[], ClockMark | None] = lambda: None
+        """Makes the clock mark that is written with each batch."""
         self.decided: Callable[[Client], None] = lambda client: None
         """Called when acknowledgements that a client is owed have been decided."""
 
@@ -140,10 +144,14 @@ class SessionStore:
         """Open or make the database below the data directory. Raises StoreError (one line). On a running loop."""
         return cls(SessionDatabase(directory))
 
-    def load(self) -> Content:
-        """What an earlier process left. Before anything is changed. Raises StoreError."""
+    def load(self, now: Callable[[], float] | None = None) -> Content:
+        """What an earlier process left. Before anything is changed. Raises StoreError. `now`: the broker's instant."""
+        if now is not None:
+            self._database.set_right(now())
+            self.mark = ClockMarks(now)
         content = self._database.load()
         self._last_id = content.last_id
+        self._marks_late = bool(content.sessions or content.retained)
         self.kept = dict(content.kept)
         self.pending.first = self._last_id + 1
         return content
@@ -304,9 +312,14 @@ class SessionStore:
         if batch.is_empty:
             self._finish(batch)
             return
-        self._writing = batch
-        self._written = self._loop.run_in_executor(self._executor, self._database.commit, batch.changes())
+        self._writing, self._marks_late = batch, True
+        self._written = self._loop.run_in_executor(self._executor, self._database.commit, self._changes(batch))
         self._written.add_done_callback(self._has_written)
+
+    def _changes(self, batch: Batch) -> Changes:
+        changes = batch.changes()
+        changes.mark = self.mark()
+        return changes
 
     def _has_written(self, future: asyncio.Future[None]) -> None:
         batch, self._writing = self._writing, None
@@ -387,9 +400,9 @@ class SessionStore:
             await asyncio.wait([self._written])
             await asyncio.sleep(0)
         batch = self.pending
-        if not batch.is_empty:
+        if not batch.is_empty or self._marks_late:
             try:
-                await self._loop.run_in_executor(self._executor, self._database.commit, batch.changes())
+                await self._loop.run_in_executor(self._executor, self._database.commit, self._changes(batch))
             except StoreError as error:
                 LogEvent.STORE_LOST_CHANGES.say(log, error)
                 batch.waiters.clear()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 
 import pytest
@@ -154,3 +155,40 @@ def test_another_user_inherits_nothing_after_a_restart(tmp_path: Path) -> None:
             assert broker.local_filters(), "it is somebody's"
 
     asyncio.run(use())
+
+
+@pytest.mark.parametrize("is_set_right", [True, False])
+def test_a_session_of_a_week_survives_a_start_with_last_years_clock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_set_right: bool
+) -> None:
+    """The clock is put right while the broker runs, or not before the next start."""
+    true_time, wrong_s = time.time, [-400 * 86_400.0]
+    monkeypatch.setattr(time, "time", lambda: true_time() + wrong_s[0])
+
+    async def before() -> None:
+        async with durable(tmp_path) as broker:
+            away = await Wire.connect(broker, "away", properties={"session_expiry_s": 7 * 86_400})
+            await away.subscribe("y", 1)
+            away.cut()
+            pub = await Wire.connect(broker, "pub")
+            pub.publish("y", b"queued", 1, properties={"message_expiry_s": 86_400})
+            pub.publish("r", b"kept", 1, retain=True, properties={"message_expiry_s": 86_400})
+            for _ in range(2):
+                await pub.expect(PubAck)
+            if is_set_right:
+                wrong_s[0] = 0.0
+
+    async def after() -> None:
+        wrong_s[0] = 0.0
+        async with durable(tmp_path) as broker:
+            away = await Wire.connect(broker, "away", clean_start=False, properties={"session_expiry_s": 7 * 86_400})
+            assert away.connack is not None
+            assert away.connack.session_present
+            await away.subscribe("r", 1)
+            got = {one.payload: one.properties.message_expiry_s for one in await away.barrier()
+                   if isinstance(one, Publish)}  # fmt: skip
+            assert set(got) == {b"queued", b"kept"}
+            assert all(left is not None and 86_300 < left <= 86_400 for left in got.values()), got
+
+    asyncio.run(before())
+    asyncio.run(after())
