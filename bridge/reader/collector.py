@@ -34,7 +34,7 @@ from bridge.reader.skipped import Skipped
 from bridge.reader.streams import Held, Stream, StreamId, name_of, scope_stream
 from bridge.reader.subscriptions import Subscriptions
 from bridge.reader.waiting import REPAIR_S, Waiting
-from bridge.wire import PROPERTY_PART, Admitted, read_skip
+from bridge.wire import PROPERTY_PART, Admitted
 from keys.envelope import DataKey, Mode
 from keys.epochs import ScopeKeys
 from keys.errors import BadContent, KeysError
@@ -106,7 +106,7 @@ class Collector:
             elif told is not None:
                 admitted = self._intake.admission.publication(told, event.wire.topic, now)
                 pieces = self._intake.pieces(admitted, event.wire.payload, properties.get(PROPERTY_PART))
-                low = read_skip(properties, admitted.header)
+                low = self.skipped.word(admitted, event.peer, properties)
                 if low is not None:
                     self.skipped.heard(name_of(event.wire.topic, admitted), event.peer, low)
                 news = self._publication(event, admitted, pieces, now)
@@ -380,12 +380,13 @@ class Collector:
                 effects += [Count("unopened"), *self._set_aside(held)]
                 continue
             before = self._stream_before(stream, held)
-            bridged = self._is_bridged(before, held)
+            bridged = self._is_bridged(before, held, now)
             if not bridged and before is not None and held.admitted.header.previous > before.highest:
                 if is_patient and now < wake_at:
                     names = self._lineages.before(held)
                     is_news = [self._assembling.miss(name, before.highest, now) for name in names]
                     effects += [Count("reorder_waits")] if any(is_news) else []
+                    wake_at = self.skipped.wakes(held.name, held.admitted.scope, held.arrived, now) or wake_at
                     break
                 is_patient = True
                 effects.append(Count("holes"))
@@ -418,11 +419,11 @@ class Collector:
         generation = self.subscriptions.generation(held.admitted.scope.stream)
         return None if held.replayed else self._lineages.stream_before(held, stream, self._streams.get, generation)
 
-    def _is_bridged(self, before: Stream | None, held: Held) -> bool:
+    def _is_bridged(self, before: Stream | None, held: Held, now: float = 0.0) -> bool:
         """Whether enough replicas say that what lacks before it was left out, since nobody here wants it."""
         if not self.skipped or before is None or held.admitted.header.previous <= before.highest:
             return False
-        if not self.skipped.bridges(held.name, before.highest, held.admitted.scope):
+        if not self.skipped.bridges(held.name, before.highest, held.admitted.scope, now - held.arrived):
             return False
         for name in self._lineages.before(held):
             self._assembling.forget(name)

@@ -153,6 +153,13 @@ def test_a_stopped_replica_hides_nothing_that_is_wanted(stopped: str) -> None:
     assert not outcome.trace.blamed
 
 
+def test_a_replica_that_stands_still_delays_its_own_readers_no_longer_than_it_takes_to_be_missed() -> None:
+    """Its links stay up, so that nobody but who lacks its copies knows."""
+    outcome = run(stop="r3c", count=240)
+    check(outcome, READERS, within_s=BOUND_S)
+    assert not outcome.trace.blamed
+
+
 @pytest.mark.parametrize("gone", ["r1b", "r3c"])
 def test_a_replica_that_is_gone_for_good_makes_nobody_wait(gone: str) -> None:
     """More than requests for gaps could bring, so that only what is believed of a gap helps."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bridge.document import Scope
-from bridge.reader.skipped import SKIPS_MAX, Skipped
+from bridge.reader.skipped import SILENT_S, SKIPS_MAX, Skipped
 from bridge.topology import Planes
 from keys.envelope import Mode
 from tests.sim.world import make_world
@@ -54,6 +54,22 @@ def test_by_planes_any_replica_of_the_region_suffices_while_the_one_that_we_hang
     assert not skipped.bridges(NAME, 5, BY_REGIONS)
     skipped.up.add(host)
     assert not skipped.bridges(NAME, 5, BY_PLANES), "it is back"
+
+
+def test_by_planes_any_replica_suffices_after_a_while_where_the_one_that_we_hang_on_brings_nothing() -> None:
+    skipped, host = Skipped(OVERLAY, "site"), Planes(OVERLAY).host_replica(BY_PLANES, "site")
+    skipped.up.update(("r2a", "r2b", "r2c"))
+    assert skipped.wakes(NAME, BY_PLANES, 100.0, 100.0) is None, "nobody says anything"
+    skipped.heard(NAME, next(name for name in ("r2a", "r2b") if name != host), 5)
+    assert not skipped.bridges(NAME, 5, BY_PLANES, SILENT_S - 0.01)
+    assert skipped.wakes(NAME, BY_PLANES, 100.0, 100.2) == 100.0 + SILENT_S
+    assert skipped.wakes(NAME, BY_REGIONS, 100.0, 100.2) is None
+    assert skipped.wakes(NAME, BY_PLANES, 100.0, 100.0 + SILENT_S) is None, "that was looked at"
+    assert skipped.bridges(NAME, 5, BY_PLANES, SILENT_S)
+    assert not skipped.bridges(NAME, 5, BY_REGIONS, SILENT_S)
+    skipped.heard(NAME, host, 8)  # it brought the publication, and left out less
+    assert not skipped.bridges(NAME, 5, BY_PLANES, SILENT_S)
+    assert skipped.wakes(NAME, BY_PLANES, 100.0, 100.2) is None
 
 
 def test_memory_is_bounded() -> None:
