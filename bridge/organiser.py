@@ -12,6 +12,7 @@ from __future__ import annotations
 from bridge.contract import Blame, Count, Effect, Event, Keep, Received, Rotated, Tick
 from bridge.document import Arrangement, Overlay, SignedSwap
 from bridge.measuring import (
+    INTERESTS_KEPT,
     SUMMARY_TOPIC,
     InterestSummary,
     ReplicaSummary,
@@ -42,7 +43,7 @@ class OrganiserNode(Node):
         self._highest = highest
         self._identity, self.signs = identity, signs
         self._said: dict[str, ReplicaSummary] = {}
-        self._interests: dict[str, list[InterestSummary]] = {}  # by replica, the two newest
+        self._interests: dict[str, list[InterestSummary]] = {}  # by replica, the newest
         self._propose_at = 0.0
         self._failed = 0
         self._open: SignedSwap | None = None
@@ -53,7 +54,7 @@ class OrganiserNode(Node):
 
     @property
     def told(self) -> tuple[ReplicaSummary | InterestSummary, ...]:
-        """Of each replica the newest summary and the two newest interests, all verified."""
+        """Of each replica the newest summary and the newest interests, all verified."""
         return (*self._said.values(), *(each for two in self._interests.values() for each in two))
 
     @property
@@ -98,7 +99,7 @@ class OrganiserNode(Node):
         if isinstance(said, ReplicaSummary):
             self._said[said.member] = said
         else:
-            self._interests[said.member] = [*self._interests.get(said.member, [])[-1:], said]
+            self._interests[said.member] = [*self._interests.get(said.member, []), said][-INTERESTS_KEPT:]
         return [Count("summaries")]
 
     def _newest(self, said: ReplicaSummary | InterestSummary) -> int:

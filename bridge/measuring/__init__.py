@@ -10,6 +10,7 @@ from bridge.measuring.measurer import PROBE_TOPIC, Measurer
 from bridge.measuring.proposing import IntervalProposal, SwapProposal, proposal, swapped
 from bridge.measuring.region_costs import RegionCosts
 from bridge.measuring.summaries import (
+    INTERESTS_KEPT,
     SUMMARY_TOPIC,
     InterestSummary,
     ReplicaSummary,
@@ -18,6 +19,7 @@ from bridge.measuring.summaries import (
 )
 
 __all__ = [
+    "INTERESTS_KEPT",
     "PROBE_TOPIC",
     "SUMMARY_TOPIC",
     "InterestSummary",

@@ -17,6 +17,7 @@ from bridge.document import Overlay
 from bridge.measuring.summaries import (
     FAILED_MAX,
     HOPS_MAX,
+    INTERESTS_KEPT,
     LINKS_MAX,
     REGIONS_MAX,
     SUMMARY_TOPIC,
@@ -63,11 +64,11 @@ class Measurer:
         self._interval: int | None = None  # the one that runs
         self._probe_at = 0.0
         self._said: dict[str, ReplicaSummary] = {}  # by replica, the newest
-        self._filters: dict[str, list[InterestSummary]] = {}  # by replica, the two newest
+        self._filters: dict[str, list[InterestSummary]] = {}  # by replica, the newest
 
     @property
     def told(self) -> tuple[ReplicaSummary | InterestSummary, ...]:
-        """Of each replica, ours too, the newest summary and the two newest interests, all verified."""
+        """Of each replica, ours too, the newest summary and the newest interests, all verified."""
         return (*self._said.values(), *(each for filters in self._filters.values() for each in filters))
 
     def rotate(self, identity: Identity) -> None:
@@ -240,8 +241,8 @@ class Measurer:
         return [Count("summaries"), *self._onwards(said, event)]
 
     def _keep(self, interest: InterestSummary) -> None:
-        """With the one before: others may have told of that only."""
-        self._filters[interest.member] = [*self._filters.get(interest.member, [])[-1:], interest]
+        """With those before: others may have told of these only."""
+        self._filters[interest.member] = [*self._filters.get(interest.member, []), interest][-INTERESTS_KEPT:]
 
     def _newest(self, said: ReplicaSummary | InterestSummary) -> int:
         if isinstance(said, ReplicaSummary):

@@ -30,6 +30,7 @@ HOPS_MAX = 16  # how far a summary goes at most
 LINKS_MAX = 64  # regions to which one summary knows a link
 FAILED_MAX = 64  # failures that one summary tells
 REGIONS_MAX = 1024  # from which publications came
+INTERESTS_KEPT = 3  # of each replica, the newest: links differ by so many intervals at most, or nothing is known
 UNKNOWN_US = 0xFFFFFFFF
 ByRegion: TypeAlias = tuple[tuple[int, int], ...]
 """(region, number), regions ascending, each once."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gateway.overlay.organiser import Organiser
 
 LOOK_EVERY_S = 0.2
-ANSWER_BYTES_MAX = 64 << 20  # of one replica: the interests of 1,900 replicas in two intervals each
+ANSWER_BYTES_MAX = 64 << 20  # of one replica: the interests of 1,300 replicas in three intervals each
 WAIT_INTERVALS = 4  # of the summaries, before nothing is what there is to say
 
 

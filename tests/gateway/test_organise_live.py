@@ -59,8 +59,13 @@ def test_the_way_over_a_region_that_wants_nothing_is_left_while_messages_flow(ov
     assert wait_until(lambda: asked_status(asked)["overlay"]["proposal"]["swap"]["add"] == "north - south", 10)
     assert swap["remove"] in ("north - middle", "middle - south")
     began = time.monotonic()
-    signed = json.loads(overlay.veilmq(*organise, "--apply", "--owner", "owner"))
-    assert signed["version"] == 3
+    signed: dict[str, object] = {}
+
+    def is_signed() -> bool:
+        signed.update(json.loads(overlay.veilmq(*organise, "--apply", "--owner", "owner")))
+        return signed["version"] == 3
+
+    assert wait_until(is_signed, 40), signed
     overlay.hand_out("middle1")
     assert wait_until(lambda: time.monotonic() - began > 4, 10), "the new tree is in force after 2 s"
     assert load.goes_on(100)

@@ -82,6 +82,24 @@ def test_an_organiser_of_no_name_or_of_no_grace_is_refused(wrong: dict[str, obje
         SAID.read_organiser(Reader(replace(ORGANISED, **wrong).encode_organiser()))  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("percent", [0, 20, 100])
+def test_the_weight_of_processing_reads_back_and_is_flagged_only_where_it_is_none_of_the_usual(percent: int) -> None:
+    said = replace(ORGANISED, processing_percent=percent)
+    policy = replace(make_world({1: 3}, [], {"g": 1}).overlay.policy, organising=said).signed(
+        Identity.generate(bytes(32))
+    )
+    assert Policy.decode(policy.body(), policy.signature) == policy
+    assert policy.body()[2] & 0x10, "who does not know it would judge by other costs"
+    assert not replace(policy, organising=ORGANISED).body()[2] & 0x10
+    assert (SAID.processing_weight, said.processing_weight) == (1.0, percent / 50)
+
+
+@pytest.mark.parametrize("percent", [50, 101])
+def test_a_weight_that_is_none_or_the_usual_one_is_refused(percent: int) -> None:
+    with pytest.raises(BadFrame, match=f"{percent} percent"):
+        SAID.read_weight(Reader(bytes([percent])))
+
+
 @pytest.mark.parametrize("times", [0, TIMES_MOST + 1, 255])
 def test_a_bar_that_was_never_made_is_refused(times: int) -> None:
     with pytest.raises(BadFrame, match=f"{times} times"):

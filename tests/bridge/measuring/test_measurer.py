@@ -143,14 +143,14 @@ def test_what_does_not_hold_goes_nowhere(world: World) -> None:
     assert [e.member for e in effects if isinstance(e, Blame)] == ["r2a"]
 
 
-def test_of_interests_the_two_newest_of_each_are_kept(world: World) -> None:
+def test_of_interests_the_three_newest_of_each_are_kept(world: World) -> None:
     node = begun(world)
     node.handle(Tick(), START)
     empty = InterestFilter().encode()
     for interval in range(INTERVAL - 3, INTERVAL + 1):
         said = InterestSummary("r2b", 2, interval, INTERVAL_S, 4, empty).signed(world.identities["r2b"])
         assert Count("summaries") in heard(node, said)
-    assert [each.interval for each in node.measurer._filters["r2b"]] == [INTERVAL - 1, INTERVAL]
+    assert [each.interval for each in node.measurer._filters["r2b"]] == [INTERVAL - 2, INTERVAL - 1, INTERVAL]
 
 
 def test_with_another_key_it_signs_by_that(world: World) -> None:

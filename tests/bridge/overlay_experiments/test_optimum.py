@@ -16,7 +16,9 @@ def test_trees_are_counted_out() -> None:
 @pytest.mark.parametrize("runs", [1, pytest.param(5, marks=pytest.mark.slow)])
 def test_ci_comes_near_the_best_of_all_trees(runs: int) -> None:
     figure = figure_optimum(1, lambda done: None, runs=runs)
-    for _, first, middle, ci, best, above, better in figure.rows:
+    for _, first, middle, ci, judged, best, above, judged_above, better in figure.rows:
+        assert float(best) <= float(judged) < min(float(first), float(middle))
+        assert float(judged_above) < 10
         assert float(best) <= float(ci) < min(float(first), float(middle))
         assert float(above) == pytest.approx(100 * (float(ci) / float(best) - 1), rel=0.2)
         assert float(above) < 10
