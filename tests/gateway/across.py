@@ -340,10 +340,15 @@ def _differs(one: Sequence[Seen], two: Sequence[Seen]) -> bool:
     """Whether what a client got in a step is not the same; order counts on each topic alone."""
     if Counter(one) != Counter(two):
         return True
-    if any([s for s in one if s.topic == t] != [s for s in two if s.topic == t] for t in {s.topic for s in one}):
-        return True
-    left = {(s.topic, s.payload): s.expiry_s for s in two}
-    return any(abs(left[s.topic, s.payload] - s.expiry_s) > 1 for s in one)
+    for topic in {s.topic for s in one}:
+        pairs = zip(_of(topic, one), _of(topic, two), strict=True)
+        if any(a != b or abs(a.expiry_s - b.expiry_s) > 1 for a, b in pairs):
+            return True
+    return False
+
+
+def _of(topic: str, seen: Sequence[Seen]) -> list[Seen]:
+    return [each for each in seen if each.topic == topic]
 
 
 async def compare(one: World, two: World, script: Sequence[Step], prefix: str) -> str:
