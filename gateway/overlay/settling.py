@@ -3,7 +3,8 @@
 Replicas send retained values after a subscription of the gateway, without an end mark. A scope is *settled* `SETTLE_S`
 after a quorum acknowledged the subscription, or `QUIET_S` after the last retained value, `MOST_S` at the latest. Copies
 in this gateway may be out of date until then, since changes were not sent here. Waiting subscribers go on after
-`GIVE_UP_S` without a quorum. Not here: SUBACK (`accepting`).
+`GIVE_UP_S` without a quorum. Values may arrive for `MOST_S` after the quorum and after the last value: they are older
+than new subscriptions. Not here: SUBACK (`accepting`).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 
 from bridge.base import overlaps
 
@@ -28,6 +30,7 @@ class _Unsettled:
     wait_until: float
     due: float | None = None
     latest: float = 0.0
+    until: float = inf  # values of before may come so long
 
 
 class Settling:
@@ -53,6 +56,7 @@ class Settling:
         for scope, one in self._unsettled.items():
             if one.due is None and self._accepted(scope):
                 one.due, one.latest = now + SETTLE_S, now + MOST_S
+                one.until = one.latest
                 has_changed = True
         if has_changed:
             self._review()
@@ -61,7 +65,9 @@ class Settling:
         """Extends the wait for a scope after a retained value."""
         one = self._unsettled.get(scope)
         if one is not None and one.due is not None:
-            one.due = min(one.latest, max(one.due, asyncio.get_running_loop().time() + QUIET_S))
+            now = asyncio.get_running_loop().time()
+            one.due = min(one.latest, max(one.due, now + QUIET_S))
+            one.until = now + MOST_S
 
     def unsettled(self, topic_filters: Sequence[str]) -> list[str]:
         """Returns clear filters of unsettled scopes with a topic in common with the given filters."""
@@ -80,7 +86,7 @@ class Settling:
     def _is_waited_for(self, scopes: Collection[str]) -> bool:
         now = asyncio.get_running_loop().time()
         return any(
-            one.clear_filter in scopes and (one.due is not None or one.wait_until > now)
+            one.clear_filter in scopes and (one.wait_until if one.due is None else one.due) > now
             for one in self._unsettled.values()
         )
 
@@ -90,7 +96,7 @@ class Settling:
             self._timer.cancel()
             self._timer = None
         now = loop.time()
-        for scope in [s for s, one in self._unsettled.items() if one.due is not None and one.due <= now]:
+        for scope in [s for s, one in self._unsettled.items() if one.until <= now]:
             del self._unsettled[scope]
         before, self._waiting = self._waiting, []
         ready = []
@@ -100,6 +106,7 @@ class Settling:
             else:
                 ready.append(done)
         times = [one.wait_until if one.due is None else one.due for one in self._unsettled.values()]
+        times += [one.until for one in self._unsettled.values() if one.until < inf]
         if at := min((at for at in times if at > now), default=0.0):
             self._timer = loop.call_at(at, self._review)
         for done in ready:
