@@ -1,6 +1,6 @@
-"""From Mosquitto to here: its configuration becomes our YAML, its persistence file our data directory.
+"""Import of Mosquitto's files: its configuration becomes our YAML, its persistence file our data directory.
 
-Imports `mqtt5`, `sessions` and `outbox`, whose rows it writes; knows no running broker.
+Imports `mqtt5`, `sessions` and `outbox`, and writes rows of the last two. Knows no running broker.
 """
 
 from __future__ import annotations

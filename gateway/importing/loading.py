@@ -1,7 +1,7 @@
-"""What a `mosquitto.db` holds, put into a data directory of ours: retained messages, sessions, their queues.
+"""Import of a `mosquitto.db` into a data directory of ours: retained messages, sessions and their queues.
 
-Written as one transaction, into a directory that holds no sessions yet; the broker finds it at its next start as if it
-had been its own. What has no counterpart is returned as notes, one line each. Not here: the file's formats
+All rows are written in one transaction, into a directory that holds no sessions yet. The broker reads the rows at its
+next start like its own. Content without a counterpart becomes a note, one line each. Not here: the file's formats
 (`mosquitto_db`, `mosquitto_sqlite`).
 """
 
@@ -25,13 +25,13 @@ from gateway.sessions.database import WAITING
 from gateway.sessions.rows import delivery_row, message_row, session_row, subscription_row
 
 DB_BYTES_MAX = 4 << 30
-"""Stops a wrong path, a disk image say, from being read into memory."""
+"""Stops a wrong path, such as a disk image, from being read into memory."""
 NEVER = 0xFFFF_FFFF
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """How much was imported, and what was not."""
+    """The result of an import: numbers of imported rows, and a note for each omission."""
 
     retained: int
     sessions: int
@@ -41,10 +41,11 @@ class Loaded:
 
 
 def load_db(path: Path, data: Path, now: float, expiry_max_s: int, bridges: Mapping[str, str] | None = None) -> Loaded:
-    """Import the file into the directory `data`. `expiry_max_s`: the broker's `limits.session_expiry_s`. `bridges`:
-    client ids of Mosquitto's bridges in its own broker, to the name of our bridge that goes on in its place.
+    """Imports the file at `path` into the directory `data`.
 
-    Raises DbError, StoreError.
+    `expiry_max_s` is the broker's `limits.session_expiry_s`. `bridges` maps the client id of each of Mosquitto's
+    bridges
+    in its own broker to the name of our bridge that takes over the session. Raises DbError, StoreError.
     """
     try:
         if path.stat().st_size > DB_BYTES_MAX:
@@ -70,7 +71,7 @@ def load_db(path: Path, data: Path, now: float, expiry_max_s: int, bridges: Mapp
 
 
 class _Writing:
-    """Rows of one file. Identifiers rise over all tables, as the store's do."""
+    """The rows made from one file. Identifiers rise over all tables, as in the session store."""
 
     def __init__(self, found: Database, now: float, expiry_max_s: int, bridges: Mapping[str, str]) -> None:
         self._found, self._now, self._expiry_max_s, self._bridges = found, now, expiry_max_s, bridges
@@ -152,7 +153,7 @@ class _Writing:
             self._queued(changes, client.client_id, session, delivery)
 
     def _session(self, changes: Changes, client: StoredClient) -> int | None:
-        """Identifier of the session of a client; None: it has ended."""
+        """Adds a client's session and returns the session's identifier; returns None if the session has ended."""
         expiry_s = min(client.expiry_s, self._expiry_max_s)
         if not expiry_s:
             return None
@@ -173,8 +174,10 @@ class _Writing:
         return session
 
     def _bridge(self, changes: Changes, bridge: str) -> int:
-        """Identifier of the session that our bridge of this name has in our broker. It never ends: Mosquitto 2.0
-        writes an expiry of 0 for it and keeps it."""
+        """Adds the local session of our bridge `bridge` and returns the session's identifier.
+
+        The session never ends: Mosquitto 2.0 writes an expiry of 0 for a bridge's session and keeps the session.
+        """
         session = self._new_id()
         kept = KeptSession(Version.V5, NEVER, None, None, None)
         changes.sessions.append(session_row(session, f"{INTERNAL}bridge/{bridge}", None, False, False, kept))

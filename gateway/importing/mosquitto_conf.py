@@ -1,9 +1,9 @@
-"""`mosquitto.conf` as its directives: which line, which listener or bridge it belongs to. Means nothing by them yet.
+"""Parser of `mosquitto.conf`: directives, each assigned to a listener, a bridge or a plugin, without their meaning.
 
-A directive is a word and the rest of its line; `#` begins a comment at the beginning of a line only, as Mosquitto reads
-it. `listener` and `connection` begin a section each. The two are independent: an option of listeners belongs to the
-last `listener` of its file, also behind a `connection`. `include_dir` is followed from the main file, in Mosquitto's
-order of names, and each file begins without a section, as in `config__read_file_core` of Mosquitto 2.0.11 and 2.1.2.
+A directive is a word and the rest of its line. `#` begins a comment only at the beginning of a line, as in Mosquitto.
+`listener` and `connection` begin a section each. The two are independent: an option of listeners belongs to the last
+`listener` of its file, even after a `connection`. `include_dir` is followed from the main file, in Mosquitto's order
+of names, and each file begins without a section, as in `config__read_file_core` of Mosquitto 2.0.11 and 2.1.2.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ FILE_BYTES_MAX = 4 << 20
 """Stops a wrong path from being read as a configuration."""
 FILES_MAX = 1_000
 OF_DEFAULT_LISTENER = frozenset({"port", "bind_address"})
-"""Options that always speak of the listener that no `listener` line opens."""
+"""Options that always belong to the default listener, which no `listener` line opens."""
 LOADS_PLUGIN = frozenset({"plugin", "auth_plugin", "global_plugin", "plugin_load"})
 OPENS_NO_LISTENER = frozenset({"acl_file", "allow_anonymous", "auto_id_prefix", "max_topic_alias", "tls_version"})
-"""Options that do not by themselves open the listener that no `listener` line opens."""
+"""Options that by themselves do not make Mosquitto open the default listener."""
 
 
 class ConfError(OperatorError):
-    """One line: the file, what is wrong, the cure."""
+    """An error of a configuration, in one line: the file, the fault and the cure."""
 
 
 @dataclass(frozen=True, slots=True)
 class Directive:
-    """One line: `name` and what follows it. `where`: FILE:LINE."""
+    """A line of a configuration: the option's name and the rest of the line. `where`: FILE:LINE."""
 
     name: str
     value: str
@@ -43,7 +43,9 @@ class Directive:
 
     @property
     def is_true(self) -> bool:
-        """Raises ConfError for what is neither true nor false; Mosquitto does not start with it either."""
+        """True if the value is true. Raises ConfError unless the value is true or false; Mosquitto would not start
+        either.
+        """
         word = self.words[0] if self.value else ""
         if word not in ("true", "1", "false", "0"):
             raise ConfError(f"{self.where}: {self.name} is {word!r}; write true or false")
@@ -51,7 +53,7 @@ class Directive:
 
     @property
     def number(self) -> int:
-        """Raises ConfError for what is no whole number; Mosquitto does not start with it either."""
+        """The value as a whole number. Raises ConfError for other values; Mosquitto would not start either."""
         try:
             return int(self.words[0])
         except (IndexError, ValueError):
@@ -60,19 +62,22 @@ class Directive:
 
 @dataclass(slots=True)
 class Section:
-    """A listener or a bridge with what was said of it; `begin`: the line that began it."""
+    """The directives of a listener, of a bridge or of the whole file. `begin`: the line that begins the section."""
 
     begin: Directive | None
     directives: list[Directive] = field(default_factory=list)
 
     def last(self, *names: str) -> Directive | None:
-        """The last directive of one of these names: it counts."""
+        """Returns the last directive with one of these names; the last one counts."""
         return next((one for one in reversed(self.directives) if one.name in names), None)
 
 
 @dataclass(slots=True)
 class Plugin:
-    """A plugin that `load` names. `sections`: whose clients it judges. `options`: its `plugin_opt_` lines."""
+    """A plugin, which the directive `load` names.
+
+    `sections`: listeners whose clients the plugin judges. `options`: the plugin's `plugin_opt_` lines.
+    """
 
     load: Directive
     sections: list[Section] = field(default_factory=list)
@@ -80,7 +85,7 @@ class Plugin:
 
     @property
     def kind(self) -> str:
-        """The name of its file, without directory and ending."""
+        """The name of the plugin's file, without directory and suffix."""
         is_named = self.load.name == "plugin_load"
         path = self.load.value.partition(" ")[2] if is_named else self.load.value
         return PurePath(path.strip()).stem
@@ -91,8 +96,12 @@ class Plugin:
 
 @dataclass(slots=True)
 class Conf:
-    """A whole configuration. `default`: the listener that `port` and the options before any `listener` speak of.
-    `unknown`: lines of no option; `unread`: `include_dir` of included files, which Mosquitto passes over."""
+    """A whole configuration.
+
+    `default`: the default listener, set by `port` and by the options before any `listener`. `unknown`: lines with
+    unknown
+    options. `unread`: `include_dir` lines of included files, which Mosquitto ignores.
+    """
 
     everywhere: Section = field(default_factory=lambda: Section(None))
     default: Section = field(default_factory=lambda: Section(None))
@@ -105,17 +114,19 @@ class Conf:
 
     @property
     def opens_default(self) -> bool:
-        """Whether Mosquitto opens the listener that no `listener` line opens."""
+        """True if Mosquitto opens the default listener, the listener without a `listener` line."""
         return not self.listeners or any(one.name not in OPENS_NO_LISTENER for one in self.default.directives)
 
     @property
     def is_local_only(self) -> bool:
-        """Whether no line says where to listen: Mosquitto 2 then serves this machine only, and anybody on it."""
+        """True if no line gives an address to listen on: Mosquitto 2 then serves only this machine, without a
+        login.
+        """
         return not self.listeners and self.default.last(*OF_DEFAULT_LISTENER) is None
 
 
 def read_conf(path: Path) -> Conf:
-    """Raises ConfError."""
+    """Returns the configuration in the file at `path` and in the files that it includes. Raises ConfError."""
     conf = Conf()
     _read_file(conf, path, is_main=True)
     return conf
@@ -181,8 +192,12 @@ def _included(one: Directive) -> list[Path]:
 
 
 def reading_order(name: str) -> list[tuple[int, int]]:
-    """Sorts names of files as Mosquitto reads them: letters without regard to case, of equal letters the upper case
-    first (`scmp_p` in its conf.c). The last file that sets an option counts."""
+    """Returns a sort key for file names, in the order in which Mosquitto reads the files.
+
+    Letters are compared without regard to case; of equal letters the upper case comes first (`scmp_p` in its conf.c).
+    The
+    last file that sets an option counts.
+    """
     return [(byte - 32 if 97 <= byte <= 122 else byte, byte) for byte in name.encode("utf-8", "surrogateescape")]
 
 

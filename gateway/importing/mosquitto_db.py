@@ -1,9 +1,10 @@
-"""Mosquitto's persistence file `mosquitto.db`, versions 5 and 6 (Mosquitto 1.6, 2.0 and 2.1), parsed. No I/O.
+"""Parser of Mosquitto's persistence file `mosquitto.db`, versions 5 and 6 (Mosquitto 1.6, 2.0 and 2.1). No I/O.
 
-A header of 23 bytes, then chunks: kind and length in network order, a fixed structure of the C program with its
-padding, and names, payload and properties behind it. Numbers that Mosquitto keeps to itself (message ids, times) are in
-the byte order of the machine that wrote the file; the others are in network order. Every length is checked: a file that
-was cut or altered raises `DbError`.
+The file has a header of 23 bytes and then chunks. A chunk has its kind and length in network order, a fixed C
+structure
+with its padding, then names, payload and properties. Message ids and times are in the byte order of the machine that
+wrote the file, all other numbers in network order. Every length is checked: a truncated or altered file raises
+`DbError`.
 """
 
 from __future__ import annotations
@@ -21,22 +22,22 @@ MAGIC = b"\x00\xb5\x00mosquitto db"
 VERSIONS = (5, 6)
 CONFIGURATION, MESSAGE, QUEUED, RETAINED, SUBSCRIPTION, CLIENT = 1, 2, 3, 4, 5, 6
 _RECEIVED_STATES = frozenset({6, 7, 9})
-"""States of a queued message whose content the receiver has already: only the end of the QoS 2 handshake is left."""
+"""States of a queued message whose receiver has the content: only the end of the QoS 2 handshake is left."""
 _INCOMING = 0
 
 
 def is_owed(state: int) -> bool:
-    """Whether a queued message in this state has still to be sent with its content."""
+    """Returns True if the content of a queued message in this state has yet to be sent."""
     return state not in _RECEIVED_STATES
 
 
 class DbError(OperatorError):
-    """One line: what is wrong with the file, and the cure."""
+    """An error of a persistence file, in one line: the fault and the cure."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredMessage:
-    """A publication that queues and retained topics refer to. `expires_at`: UNIX time, None: never."""
+    """A publication in a queue or a retained message. `expires_at`: UNIX time in seconds, or None for never."""
 
     topic: str
     payload: bytes
@@ -49,7 +50,7 @@ class StoredMessage:
 
 @dataclass(frozen=True, slots=True)
 class StoredSubscription:
-    """`options`: of MQTT 5 in the bits of SUBSCRIBE (MQTT 5.0 §3.8.3.1), QoS apart."""
+    """A subscription. `options`: MQTT 5's options in the bits of SUBSCRIBE (MQTT 5.0 §3.8.3.1), without the QoS."""
 
     filter: str
     qos: int
@@ -59,7 +60,9 @@ class StoredSubscription:
 
 @dataclass(frozen=True, slots=True)
 class StoredDelivery:
-    """One queued message: the id of the publication, and how the client gets it."""
+    """A queued message: the publication's id in `message`, and the QoS, RETAIN and subscription identifiers of the
+    delivery.
+    """
 
     message: int
     qos: int
@@ -69,7 +72,7 @@ class StoredDelivery:
 
 @dataclass(slots=True)
 class StoredClient:
-    """One persistent session. `queued` in the order of delivery."""
+    """A persistent session. `queued` is in the order of delivery."""
 
     client_id: str
     username: str | None
@@ -81,8 +84,12 @@ class StoredClient:
 
 @dataclass(slots=True)
 class Database:
-    """What a file holds. `half_received`: publications of QoS 2 whose publisher has still to release them. `notes`:
-    what the file cannot say, one line each."""
+    """The content of a persistence file.
+
+    `half_received`: publications of QoS 2 that their publisher has yet to release. `notes`: one line for each fact
+    that the
+    file cannot hold.
+    """
 
     version: int
     messages: dict[int, StoredMessage] = field(default_factory=dict)
@@ -93,7 +100,7 @@ class Database:
 
 
 def parse_db(data: bytes) -> Database:
-    """The whole file. Raises DbError."""
+    """Returns the content of a whole file. Raises DbError."""
     if not data.startswith(MAGIC) or len(data) < 23:
         raise DbError("is not a mosquitto.db; name the file that persistence_location and persistence_file give")
     version = int(struct.unpack_from(">I", data, 19)[0])
@@ -128,7 +135,7 @@ def _chunks(data: bytes) -> Iterator[tuple[int, _Content]]:
 
 
 class _Content:
-    """One chunk, read from its beginning."""
+    """A reader of one chunk, from the chunk's beginning."""
 
     def __init__(self, data: bytes) -> None:
         self._data, self._offset = data, 0
@@ -143,14 +150,14 @@ class _Content:
         return self.take(count).decode("utf-8")
 
     def native(self, form: str) -> int:
-        """A number in the byte order of whoever wrote the file, which is taken for ours: little endian."""
+        """Returns a number in the byte order of the machine that wrote the file, assumed to be little endian."""
         return int(struct.unpack("<" + form, self.take(struct.calcsize("<" + form)))[0])
 
     def numbers(self, form: str) -> tuple[int, ...]:
         return tuple(struct.unpack(">" + form, self.take(struct.calcsize(">" + form))))
 
     def properties(self) -> Properties:
-        """What is left, as MQTT 5 encodes it; nothing for clients of before."""
+        """Decodes the rest of the chunk as MQTT 5 properties; messages of older clients have none."""
         if self._offset >= len(self._data):
             return NO_PROPERTIES
         return decode_properties(self._data, self._offset, len(self._data), Carrier.PUBLISH)[0]

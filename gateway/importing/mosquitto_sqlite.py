@@ -1,8 +1,9 @@
-"""The SQLite database of Mosquitto 2.1's plugin `mosquitto_persist_sqlite`, read into the records of `mosquitto_db`.
+"""Reader of the SQLite database of Mosquitto 2.1's plugin `mosquitto_persist_sqlite`, into records of `mosquitto_db`.
 
-The file is opened for reading only. Its columns of the type STRING have numeric affinity (sqlite.org, "Datatypes in
-SQLite"): a topic such as `007` stands in it as the number 7, and no reader can tell what it was. Read here: schema 1.0
-and 1.1, as Mosquitto 2.1.2 writes them.
+The file is opened for reading only. Columns of the type STRING have numeric affinity (sqlite.org, "Datatypes in
+SQLite"): a topic such as `007` is stored as the number 7, and the original spelling is lost. Read here: schema 1.0
+and
+1.1, as Mosquitto 2.1.2 writes them.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _INCOMING = 0
 
 
 def read_sqlite(path: Path) -> Database:
-    """The whole file. Raises DbError."""
+    """Returns the content of a whole database. Raises DbError."""
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
             return _read(connection)
@@ -86,7 +87,7 @@ def _bytes(payload: Any) -> bytes:
 
 
 def _properties(text: Any) -> Properties:
-    """Properties of a PUBLISH as the plugin writes them in JSON; binary data is in hexadecimal."""
+    """Decodes properties of a PUBLISH from the plugin's JSON; binary data is in hexadecimal."""
     if not text:
         return NO_PROPERTIES
     values: dict[str, Any] = {}

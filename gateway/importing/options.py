@@ -1,9 +1,10 @@
-"""Every option of Mosquitto 2.0 and 2.1, and what becomes of it. Data only.
+"""Table of every option of Mosquitto 2.0 and 2.1 with the outcome of its import. Data only.
 
-An option that restricts who may connect, read or write and has no counterpart here is *refused*: the import stops and
-says the cure, for a broker that lets more through than Mosquitto did is worse than none. What changes only how much or
-how fast is *changed*, and said. An option that is not in the table is refused. Sources: mosquitto.conf(5) of 2.0.11 and
-2.1.2, and the options that their `conf.c` reads.
+An option that restricts access (connecting, reading, writing) and has no counterpart here is *refused*: the import
+stops and prints the cure, because a broker that allows more than Mosquitto did is worse than none. A difference only
+in
+amount or speed is *changed* and reported. An option missing from the table is refused. Sources: mosquitto.conf(5) of
+2.0.11 and 2.1.2, and the options that their `conf.c` reads.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from enum import StrEnum
 
 
 class Outcome(StrEnum):
-    """What becomes of one line. In the order of the report: the worst comes last, where it is seen."""
+    """The outcome of one line, in the order of the report: the worst comes last, next to the prompt."""
 
     TAKEN = "taken"
     NEEDLESS = "not needed"
@@ -22,7 +23,7 @@ class Outcome(StrEnum):
 
 
 class OptionPlace(StrEnum):
-    """What an option speaks of. SECURITY: of a listener after `per_listener_settings true`, else of all."""
+    """The scope of an option. SECURITY: one listener after `per_listener_settings true`, else all listeners."""
 
     GLOBAL = "global"
     SECURITY = "security"
@@ -32,7 +33,7 @@ class OptionPlace(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One row. `text`: why, or the cure of a refusal. `like_ours`: values that ask for what happens here anyway."""
+    """A row of the table. `text`: the reason, or the cure of a refusal. `like_ours`: values equal to our behaviour."""
 
     place: OptionPlace
     outcome: Outcome
@@ -41,7 +42,7 @@ class Option:
 
 
 def _rows(place: OptionPlace, outcome: Outcome, rows: dict[str, str | tuple[str, str]]) -> dict[str, Option]:
-    """`rows`: names to the text, or to the text and the values that ask for what happens here anyway."""
+    """Returns options by name. A row of `rows` has its text, or its text and the values equal to our behaviour."""
     found = {}
     for names, row in rows.items():
         text, like_ours = row if isinstance(row, tuple) else (row, "")
@@ -226,14 +227,14 @@ OPTIONS: dict[str, Option] = {
         },
     ),
 }  # fmt: skip
-"""By name. The names of options of a plugin begin with one of `OF_PLUGIN`."""
+"""Options by name, except options of plugins, whose names begin with a prefix of `OF_PLUGIN`."""
 OF_PLUGIN = ("plugin_opt_", "auth_opt_")
 PLUGIN = Option(OptionPlace.SECURITY, Outcome.REFUSED, _PLUGIN)
-"""A plugin that is none of Mosquitto's own for password_file, acl_file and SQLite."""
+"""The row for any plugin except Mosquitto's own plugins for password_file, acl_file and SQLite."""
 
 
 def option_of(name: str) -> Option | None:
-    """The row of an option; None: Mosquitto knows no such option."""
+    """Returns the row of an option, or None if Mosquitto knows no such option."""
     if name.startswith(OF_PLUGIN):
         return Option(OptionPlace.GLOBAL, Outcome.TAKEN)
     return OPTIONS.get(name)

@@ -1,4 +1,4 @@
-"""What becomes of a `mosquitto.conf`, gathered while it is translated, with an answer for each of its lines."""
+"""The result of translating a `mosquitto.conf`, with an answer for each line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gateway.importing.options import Option, Outcome, option_of
 
 @dataclass(frozen=True, slots=True)
 class LineAnswer:
-    """One row of the report. `where`: FILE:LINE; `name`: the option; `text`: what follows, or what to do."""
+    """A row of the report. `where`: FILE:LINE. `name`: the option. `text`: the consequence, or the cure."""
 
     outcome: Outcome
     where: str
@@ -25,9 +25,14 @@ class LineAnswer:
 
 @dataclass(slots=True)
 class Translated:
-    """`settings`: our YAML as dictionaries. `files`: to copy into the new folder, by their name there. `secrets`:
-    contents of private files by name. `database`: where Mosquitto's may be, if it keeps one.
-    `local_sessions`: client ids of Mosquitto's bridges in its own database, by the name of our bridge."""
+    """The result of a translation.
+
+    `settings`: our YAML as dictionaries. `files`: files to copy, by their names in the new folder. `secrets`:
+    contents of
+    private files by name. `database`: paths where Mosquitto may keep its database. `local_sessions`: maps the client
+    id of
+    each of Mosquitto's bridges in its own database to the name of our bridge.
+    """
 
     settings: dict[str, Any] = field(default_factory=dict)
     files: dict[str, Path] = field(default_factory=dict)
@@ -38,7 +43,7 @@ class Translated:
 
     @property
     def refused(self) -> list[LineAnswer]:
-        """What stops the import."""
+        """The answers that stop the import."""
         return [one for one in self.answers if one.outcome is Outcome.REFUSED]
 
     @property
@@ -57,11 +62,11 @@ class Translated:
         self.answers.append(LineAnswer(Outcome.REFUSED, one.where, one.name, text))
 
     def note(self, where: str, text: str) -> None:
-        """What changes without a line that says so."""
+        """Adds a change that no line of the configuration causes."""
         self.answers.append(LineAnswer(Outcome.CHANGED, where, "-", text))
 
     def answer(self, one: Directive, option: Option | None = None) -> None:
-        """LineAnswer a line by the row of its option alone."""
+        """Answers a line by `option`, or by the row of the line's own option."""
         option = option or option_of(one.name)
         if option is None:
             self.refuse(one, "is no option of Mosquitto 2.0 or 2.1; correct it or take it out")

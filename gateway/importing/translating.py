@@ -1,7 +1,7 @@
-"""Directives of a `mosquitto.conf` to our YAML, and an answer for each of them.
+"""Translation of a `mosquitto.conf` to our YAML, with an answer for each directive.
 
-Nothing is dropped in silence, and nothing is opened wider than it was: a setting that protects and has no counterpart
-is refused (`options`). Reads and writes no file. Not here: listeners (`translating_listeners`), bridges
+No directive is dropped without an answer, and no access becomes wider: a protecting setting without a counterpart is
+refused (`options`). Reads and writes no file. Not here: listeners (`translating_listeners`), bridges
 (`translating_bridges`).
 """
 
@@ -21,7 +21,9 @@ from gateway.importing.translating_logins import SQLITE_PLUGIN, translate_logins
 UNLIMITED = 1_000_000
 NEVER = 0xFFFF_FFFF
 PACKET_BYTES_MAX = 268_435_455
-"""The largest Maximum Packet Size that clients take (paho for Python refuses a larger one); Mosquitto has no bound."""
+"""The largest Maximum Packet Size that clients accept (paho for Python refuses a larger one); Mosquitto has no
+bound.
+"""
 UNIT_S = {"s": 1, "h": 3_600, "d": 86_400, "w": 7 * 86_400, "m": 30 * 86_400, "y": 365 * 86_400}
 UNBOUNDED: dict[str, int] = {
     "session_expiry_s": NEVER,
@@ -34,22 +36,22 @@ UNBOUNDED: dict[str, int] = {
     "retained_bytes": 1 << 40,
     "user_properties": 65_535,
 }
-"""Limits that Mosquitto does not have unless its configuration says so."""
+"""Values of limits that Mosquitto has only if its configuration sets them."""
 CONNECTIONS = 10_000
-"""Open connections, all of which one address may have; Mosquitto stops at the files that its process may open."""
+"""Open connections, which a single address may use up; Mosquitto is bounded by its process's limit of open files."""
 LIKE_MOSQUITTO: dict[str, int] = {"in_flight": 20, "queue_messages": 1_000}
-"""Limits that Mosquitto has by itself."""
+"""Limits that Mosquitto has by default."""
 WHEN_FULL = (
     "where the queue of a client that is away is full, the oldest message goes, not the newest; publishers wait for "
     "one that is connected (`when_full`)"
 )
 SQLITE_FILE = "mosquitto.sqlite3"
 PACKAGE_DIRECTORY = Path("/var/lib/mosquitto")
-"""Where packages of Linux distributions have Mosquitto keep its database, by a line of their own configuration."""
+"""The folder of Mosquitto's database in packages of Linux distributions, set by the packages' own configuration."""
 
 
 def translate(conf: Conf) -> Translated:
-    """The whole configuration. Raises ConfError."""
+    """Translates a whole configuration. Raises ConfError."""
     out = Translated()
     limits: dict[str, Any] = {**UNBOUNDED, **LIKE_MOSQUITTO}
     for one in conf.unknown:

@@ -1,7 +1,7 @@
-"""`connection` sections of a `mosquitto.conf` to our `bridges`. Reads and writes no file.
+"""Translation of `connection` sections of a `mosquitto.conf` to our `bridges`. Reads and writes no file.
 
-A password becomes a private file of its own, named in the result. A bridge that Mosquitto encrypts is encrypted here,
-with no weaker check of the other broker, or refused.
+A password becomes a private file, named in the result. A bridge with TLS in Mosquitto has TLS here, with no weaker
+check of the other broker, or is refused.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DEFAULT_PORT = 1883
 
 
 def translate_bridge(out: Translated, section: Section) -> tuple[str, dict[str, Any]]:
-    """Name and settings of one bridge. Raises ConfError."""
+    """Returns name and settings of one bridge. Raises ConfError."""
     assert section.begin is not None
     out.take(section.begin)
     name = (section.begin.words or ["bridge"])[0]
@@ -88,7 +88,7 @@ def _option(out: Translated, name: str, made: dict[str, Any], one: Directive) ->
 
 
 def _tls(section: Section) -> dict[str, Any] | None:
-    """TLS where Mosquitto has it, and where client certificates say that it was meant."""
+    """Returns TLS settings if Mosquitto uses TLS or a client certificate is given, else None."""
     system, insecure = section.last("bridge_tls_use_os_certs"), section.last("bridge_insecure")
     tls = {_TLS[one.name]: str(Path(one.value).absolute()) for one in section.directives if one.name in _TLS}
     if not tls and not (system is not None and system.is_true):
@@ -97,7 +97,9 @@ def _tls(section: Section) -> dict[str, Any] | None:
 
 
 def _local_session(out: Translated, name: str, made: dict[str, Any], section: Section) -> None:
-    """Mosquitto's bridge has a session in its own broker, under this client id; what waits in it is our bridge's."""
+    """Records the client id of the bridge's session in Mosquitto's own broker; our bridge takes over the session's
+    queue.
+    """
     clean = section.last("local_cleansession") or section.last("cleansession")
     if clean is None or not clean.is_true:
         local = section.last("local_clientid")
@@ -110,7 +112,10 @@ def _address(word: str) -> str:
 
 
 def _topic(out: Translated, topics: list[dict[str, Any]], one: Directive) -> bool:
-    """`topic PATTERN [[[DIRECTION] QOS] LOCAL REMOTE]`; two quotation marks stand for nothing. False: refused."""
+    """Adds `topic PATTERN [[[DIRECTION] QOS] LOCAL REMOTE]`; two quotation marks stand for nothing.
+
+    Returns False if the line is refused.
+    """
     words = _words(one)
     pattern, direction, qos, local, remote = (*words, *("", "out", "0", "", "")[len(words) :])[:5]
     direction = direction.lower()
@@ -133,7 +138,7 @@ def _topic(out: Translated, topics: list[dict[str, Any]], one: Directive) -> boo
 
 
 def _words(one: Directive) -> list[str]:
-    """Words of a topic line. The first may stand in quotation marks, with spaces; a comment ends the others."""
+    """Returns the words of a topic line. The first may be quoted and have spaces; `#` ends the other words."""
     text = one.value
     if text.startswith('"') and not text.startswith('""') and '"' in text[1:]:
         pattern, _, rest = text[1:].partition('"')
@@ -145,7 +150,7 @@ def _words(one: Directive) -> list[str]:
 
 
 def _split_names(local: str, remote: str) -> tuple[str, str, str]:
-    """Two names as what they have in common at their end, and a prefix each."""
+    """Splits two topic names into their common end, the local prefix and the remote prefix."""
     ours, theirs, common = local.split("/"), remote.split("/"), list[str]()
     while ours and theirs and ours[-1] == theirs[-1]:
         common.insert(0, ours.pop())

@@ -1,4 +1,4 @@
-"""`listener` sections of a `mosquitto.conf` to our `listeners`. Reads and writes no file."""
+"""Translation of `listener` sections of a `mosquitto.conf` to our `listeners`. Reads and writes no file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DEFAULT_PORT = 1883
 
 
 def translate_listeners(out: Translated, limits: dict[str, Any], conf: Conf) -> dict[str, Any]:
-    """Our listeners by name. Raises ConfError."""
+    """Returns our listeners by name. Raises ConfError."""
     sections = list(conf.listeners)
     if conf.opens_default:
         sections.insert(0, conf.default)
@@ -83,7 +83,7 @@ def _tls(out: Translated, made: dict[str, Any], section: Section) -> None:
 
 
 def _bind(section: Section, is_local: bool) -> str:
-    """HOST:PORT, without HOST for every address of this machine."""
+    """Returns HOST:PORT; HOST is empty for every address of this machine."""
     domain = section.last("socket_domain")
     if section.begin is None:
         port, address = section.last("port"), section.last("bind_address")

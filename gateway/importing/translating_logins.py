@@ -1,7 +1,9 @@
-"""Users and rights of a `mosquitto.conf` to our plugins. Reads and writes no file.
+"""Translation of users and rights of a `mosquitto.conf` to our plugins. Reads and writes no file.
 
-Ours count for all listeners. Where theirs differed, the import is refused, unless one answer for all is the narrower
-for each of them. Mosquitto 2.1's own plugins for `password_file`, `acl_file` and SQLite are read as these options.
+Our plugins count for all listeners. If Mosquitto's listeners differ, the import is refused, unless one setting for
+all
+is the stricter for each of them. Mosquitto 2.1's own plugins for `password_file`, `acl_file` and SQLite are read as
+these options.
 """
 
 from __future__ import annotations
@@ -18,11 +20,11 @@ PASSWORD_PLUGIN = "gateway.auth.passwords.PasswordPlugin"  # noqa: S105  a name
 ACL_PLUGIN = "gateway.auth.acl_file.AclFilePlugin"
 SQLITE_PLUGIN = "mosquitto_persist_sqlite"
 _FILE_PLUGINS = {"mosquitto_password_file": "password_file", "mosquitto_acl_file": "acl_file"}
-"""Plugins that come with Mosquitto 2.1, by the option that each is told its file by."""
+"""Plugins that come with Mosquitto 2.1, each with the plugin option that names its file."""
 
 
 def translate_logins(out: Translated, conf: Conf) -> None:
-    """One way to log in for all listeners. Raises ConfError."""
+    """Translates users and rights to one set for all listeners. Raises ConfError."""
     sections = [*([conf.default] if conf.opens_default else []), *conf.listeners]
     files = _Files(out, conf)
     anonymous = [_anonymous(out, conf, section) for section in sections]
@@ -46,7 +48,7 @@ def translate_logins(out: Translated, conf: Conf) -> None:
 
 
 class _Files:
-    """Password and ACL files by the section whose clients they judge: lines, and plugins of Mosquitto's own."""
+    """The password and ACL files of each section, named by options or by Mosquitto's own plugins."""
 
     def __init__(self, out: Translated, conf: Conf) -> None:
         self._everywhere = conf.everywhere
@@ -65,7 +67,7 @@ class _Files:
                 out.take(one)
 
     def of(self, name: str, section: Section) -> list[Directive]:
-        """The lines that name files for the clients of a listener."""
+        """Returns the lines that name files for the clients of a listener."""
         found = [one for place in (self._everywhere, section) if (one := place.last(name)) is not None]
         return found + [
             option
@@ -85,7 +87,7 @@ def _anonymous(out: Translated, conf: Conf, section: Section) -> bool:
 
 
 def _agreed(out: Translated, name: str, given: list[list[Directive]], anonymous: list[bool]) -> Path | None:
-    """The one file for all listeners; None: none, or refused."""
+    """Returns the one file for all listeners, or None if there is none or the import is refused."""
     lines = list({one.where: one for lines in given for one in lines}.values())
     if not lines:
         return None
