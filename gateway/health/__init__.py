@@ -1,6 +1,6 @@
-"""What is wrong with a running member and what to do: findings, their log lines, the answer of `/status`.
+"""Faults of a running member and their cures: findings, their log lines, the answer of `/status`.
 
-Imports `overlay` for how it stands, and below; is handed what it looks at.
+Imports `overlay` for its standing, and rooms below; is handed the objects that it inspects.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""From how a member stands to what is wrong now and what to do about it. Pure: no clock, no I/O.
+"""Judgement of a member's standing: a list of present faults with their cures. Pure: no clock, no I/O.
 
     well       everything as it should be
-    degraded   it works, and something needs an operator before long
-    broken     what clients publish does not arrive, or is about to be refused
+    degraded   works, and needs an operator before long
+    broken     publications of clients do not arrive, or are about to be refused
 
 Each finding has a key under which it begins and ends once in the log, and one line with cause and cure.
 """
@@ -21,20 +21,21 @@ DAY_S = 86_400.0
 ENDS_WARN_S = 60 * DAY_S
 CLOCK_WARN_S = 5.0
 CLOCK_BROKEN_S = 60.0
-"""The skew that an overlay bears unless its owner says otherwise."""
+"""The clock skew in seconds that an overlay tolerates unless its owner sets another."""
 DISK_WARN_BYTES = 1 << 30
 DISK_BROKEN_BYTES = 64 << 20
 OUTBOX_OLD_S = 60.0
 OUTBOX_FULL = 0.9
 KEYS_LATE_SHARE = 0.5
-"""Of the time in which keys of the next epoch can be fetched, what may pass before that is said."""
+"""Share of the time for fetching the next epoch's keys that may pass before a late key is reported."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`level`: degraded or broken. `key`: stays the same while the cause does. `text`: cause and cure in one line.
+    """A fault of a member. `level`: degraded or broken. `key`: constant for one cause. `text`: cause and cure in one
+    line.
 
-    `about`: who or what is concerned; another one is said anew, and the cause is not over for that.
+    `about`: the affected members or objects. A change of `about` is reported anew without an end of the finding.
     """
 
     level: str
@@ -45,9 +46,11 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """How the whole process stands. `ends`: UNIX times by what ends. `disk_free`: bytes, by directory.
+    """The standing of a whole process at one moment.
 
-    `defects`: exceptions of ours since the start, of the broker. `more`: findings of parts that judge themselves.
+    `ends`: expiry times (UNIX, seconds) by the name of the expiring object. `disk_free`: bytes by directory.
+    `defects`:
+    internal errors of the broker since the start. `more`: findings of parts that judge themselves.
     """
 
     now: float
@@ -64,7 +67,7 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class HealthReport:
-    """What `/status` answers."""
+    """The content of the answer to `/status`."""
 
     level: str
     findings: tuple[Finding, ...]
@@ -85,12 +88,12 @@ class HealthReport:
 
 
 def all_ends(view: View) -> dict[str, float]:
-    """UNIX times by what ends: certificates of files, and those of the overlay."""
+    """Returns expiry times (UNIX, seconds) by name: certificates of files and of the overlay."""
     return {**view.ends, **(view.overlay.ends if view.overlay else {})}
 
 
 def judge(view: View) -> HealthReport:
-    """Everything that is wrong, worst first."""
+    """Returns a report of all faults, the worst first."""
     findings = [*view.more, *_ends(view), *_disk(view), *_connections(view), *_defects(view)]
     if view.overlay is not None:
         findings += _overlay(view.overlay)
@@ -138,7 +141,7 @@ def _connections(view: View) -> Iterator[Finding]:
 
 
 def _defects(view: View) -> Iterator[Finding]:
-    """What happened once stays told until the process starts again."""
+    """Yields a finding if there were internal errors; the finding lasts until the process restarts."""
     count = view.defects + (view.overlay.failures if view.overlay is not None else 0)
     if count:
         said = f"{count} internal errors since the start, each of which refused something"

@@ -1,4 +1,4 @@
-"""What a process looks at to know how it stands: certificates on disk, the disk itself, the broker, the overlay."""
+"""Inspection of a process: certificates on disk, free disk space, the broker and the overlay."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from gateway.overlay import OverlayStanding
 
 
 class Certificates:
-    """Ends of certificate files, read again when a file changes."""
+    """The expiry times of certificate files, read again when a file changes."""
 
     def __init__(self) -> None:
         self._known: dict[Path, tuple[int, float | None]] = {}
 
     def end(self, path: Path) -> float | None:
-        """UNIX time at which the first certificate of the file ends; None for a file that holds none."""
+        """Returns the expiry time (UNIX, seconds) of a file's first certificate, or None if the file has none."""
         try:
             changed = path.stat().st_mtime_ns
         except OSError:
@@ -33,7 +33,7 @@ class Certificates:
 
 
 def certificate_end(path: Path) -> float | None:
-    """UNIX time at which the first certificate of a PEM file ends; None for a file that holds none."""
+    """Returns the expiry time (UNIX, seconds) of a PEM file's first certificate, or None if the file has none."""
     try:
         return x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc.timestamp()
     except (OSError, ValueError):
@@ -47,7 +47,7 @@ def look(
     overlay: OverlayStanding | None,
     now: float,
 ) -> View:
-    """Everything but what parts say of themselves. `now`: UNIX time."""
+    """Returns the process's view without findings of parts that judge themselves. `now`: UNIX time in seconds."""
     ends = {}
     for what, path in _files(settings):
         end = certificates.end(path)

@@ -1,7 +1,8 @@
-"""Looks every few seconds how the process stands, says in the log what begins and what ends, and has the answer ready.
+"""Periodic health check: inspects the process every few seconds, logs changes, and answers `/status`.
 
-Each finding is said once when it begins, once when it is over, and once a day while it lasts; again when it lasts but
-concerns others: of a quorum that is lost, who is missing.
+Each finding is logged when it begins, when it ends, once a day while it lasts, and again when it affects other
+members,
+such as another missing replica of a lost quorum.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ log = logging.getLogger("veilmq.health")
 
 LOOK_EVERY_S = 2.0
 SETTLE_S = 10.0
-"""After the start links are made: what is away then is no news yet, and no loss."""
+"""Seconds after the start in which links are made: an absence in this time is no finding."""
 AGAIN_S = 86_400.0
 
 
 class HealthWatch:
-    """One process's. `look` returns the view of this moment; `clock`: seconds of a clock that does not jump."""
+    """The health check of a process. `look` returns the present view; `clock` returns seconds of a monotonic clock."""
 
     def __init__(self, look: Callable[[], View], clock: Callable[[], float]) -> None:
         self._look, self._clock = look, clock
@@ -33,7 +34,7 @@ class HealthWatch:
         self._said: dict[str, tuple[float, Finding]] = {}
         self._task: asyncio.Task[None] | None = None
         self.on_change: Callable[[Finding, bool], None] = lambda finding, begins: None
-        """Told of every finding that begins or concerns others (True), or is over (False)."""
+        """Called with each finding that begins or affects other members (True), or ends (False)."""
 
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run(), name="health")
@@ -43,20 +44,20 @@ class HealthWatch:
             self._task.cancel()
 
     def report(self) -> HealthReport:
-        """How it stands now."""
+        """Returns a report of the present standing."""
         return judge(self._look())
 
     def status(self) -> dict[str, Any]:
-        """The answer of `/status`."""
+        """Returns the answer to `/status`."""
         return self.report().to_json()
 
     @property
     def ready(self) -> bool:
-        """Whether clients are served as they should be: `/readyz`."""
+        """Returns True unless the process is broken: the answer to `/readyz`."""
         return self.report().level != BROKEN
 
     def metrics(self) -> Iterator[Metric]:
-        """For Prometheus."""
+        """Yields the metrics for Prometheus."""
         report = self.report()
         yield GaugeMetricFamily(
             "veilmq_health", "0 well, 1 degraded, 2 broken: as `veilmq status`.", value=LEVELS.index(report.level)
@@ -74,7 +75,7 @@ class HealthWatch:
         yield needed
 
     def step(self, now: float) -> None:
-        """Look once, and say what is new. `now`: of `clock`."""
+        """Inspects the process once and logs changes. `now`: seconds of `clock`."""
         report = self.report()
         if now - self._begun < SETTLE_S:
             return

@@ -122,7 +122,7 @@ class _Writing:
             self._notes.append(f"{what} is left out: {error}")
             return None
         if stored.expires_at is not None and stored.expires_at <= self._now:
-            return None  # nobody would get it any more, there or here
+            return None  # no client would get an expired message from either broker
         kept = stored.properties
         properties = Properties(
             payload_format=kept.payload_format,
@@ -161,7 +161,7 @@ class _Writing:
         if ends_at <= self._now:
             return None
         is_v5 = client.expiry_s != NEVER or any(one.identifier or one.options for one in client.subscriptions)
-        version = Version.V5 if is_v5 else Version.V311  # the file does not say; the next CONNECT does
+        version = Version.V5 if is_v5 else Version.V311  # the file has no version; the next CONNECT sets it
         kept = KeptSession(version, expiry_s, None, None, ends_at)
         session = self._new_id()
         is_anonymous = client.username is None

@@ -156,5 +156,5 @@ def _persistence(out: Translated, conf: Conf) -> None:
         return
     named = conf.everywhere.last("persistence_file")
     file = named.value if named else "mosquitto.db"
-    # Without a location Mosquitto writes where it was started; a package's own configuration says another.
+    # Without a location Mosquitto writes into its working directory; packages configure PACKAGE_DIRECTORY.
     out.database = [Path(f"{location.value}/{file}")] if location else [Path(file), PACKAGE_DIRECTORY / file]

@@ -30,7 +30,7 @@ def translate_bridge(out: Translated, section: Section) -> tuple[str, dict[str, 
     assert section.begin is not None
     out.take(section.begin)
     name = (section.begin.words or ["bridge"])[0]
-    # Mosquitto's own name for it there, so that the other broker's session and what waits in it go on.
+    # Mosquitto's own client id at the other broker, so that the session and its queue go on.
     made: dict[str, Any] = {
         "addresses": [], "version": "3.1.1", "client_id": f"{socket.gethostname()}.{name}", "topics": [],
     }  # fmt: skip
@@ -123,7 +123,7 @@ def _topic(out: Translated, topics: list[dict[str, Any]], one: Directive) -> boo
         out.refuse(one, f"{one.value!r} is no topic of a bridge; correct it")
         return False
     if not pattern:
-        # One topic with another name there: the prefixes are the names.
+        # A single topic with different names: the prefixes hold the names.
         pattern, local, remote = _split_names(local, remote)
         if not pattern:
             out.refuse(one, "local and remote name have no level in common at their end; write a filter and prefixes")

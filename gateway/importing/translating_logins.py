@@ -80,7 +80,7 @@ def _anonymous(out: Translated, conf: Conf, section: Section) -> bool:
     own = section.last("listener_allow_anonymous") or section.last("allow_anonymous")
     said = own or conf.everywhere.last("allow_anonymous")
     if said is None:
-        return conf.is_local_only  # Mosquitto 2 lets everybody in only where no listener is configured
+        return conf.is_local_only  # Mosquitto 2 allows anonymous clients only if no listener is configured
     if not any(one.where == said.where for one in out.answers):
         out.take(said)
     return said.is_true

@@ -1,8 +1,7 @@
-"""Sockets and TLS contexts of the broker's listeners, and connections that other servers hand over.
+"""Sockets and TLS contexts of the broker's listeners, and streams that external servers hand over.
 
-What goes wrong here is the operator's business: `StartError`, one line. `StreamTransport` lets external
-listeners of amqtt drive the same `asyncio.Protocol` as TCP does. No MQTT is spoken here, and no WebSocket
-(`websocket.py`).
+An error here is the operator's: `StartError`, one line. `StreamTransport` lets external listeners of amqtt drive the
+`asyncio.Protocol` that also serves TCP. No MQTT is spoken here, and no WebSocket (`websocket.py`).
 """
 
 from __future__ import annotations
@@ -22,26 +21,28 @@ from amqtt.contexts import BrokerConfig, ListenerConfig, ListenerType
 from gateway.base import Settings, StartError
 
 BACKLOG = 65_535
-"""Connections that the kernel holds for us while we are busy, if `net.core.somaxconn` lets it. Who finds that full
-tries again after 1, 3, 7, 15, 31 seconds, however idle we are by then."""
+"""Connections that the kernel queues while we are busy, as far as `net.core.somaxconn` allows. A client that finds the
+queue full retries after 1, 3, 7, 15 and 31 seconds, even if we are idle by then.
+"""
 ACCEPTED_A_TURN = 16
-"""Connections that a listener takes up in one turn of an event loop that takes up one for each of its servers."""
+"""Connections that a listener accepts in a turn of an event loop that accepts one for each server."""
 UNIX_MODE = 0o660
-"""A Unix socket is for its owner and group; who else may use it is a matter of the directory's rights."""
+"""Mode of a Unix socket: its owner and group may connect; the directory's rights may restrict access further."""
 STREAM_BUFFER_BYTES = 8 << 20
-"""Stops an external peer that does not read from filling memory; it is then cut off."""
+"""Stops an external peer that does not read from filling memory; the peer is then cut off."""
 
 
 OURS = {
     "amqtt.plugins.topic_checking.TopicAccessControlListPlugin": "gateway.auth.acl_file.AclPlugin",
     "amqtt.plugins.authentication.FileAuthPlugin": "gateway.auth.passwords.PasswordPlugin",
 }
-"""Plugins of amqtt that ours take the place of, with the same options: its rules of access let more through than they
-say, and its password check stops the event loop."""
+"""Plugins of amqtt that ours replace, with the same options: amqtt's access rules allow more than they state, and its
+password check blocks the event loop.
+"""
 
 
 def amqtt_listener(listener: Any) -> ListenerConfig:
-    """A listener of our configuration as amqtt's broker takes it. Raises StartError."""
+    """Converts a listener of our configuration to amqtt's. Raises StartError."""
     values = listener.model_dump(include={field.name for field in fields(ListenerConfig)})
     try:
         return ListenerConfig(**{**values, "type": ListenerType(values["type"])})
@@ -50,7 +51,7 @@ def amqtt_listener(listener: Any) -> ListenerConfig:
 
 
 def amqtt_config(settings: Settings) -> BrokerConfig:
-    """What amqtt's broker needs to know of our configuration beside listeners."""
+    """Returns the rest of our configuration, without listeners, as amqtt's broker needs it."""
     return BrokerConfig(
         timeout_disconnect_delay=settings.timeout_disconnect_delay,
         session_expiry_interval=settings.session_expiry_interval,
@@ -59,9 +60,9 @@ def amqtt_config(settings: Settings) -> BrokerConfig:
 
 
 def open_sockets(name: str, host: str | None, port: int) -> list[socket.socket]:
-    """Bound, not yet listening sockets for every address that `host` stands for (None: all).
+    """Returns bound sockets, not yet listening, for every address of `host` (None: all addresses).
 
-    Raises StartError if the name does not resolve, the address is not ours, taken or forbidden.
+    Raises StartError if the name does not resolve, or an address is not of this machine, in use or forbidden.
     """
     host = host.strip("[]") if host else None
     where = f"{host or '*'}:{port}"
@@ -92,16 +93,20 @@ def open_sockets(name: str, host: str | None, port: int) -> list[socket.socket]:
 
 
 def accepting(sock: socket.socket, loop: asyncio.AbstractEventLoop) -> list[socket.socket]:
-    """The socket as often as it is to be served: libuv, below uvloop, takes up one connection in a turn, which is a few
-    hundred a second where thousands come at once and each turn has much else to do; asyncio takes up all."""
+    """Returns the socket as many times as the loop shall serve the socket.
+
+    libuv, below uvloop, accepts one connection per server and turn: a few hundred a second, where thousands may
+    arrive at
+    once and each turn has other work. asyncio accepts all of them in one turn.
+    """
     times = 1 if isinstance(loop, asyncio.BaseEventLoop) else ACCEPTED_A_TURN
     return [sock, *(sock.dup() for _ in range(times - 1))]
 
 
 def open_unix_socket(name: str, path: Path) -> socket.socket:
-    """A bound and listening Unix socket with mode UNIX_MODE. One that a dead broker left behind is replaced.
+    """Returns a bound and listening Unix socket with mode UNIX_MODE; replaces a socket that a dead broker left.
 
-    Raises StartError if something listens there, another kind of file is in the way, or it cannot be made.
+    Raises StartError if a process listens on the path, another kind of file is there, or the socket cannot be made.
     """
     if not remove_stale_socket(path):
         raise StartError(f"listener {name}: cannot bind unix:{path}: it is in use; stop what uses it or bind another")
@@ -122,18 +127,18 @@ def open_unix_socket(name: str, path: Path) -> socket.socket:
 
 
 def remove_stale_socket(path: Path) -> bool:
-    """Remove a Unix socket on which nobody listens any more; False if somebody does."""
+    """Removes a Unix socket without a listener; returns False if a process listens on the socket."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.setblocking(False)
         try:
             probe.connect(str(path))
         except ConnectionRefusedError:
-            if path.is_socket():  # Linux refuses in the same way where the file is none
+            if path.is_socket():  # Linux refuses a connection to a regular file too
                 path.unlink(missing_ok=True)
             return True
-        except BlockingIOError:  # its backlog is full, so somebody listens
+        except BlockingIOError:  # the backlog is full, so a process listens
             return False
-        except OSError:  # nothing is there, or nothing that we may use: `bind` says what
+        except OSError:  # no file, or no access: `bind` gives the reason
             return True
     return False
 
@@ -150,10 +155,11 @@ def _bind_cause(error: OSError) -> str:
 
 
 def server_context(name: str, listener: ListenerConfig, require_client_certificate: bool) -> ssl.SSLContext:
-    """TLS 1.2 or later for a listener of the configuration. Raises StartError if a file is unfit.
+    """Returns a TLS context (1.2 or later) for a configured listener. Raises StartError for an unfit file.
 
-    With `require_client_certificate` the handshake fails without a certificate of the listener's CA; amqtt
-    asks for one and goes on without it. Otherwise a CA means: ask, verify if given (for amqtt's plugins).
+    With `require_client_certificate` the handshake fails without a certificate of the listener's CA; amqtt would ask
+    for a
+    certificate and go on without. Otherwise a CA means: ask, and verify a given certificate (for amqtt's plugins).
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -200,9 +206,9 @@ def _reason(error: OSError) -> str:
 
 
 class StreamTransport(asyncio.Transport):
-    """An `asyncio.Transport` over an awaitable `send`: what our protocol writes to on an external listener.
+    """A transport over an awaitable `send`, to which our protocol writes on an external listener.
 
-    Reading is `run`'s business: it feeds the protocol until the stream ends, and waits while paused.
+    `run` reads: it feeds the protocol until the stream ends, and waits while reading is paused.
     """
 
     def __init__(
@@ -239,7 +245,7 @@ class StreamTransport(asyncio.Transport):
         return self._outgoing_bytes
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """There is one bound, STREAM_BUFFER_BYTES."""
+        """Does nothing: STREAM_BUFFER_BYTES is the only bound."""
 
     def pause_reading(self) -> None:
         self._reading.clear()
@@ -251,7 +257,7 @@ class StreamTransport(asyncio.Transport):
         return self._reading.is_set()
 
     def close(self) -> None:
-        """Send what is written, then end the stream."""
+        """Sends the buffered bytes, then ends the stream."""
         self._closing = True
         self._wake.set()
 
@@ -263,7 +269,7 @@ class StreamTransport(asyncio.Transport):
             self._reader.cancel()
 
     async def run(self, receive: Callable[[], Coroutine[Any, Any, bytes]]) -> None:
-        """Drive the protocol until either side ends. `receive` returns b"" at the end of the stream."""
+        """Drives the protocol until either side ends. `receive` returns b"" at the end of the stream."""
         self._protocol.connection_made(self)
         self._reader = asyncio.ensure_future(self._read(receive))
         try:
@@ -274,7 +280,7 @@ class StreamTransport(asyncio.Transport):
                 if data:
                     await self._send(data)
                     self._outgoing_bytes -= len(data)
-                # One wake-up may stand for a farewell and for the end that follows it.
+                # One wake-up may mean a last write and the end after it.
                 if self._closing and not self._outgoing:
                     break
         except (OSError, EOFError, ConnectionError) as error:
@@ -304,8 +310,12 @@ class StreamTransport(asyncio.Transport):
 async def serve_adapter(
     reader: ReaderAdapter, writer: WriterAdapter, protocol: asyncio.Protocol, packet_bytes: int
 ) -> None:
-    """Run the protocol over amqtt's adapters (listener type `external`). They read exactly n bytes, so a
-    packet is read as its first bytes say: slower than TCP, and only for guests."""
+    """Runs the protocol over amqtt's adapters (listener type `external`).
+
+    Adapters read exactly n bytes, so each packet is read by the length in its first bytes: slower than TCP, and used
+    for
+    external listeners only.
+    """
 
     async def receive() -> bytes:
         try:
@@ -315,7 +325,7 @@ async def serve_adapter(
         except EOFError:
             return b""
         length = sum((byte & 0x7F) << 7 * place for place, byte in enumerate(head[1:]))
-        if not length or length > packet_bytes:  # the decoder refuses what is too long by its head
+        if not length or length > packet_bytes:  # the decoder refuses a packet that is too long from its head
             return bytes(head)
         return bytes(head) + bytes(await reader.read(length))
 

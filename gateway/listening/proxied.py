@@ -1,7 +1,8 @@
-"""A listener behind a proxy: each connection begins with a header that says for which client it is.
+"""Listener behind a proxy: each connection begins with a header that names the client.
 
-Headers are taken from named addresses only; connections from elsewhere are closed unread. TLS begins behind the header,
-so it is read from the socket itself, and not one byte more. Not here: the header's bytes (`proxy_header`).
+Headers are accepted from configured addresses only; other connections are closed unread. TLS begins after the header,
+so the header is read from the raw socket, and no byte after the header. Not here: parsing of headers
+(`proxy_header`).
 """
 
 from __future__ import annotations
@@ -20,20 +21,23 @@ from gateway.listening.proxy_header import V2_BYTES_MAX, ProxyHeader, ProxyHeade
 log = logging.getLogger("veilmq.listening")
 
 ACCEPTED_AT_ONCE = 256
-"""Connections taken up in one turn of the event loop, before others have theirs."""
+"""Connections accepted in one turn of the event loop, before other work gets its turn."""
 NO_FILES_S = 1.0
-"""Pause after an accept for which the system had no file or memory."""
+"""Pause in seconds after an accept for which the system had no file descriptor or memory."""
 _NO_ROOM = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 Client = tuple[str, int]
 
 
 class ProxiedServer:
-    """A server that reads the PROXY header of each connection, then hands it over; as `asyncio.Server` to its owner.
+    """A server that reads the PROXY header of each connection, then hands the connection over; used like
+    `asyncio.Server`.
 
-    `protocol` makes one of the client that the header names, None: of the proxy itself. `context`: of TLS. `trusted`:
-    whose headers are taken. `header_s`: seconds that a header may take, and a TLS handshake after it. `waiting_max`:
-    connections whose header is awaited; above it the one that has waited longest is cut off.
+    `protocol` makes the protocol for the client that the header names (None: for the proxy itself). `context`: for
+    TLS.
+    `trusted`: proxies whose headers are accepted. `header_s`: seconds allowed for a header, and again for a TLS
+    handshake.
+    `waiting_max`: connections that may wait for a header; above the bound the longest waiting connection is cut off.
     """
 
     def __init__(
@@ -57,7 +61,7 @@ class ProxiedServer:
         self._loop.add_reader(self._sock.fileno(), self._accept)
 
     def close(self) -> None:
-        """Ends accepting; connections whose header is awaited are closed, others stay."""
+        """Ends accepting and closes connections that still wait for a header; other connections stay."""
         if self._sock.fileno() >= 0:
             self._loop.remove_reader(self._sock.fileno())
             self._sock.close()
@@ -65,7 +69,7 @@ class ProxiedServer:
             task.cancel()
 
     async def wait_closed(self) -> None:
-        """Returns when no header is awaited any more."""
+        """Returns when no connection waits for a header."""
         await asyncio.gather(*self._waiting, return_exceptions=True)
 
     def _accept(self) -> None:
@@ -107,7 +111,7 @@ class ProxiedServer:
             task.exception()
 
     async def _hand_over(self, sock: socket.socket, host: str) -> None:
-        """Reads the header, then gives the socket to a protocol of the client. The socket is never left open alone."""
+        """Reads the header, then gives the socket to a protocol for the client; closes the socket on every error."""
         try:
             header = await asyncio.wait_for(read_header(sock), self._header_s)
         except ProxyHeaderError as error:
@@ -118,7 +122,7 @@ class ProxiedServer:
             LogEvent.PROXY_REFUSED.say(log, self._name, host, f"sent no whole header within {self._header_s:g} s")
             sock.close()
             return
-        except BaseException:  # the other end closed, or we stop
+        except BaseException:  # the other end closed, or the server stops
             sock.close()
             raise
         timeout = self._header_s if self._context is not None else None
@@ -129,7 +133,7 @@ class ProxiedServer:
 
 
 async def read_header(sock: socket.socket) -> ProxyHeader:
-    """Reads a header from a socket that does not block, and leaves what comes behind it there.
+    """Reads a header from a non-blocking socket, and leaves the bytes after the header in the socket.
 
     Raises ProxyHeaderError; ConnectionError when the other end closes or resets the connection.
     """
@@ -143,7 +147,7 @@ async def read_header(sock: socket.socket) -> ProxyHeader:
         if not seen:
             raise ConnectionResetError("closed before its header")
         header = parse_proxy_header(data + seen)
-        # Without a whole header all that was seen is of it.
+        # Before the end of the header all bytes seen belong to the header.
         taken = sock.recv(len(seen) if header is None else header.length - len(data))
         if header is not None:
             return header

@@ -1,7 +1,7 @@
-"""The header of the PROXY protocol, versions 1 and 2: for whom a proxy passes a connection on. No I/O.
+"""Parser of the PROXY protocol's header, versions 1 and 2, in which a proxy names the client. No I/O.
 
-A proxy writes it in front of everything else, TLS included. What is not exactly such a header is refused. Source:
-haproxy.org, `proxy-protocol.txt`, revision of 2020/03/05, sections 2.1 and 2.2.
+A proxy writes the header before all other bytes, TLS included. Any other beginning is refused. Source: haproxy.org,
+`proxy-protocol.txt`, revision of 2020/03/05, sections 2.1 and 2.2.
 """
 
 from __future__ import annotations
@@ -12,32 +12,38 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 
 V1_PREFIX = b"PROXY "
 V1_BYTES_MAX = 107
-"""Of version 1 with its CRLF, by the specification."""
+"""Bytes of a header of version 1 with its CRLF, by the specification."""
 V2_PREFIX = b"\r\n\r\n\0\r\nQUIT\n"
 V2_FIXED = struct.Struct(">12sBBH")
 V2_BYTES_MAX = 2_048
-"""Of version 2 with all that a proxy adds (TLS names, ids of a cloud). Stops a header of 64 KiB for each connection."""
+"""Bytes of a header of version 2 with all additions of a proxy (TLS names, cloud ids). Stops a header of 64 KiB for
+each
+connection.
+"""
 _LOCAL, _PROXY = 0x20, 0x21
 _UNKNOWN = 0x00
 _ADDRESSES = {0x11: (4, IPv4Address), 0x21: (16, IPv6Address)}
-"""By family and transport, both over a stream: bytes of an address."""
+"""Length in bytes and type of an address, by the byte of family and transport (both over a stream)."""
 _FAMILIES_V1: dict[bytes, type[IPv4Address | IPv6Address]] = {b"TCP4": IPv4Address, b"TCP6": IPv6Address}
 
 
 class ProxyHeaderError(Exception):
-    """The bytes are no header of the PROXY protocol; the text says why."""
+    """An error of a header that is not one of the PROXY protocol; the text gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProxyHeader:
-    """`length`: its bytes. `client`: address and port; None: the proxy speaks for itself, as in its health checks."""
+    """A PROXY header. `length`: in bytes. `client`: address and port, or None if the proxy connects for itself, as in
+    health
+    checks.
+    """
 
     length: int
     client: tuple[str, int] | None
 
 
 def parse_proxy_header(data: bytes) -> ProxyHeader | None:
-    """Returns the header that `data` begins with; None if more bytes are needed. Raises ProxyHeaderError."""
+    """Returns the header at the beginning of `data`, or None if more bytes are needed. Raises ProxyHeaderError."""
     if data[:1] == b"P":
         return _version_1(data)
     if data.startswith((V2_PREFIX[: len(data)], V2_PREFIX)):

@@ -1,10 +1,11 @@
-"""MQTT over WebSocket for the same `asyncio.Protocol` that serves TCP: frames in, frames out.
+"""MQTT over WebSocket for the `asyncio.Protocol` that also serves TCP: frames in, frames out.
 
-`WebSocketProtocol` speaks HTTP and frames with the network (the sans-I/O half of `websockets`) and is the
-transport of the protocol that it carries. Packets may be split over frames anywhere; what one read brings is
-passed on at once, and one write becomes one frame. A text frame ends the connection. No compression: it would
-let a few bytes become many. No MQTT is known here, and no proxy headers are believed.
-Source: MQTT 5.0 §6, RFC 6455.
+`WebSocketProtocol` speaks HTTP and frames with the network (the sans-I/O half of `websockets`) and is the transport
+of
+the protocol inside. Packets may be split over frames anywhere; the data of one read is passed on at once, and one
+write
+becomes one frame. A text frame ends the connection. Compression is off, because a few bytes could expand to many. No
+MQTT is known here, and no proxy headers are believed. Source: MQTT 5.0 §6, RFC 6455.
 """
 
 from __future__ import annotations
@@ -21,9 +22,11 @@ from websockets.protocol import SEND_EOF, State
 from websockets.server import ServerProtocol
 
 FRAME_SPARE_BYTES = 64 << 10
-"""A frame may hold a largest packet and so much of its neighbours; more ends the connection with code 1009."""
+"""Bytes that a frame may hold besides a packet of the largest size; a longer frame ends the connection with code
+1009.
+"""
 SUBPROTOCOLS = (Subprotocol("mqtt"), Subprotocol("mqttv3.1"))
-"""`mqttv3.1` is what clients of MQTT 3.1 ask for; the later versions know `mqtt` only (MQTT-6.0.0-3)."""
+"""Clients of MQTT 3.1 ask for `mqttv3.1`; the later versions know `mqtt` only (MQTT-6.0.0-3)."""
 
 log = logging.getLogger("veilmq.websocket")
 # `websockets` writes every frame to a logger that is enabled for DEBUG, and payloads do not belong into logs.
@@ -31,10 +34,12 @@ log.setLevel(logging.WARNING)
 
 
 class WebSocketProtocol(asyncio.Protocol):
-    """One connection. `inner` is told of it at once, so that its time limit covers the handshake too.
+    """A WebSocket connection. `inner` learns of the connection at once, so that its time limit covers the handshake
+    too.
 
-    `origins`: pages whose scripts may connect, as in the `Origin` header; empty: any. Clients that are no
-    browsers send none and are let in. `packet_bytes`: the largest MQTT packet.
+    `origins`: pages whose scripts may connect, as in the `Origin` header; empty: any. Clients other than browsers
+    send no
+    `Origin` and are admitted. `packet_bytes`: the largest MQTT packet.
     """
 
     def __init__(self, inner: asyncio.Protocol, packet_bytes: int, origins: Sequence[str] = ()) -> None:
@@ -80,7 +85,7 @@ class WebSocketProtocol(asyncio.Protocol):
             case [Request() as request] if frames.parser_exc is None:
                 frames.send_response(frames.accept(request))
             case []:
-                pass  # the rest of the request is to come, or it was none
+                pass  # the rest of the request is yet to come, or the request was invalid
             case _:  # frames before our answer (RFC 6455 §4.1)
                 assert self._transport is not None
                 self._transport.abort()
@@ -88,7 +93,7 @@ class WebSocketProtocol(asyncio.Protocol):
         self.flush()
 
     def _collect(self, frame: Frame, arrived: list[bytes]) -> bool:
-        """Keep the data of a frame; False at one that must not be."""
+        """Keeps the data of a frame; returns False for a forbidden frame."""
         if frame.opcode is Opcode.TEXT:
             if self._frames.state is State.OPEN:
                 self._frames.fail(CloseCode.UNSUPPORTED_DATA, "MQTT needs binary frames")
@@ -98,7 +103,7 @@ class WebSocketProtocol(asyncio.Protocol):
         return True
 
     def eof_received(self) -> None:
-        """The peer has ended its stream; the transport closes when this returns."""
+        """Handles the end of the peer's stream; the transport closes after the return."""
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._inner.connection_lost(exc)
@@ -112,7 +117,7 @@ class WebSocketProtocol(asyncio.Protocol):
         self._inner.resume_writing()
 
     def flush(self, drop: bool = False) -> None:
-        """Write what the frame layer has to say, and close where it says so."""
+        """Writes the output of the frame layer, and closes the connection when the frame layer asks for that."""
         transport = self._transport
         assert transport is not None
         for data in self._frames.data_to_send():
@@ -123,7 +128,7 @@ class WebSocketProtocol(asyncio.Protocol):
 
 
 class _FrameTransport(asyncio.Transport):
-    """What the inner protocol writes to: the transport below, with frames around the bytes."""
+    """The transport of the inner protocol: wraps written bytes in frames for the transport below."""
 
     def __init__(self, outer: WebSocketProtocol, frames: ServerProtocol, below: asyncio.Transport) -> None:
         super().__init__()
@@ -135,9 +140,9 @@ class _FrameTransport(asyncio.Transport):
             self._outer.flush()
 
     def close(self) -> None:
-        """Say goodbye in frames where the handshake is done; the peer's goodbye ends the connection.
+        """Sends a close frame if the handshake is done; the peer's close frame then ends the connection.
 
-        Whoever closes sets a time limit and aborts after it, as for a peer that does not read.
+        The caller sets a time limit and aborts after the limit, as for a peer that does not read.
         """
         if self._frames.state is State.OPEN:
             self._frames.send_close(CloseCode.NORMAL_CLOSURE)
@@ -147,7 +152,10 @@ class _FrameTransport(asyncio.Transport):
             self._below.close()
 
     def can_write_eof(self) -> bool:
-        """A close frame says more than the end of the stream, and after it `close` goes on reading for the peer's."""
+        """Returns False: a close frame says more than the end of the stream, and after it `close` still reads the
+        peer's
+        frame.
+        """
         return False
 
     def abort(self) -> None:

@@ -1,7 +1,7 @@
-"""An overlay from nothing: the folders of its members, an operator's own folder, all of it run on one machine.
+"""Making and running an overlay: folders of its members, an operator's own folder, all members on one machine.
 
-Imports `owner` and `trust` for what is signed and issued, and `base`; knows no broker: what it starts is the command
-`veilmq broker`, as on any host.
+Imports `owner` and `trust` for signed and issued files, and `base`. Knows no broker: it starts the command `veilmq
+broker`, as any host does.
 """
 
 from __future__ import annotations

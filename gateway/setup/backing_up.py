@@ -1,10 +1,10 @@
-"""A folder's backup: configuration, identity, trust domain, overlay, users and passwords; and what comes back of it.
+"""Backup of a folder (configuration, identity, trust domain, overlay, users, passwords), and its restore.
 
-Of `data/` only the users of the console are in it: of anything else an old copy would bring sequence numbers and keys
-back that were used or erased, or tokens that were revoked (docs/how-to/backup.md). Every file has its digest in a
-manifest, which a restore checks before it writes anything. Links, and names that lead out of the folder, are refused on
-both sides. A folder that this user may not read, or a file that the configuration names and that is not there, is
-refused: an archive without a key looks like a backup until it is needed.
+Of `data/` only the users of the console are included: other old files would bring back used sequence numbers, erased
+keys or revoked tokens (docs/how-to/backup.md). Every file has its digest in a manifest, which a restore checks before
+writing anything. Links, and names that lead out of the folder, are refused on both sides. An unreadable folder and a
+missing file that the configuration names are refused, because an archive without a key looks like a backup until a
+restore.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ MANIFEST = "veilmq-backup.json"
 USERS_PLUGIN = "gateway.auth.dynamic.DynamicPlugin"
 FILES_MAX, BYTES_MAX = 10_000, 256 << 20
 KEPT = frozenset({Path(DATA, "security.json")})
-"""Of what is left out: users, groups and rights, where the console puts them."""
+"""Exceptions from the files left out: users, groups and rights in the console's file."""
 LEFT_OUT = frozenset({DATA, "logs", "pid", "__pycache__"})
 
 
 def back_up(folder: Path, out: Path) -> list[str]:
-    """Writes the archive, readable by its owner only; returns the names of its files, sorted.
+    """Writes the archive, readable by its owner only; returns the sorted names of its files.
 
-    Raises SetupError if the folder is none, a part of it cannot be read, or a part that its configuration names is
-    missing from it.
+    Raises SetupError if the folder does not exist, a part cannot be read, or a part that its configuration names is
+    missing.
     """
     if not folder.is_dir():
         raise SetupError(f"{folder}: no such folder; name that of a member, or the owner's")
@@ -73,7 +73,7 @@ def back_up(folder: Path, out: Path) -> list[str]:
 
 
 def _paths(folder: Path) -> Iterator[Path]:
-    """Yields files of all folders below, and links, in order. Raises OSError for a folder that cannot be read."""
+    """Yields files and links of all folders below, in order. Raises OSError for a folder that cannot be read."""
 
     def refuse(error: OSError) -> None:
         raise error
@@ -85,9 +85,9 @@ def _paths(folder: Path) -> Iterator[Path]:
 
 
 def _refuse_missing(folder: Path, names: frozenset[str]) -> None:
-    """Raises SetupError if the configuration names an identity or overlay inside the folder that is not in the archive.
+    """Raises SetupError if the configuration names an identity or overlay inside the folder that the archive lacks.
 
-    A configuration that cannot be read is no reason to refuse: its file is in the archive.
+    An unreadable configuration is accepted, since its file is in the archive.
     """
     try:
         overlay = load(folder / CONFIG).overlay
@@ -105,7 +105,7 @@ def _refuse_missing(folder: Path, names: frozenset[str]) -> None:
 
 
 def _configured(folder: Path) -> frozenset[Path]:
-    """Returns where the configuration has users that change, if that is in the folder."""
+    """Returns the configured path of changeable users, if it lies in the folder."""
     try:
         options = load(folder / CONFIG).plugins.get(USERS_PLUGIN) or {}
         return frozenset({Path(str(options["file"])).resolve().relative_to(folder.resolve())})
@@ -114,8 +114,10 @@ def _configured(folder: Path) -> frozenset[Path]:
 
 
 def restore(archive: Path, folder: Path) -> int:
-    """Write the files into the new or empty `folder`, all private; how many. Raises SetupError, having written nothing,
-    for an archive that is damaged, altered or of a newer format."""
+    """Writes the files into the new or empty `folder`, all private; returns their number.
+
+    Raises SetupError, before writing anything, for a damaged, altered or newer archive.
+    """
     files = _checked(archive)
     try:
         if folder.exists() and any(folder.iterdir()):

@@ -1,8 +1,8 @@
-"""The owner's copy of the signed overlay and those in the folders of members on the same machine, kept in step.
+"""Exchange of the signed overlay between the owner's copy and the copies in members' folders on one machine.
 
-What the owner signs has to reach one member, and endorsements have to come back before a region may change again. On
-one machine `veilmq up` carries both: the newest version that verifies, with the most endorsements, goes to all who have
-an older one. A copy by another owner is left alone. Members pass on what is new among themselves besides.
+A signed overlay has to reach one member, and endorsements have to come back before a region may change again. On one
+machine `veilmq up` carries both: the newest version that verifies, with the most endorsements, replaces every older
+copy. A copy by another owner is left alone. Members also pass new versions on among themselves.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ log = logging.getLogger("veilmq.up")
 
 
 def newest(copies: Sequence[Path], now_ms: int) -> tuple[Path, Overlay] | None:
-    """Of the copies that are there and verify, the one with the highest version and then the most endorsements.
+    """Returns the verified copy with the highest version and then the most endorsements, or None.
 
-    The owner of the first copy counts; others are passed over.
+    The owner of the first verified copy counts; copies by other owners are ignored.
     """
     best: tuple[Path, Overlay] | None = None
     owner: bytes | None = None
@@ -43,13 +43,15 @@ def _rank(overlay: Overlay) -> tuple[int, int]:
 
 
 class CopiedFiles:
-    """Looks at the copies again only where one of them changed since the last time."""
+    """The copies of the overlay, compared only after a copy changed."""
 
     def __init__(self) -> None:
         self._seen: dict[Path, FileStamp | None] = {}
 
     def exchange(self, signed: Path, folders: Sequence[Path], now_ms: int) -> None:
-        """`signed`: the owner's copy; `folders`: those of members, whether they have a copy yet or not."""
+        """Writes the newest copy over older and missing ones. `signed`: the owner's copy; `folders`: the members'
+        copies.
+        """
         copies = [signed, *folders]
         stamps = {path: stamp(path) for path in copies}
         if not signed.exists() or stamps == self._seen:
@@ -63,16 +65,18 @@ class CopiedFiles:
             if path == source or not _is_for(path, overlay):
                 continue
             try:
-                # Looked at when it is our turn to write: meanwhile the owner may have signed the next version there.
+                # Checked again just before the write: the owner may have signed the next version there meanwhile.
                 if write_public(path, content, still=partial(_lacks, path, overlay, now_ms)):
                     LogEvent.OVERLAY_PASSED_ON.say(log, overlay.policy.version, source, path)
             except PrivateFileError as error:
                 LogEvent.OVERLAY_NOT_PASSED_ON.say(log, error)
-        self._seen = stamps  # of before: what came while we looked, or we wrote, is looked at the next time
+        self._seen = stamps  # stamps from before: a change meanwhile is found the next time
 
 
 def _is_for(path: Path, overlay: Overlay) -> bool:
-    """Whether the folder's member is in: one that the owner has not attached yet could not start with it."""
+    """Returns True if the overlay has the folder's member; a member not yet attached could not start with the
+    overlay.
+    """
     card = path.parent / IDENTITY / "card.json"
     if not card.exists():
         return True
@@ -83,7 +87,7 @@ def _is_for(path: Path, overlay: Overlay) -> bool:
 
 
 def _lacks(path: Path, overlay: Overlay, now_ms: int) -> bool:
-    """Whether there is no copy as good, and none of another owner, which is not ours to replace."""
+    """Returns True if the copy is older than `overlay`, missing or invalid, and not by another owner."""
     try:
         theirs = load_overlay(path, now_ms)
     except (TrustError, OverlayError):

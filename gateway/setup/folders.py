@@ -1,12 +1,12 @@
-"""A member's folder: everything that one process needs and nothing of anybody else, so that it can go to any host.
+"""Layout of a member's folder: all files of one process and none of other members, so that it can move to any host.
 
 NAME/broker.yaml     its configuration, with paths relative to the folder
 NAME/identity/       its key, certificate and card
 NAME/domain/         the trust domain that issued it: for new keys, not needed to run; keep a backup elsewhere
 NAME/overlay.json    the signed overlay, rewritten by the process when a newer one arrives
 NAME/material        a key server's, until its first start
-NAME/passwords       logins, of a gateway that others than this machine reach; nobody's at first
-NAME/data/           what must survive a restart; made by the process
+NAME/passwords       logins of a gateway that other machines reach; empty at first
+NAME/data/           state that must survive a restart; made by the process
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CONFIG, OVERLAY, IDENTITY, DOMAIN, DATA, MATERIAL, PASSWORDS = (
 
 @dataclass(frozen=True, slots=True)
 class RoleFolder:
-    """One member's folder. `name`: that of the folder, which is the member's where `veilmq init` or `join` made it."""
+    """The folder of one member. `name`: the folder's name, which `veilmq init` and `join` set to the member's name."""
 
     path: Path
 
@@ -43,11 +43,11 @@ class RoleFolder:
 
     @property
     def is_ready(self) -> bool:
-        """Whether it can be started: a member that has just joined still waits for the signed overlay."""
+        """True if the member can be started: a member that has just joined still waits for the signed overlay."""
         return self.config.is_file() and (self.overlay.is_file() or not (self.path / IDENTITY).is_dir())
 
 
 def role_folders(directory: Path) -> list[RoleFolder]:
-    """The folders in `directory` that hold a member, in the order of their names: replicas and key servers first."""
+    """Returns the members' folders in `directory`, sorted by name: replicas and key servers before gateways."""
     found = [RoleFolder(path) for path in directory.iterdir() if (path / CONFIG).is_file()]
     return sorted(found, key=lambda folder: (folder.name.startswith("g"), folder.name))

@@ -1,8 +1,8 @@
-"""`veilmq init`: trust domains, identities, the signed overlay and one folder a member, on ports that are free.
+"""Work of `veilmq init`: trust domains, identities, the signed overlay and one folder a member, on free ports.
 
-Every member has a trust domain of its own, since replicas and key servers must be run by different parties; the owner
-of the overlay is one more. All is made by the functions behind `veilmq trust` and `veilmq overlay sign`. A directory
-that holds anything is refused: nothing is overwritten.
+Every member has its own trust domain, since different parties must run replicas and key servers; the owner of the
+overlay has another. All files are made by the functions behind `veilmq trust` and `veilmq overlay sign`. A directory
+that is not empty is refused: nothing is overwritten.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from keys.identity import Role
 LOOPBACK = "127.0.0.1"
 OWNER, SIGNED, DESCRIPTION = "owner", "overlay.json", "overlay.yaml"
 MEMBERS_ABOVE, METRICS_ABOVE = 7_000, 8_000
-"""Ports of replicas and key servers, and of metrics, so far above that of the first gateway."""
+"""Offsets from the first gateway's port to ports of replicas and key servers, and to ports of metrics."""
 PORT_MAX = 65_535
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What was made. `members` in the order in which they are started."""
+    """The result of `veilmq init`. `members` are in the order in which they are started."""
 
     directory: Path
     members: tuple[PlannedMember, ...]
@@ -46,7 +46,7 @@ class Made:
 
 
 def make_overlay(directory: Path, plan: Plan, first_port: int, now: float) -> Made:
-    """Write everything into the new or empty `directory`. `first_port`: of the first gateway.
+    """Writes all files into the new or empty `directory`. `first_port`: the first gateway's port.
 
     Raises SetupError, TrustError, OverlayError.
     """
@@ -101,7 +101,7 @@ def _members(plan: Plan, first_port: int) -> Iterator[PlannedMember]:
 
 
 def _free(first: int, taken: set[int]) -> int:
-    """The first port from `first` on that nobody on this machine uses now. Raises SetupError."""
+    """Returns the first port from `first` on that is free on this machine now. Raises SetupError."""
     for port in range(first, PORT_MAX + 1):
         if port in taken:
             continue

@@ -1,6 +1,6 @@
-"""`veilmq join`: an operator's own folder for one member, made where it will run, so that no private key travels.
+"""Work of `veilmq join`: an operator makes a member's folder on its own host, so that no private key travels.
 
-Only the card goes to the owner, who signs it in; the signed overlay comes back. Nothing is connected here.
+Only the card goes to the owner, who adds it to the signed overlay and returns the overlay. Opens no connection.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ GATEWAY_ADDRESS = "127.0.0.1:1883"
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """What was made, and what the operator sends to the owner."""
+    """The result of `veilmq join`: the folder, and the member whose card the operator sends to the owner."""
 
     folder: RoleFolder
     member: PlannedMember
@@ -45,11 +45,13 @@ def join(
     domain: Path | None = None,
     protect: Sequence[str] = (),
 ) -> Joined:
-    """Make the folder. `address`: HOST:PORT where others reach it, of a gateway its clients; `domain`: a trust domain
-    of the operator's that exists, else one is made in the folder; `name`: that of the folder unless given; `protect`:
-    the owner's scopes that a gateway seals.
+    """Makes the folder of one member.
 
-    Raises SetupError, TrustError.
+    `address`: HOST:PORT where others reach the member (a gateway: its clients). `domain`: an existing trust domain of
+    the
+    operator, else one is made in the folder. `name`: default is the folder's name. `protect`: the owner's scopes that
+    a
+    gateway seals. Raises SetupError, TrustError.
     """
     if role not in ROLES:
         raise SetupError(f"--role {role}: take one of {', '.join(ROLES)}; for other roles use `veilmq trust issue`")
@@ -80,7 +82,7 @@ def join(
 
 
 def _metrics_port(port: int) -> int:
-    """A port for metrics that nobody uses now; others than ours may take it before the start, which then says so."""
+    """Returns a port for metrics that is free now. Another process may take it first; the start then reports that."""
     for candidate in range(min(port + METRICS_ABOVE, PORT_MAX - 1_000), PORT_MAX + 1):
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind((LOOPBACK, candidate))

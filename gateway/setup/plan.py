@@ -1,7 +1,7 @@
-"""Who is in a new overlay, where each listens, and what the owner's description and each member's YAML say.
+"""Plan of a new overlay: its members, their addresses, the owner's description and each member's YAML.
 
 Names and contents only; `initialising` writes them. Members: replicas r1 r2 ..., gateways g1 g2 ..., key servers
-k1 k2 ...; regions region1 region2 ..., joined in a row, each with as many replicas as the others.
+k1 k2 ...; regions region1 region2 ..., joined in a row, with equal numbers of replicas.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from gateway.setup.folders import CONFIG, DATA, IDENTITY, MATERIAL, OVERLAY, PAS
 from keys.identity import Role
 
 REPLICAS_MIN = 3
-"""Fewer cannot share a secret."""
+"""Fewer replicas cannot share a secret."""
 KEY_SERVERS_MIN = 4
-"""Fewer bear no liar: 3f + 1."""
+"""Fewer key servers tolerate no liar: 3f + 1."""
 VALID_DAYS, RENEW_BEFORE_DAYS = 365, 60
-"""Of certificates in the overlay: how long they count, and how long before that they are renewed unasked."""
+"""Days for which certificates in the overlay are valid, and days before expiry at which they are renewed."""
 MEMBERS_MAX = 200
-"""Stops a slip of the finger from filling a disk."""
+"""Stops a typing error from filling a disk."""
 
 
 class SetupError(OperatorError):
-    """Why an overlay cannot be made or run, in one line: cause and cure. Exit status 2."""
+    """An overlay that cannot be made or run, in one line: cause and cure. Exit status 2."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedMember:
-    """One member. `address`: HOST:PORT where others reach it; `bind`: what its listener binds."""
+    """A member of a plan. `address`: HOST:PORT where others reach it; `bind`: the address that its listener binds."""
 
     name: str
     role: Role
@@ -46,13 +46,13 @@ class PlannedMember:
 
     @property
     def is_here(self) -> bool:
-        """Whether only this machine reaches it: then it needs no logins."""
+        """True if only this machine can reach the member, which then needs no logins."""
         return self.host in ("127.0.0.1", "localhost", "::1")
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What `veilmq init` is asked for."""
+    """The request to `veilmq init`."""
 
     replicas: int = REPLICAS_MIN
     gateways: int = 2
@@ -60,10 +60,10 @@ class Plan:
     key_servers: int = 0
     protect: tuple[str, ...] = ("plant/#",)
     addresses: Mapping[str, str] = field(default_factory=dict)
-    """Where members will be, for those that will not stay on this machine: HOST:PORT by name."""
+    """Addresses (HOST:PORT by name) of members that will run on other machines."""
 
     def check(self) -> None:
-        """Raises SetupError for what no overlay can be."""
+        """Raises SetupError if no overlay can be made from the plan."""
         if self.replicas < REPLICAS_MIN:
             raise SetupError(
                 f"--replicas {self.replicas}: a region of fewer than {REPLICAS_MIN} replicas cannot share a secret; "
@@ -84,7 +84,7 @@ class Plan:
 
     @property
     def names(self) -> dict[str, Role]:
-        """All members in the order in which they are started."""
+        """Returns all members with their roles, in the order in which they are started."""
         kinds = (
             ("r", self.regions * self.replicas, Role.REPLICA),
             ("k", self.key_servers, Role.KEY_SERVER),
@@ -93,14 +93,14 @@ class Plan:
         return {f"{letter}{number}": role for letter, count, role in kinds for number in range(1, count + 1)}
 
     def region_of(self, name: str) -> str:
-        """Replicas fill one region after the other, gateways take turns."""
+        """Returns a member's region: replicas fill one region after the other, gateways take turns."""
         place = int(name[1:]) - 1
         number = place // self.replicas if name.startswith("r") else place % self.regions
         return f"region{number + 1}"
 
 
 def description(plan: Plan, members: Sequence[PlannedMember], overlay: str) -> dict[str, Any]:
-    """What the owner signs (`configs/overlay.yaml` has every field)."""
+    """Returns the description that the owner signs (`configs/overlay.yaml` has every field)."""
     regions = [f"region{number}" for number in range(1, plan.regions + 1)]
     content: dict[str, Any] = {
         "name": overlay,
@@ -136,7 +136,7 @@ def _card(member: PlannedMember) -> str:
 
 
 def settings(member: PlannedMember, protect: Sequence[str] = ()) -> dict[str, Any]:
-    """The YAML of one member; its paths are those of its own folder."""
+    """Returns the YAML of one member, with paths relative to its folder."""
     section: dict[str, Any] = {"identity": IDENTITY, "overlay": OVERLAY}
     content: dict[str, Any] = {"listeners": {"default": {"bind": member.bind}}}
     if member.role is Role.GATEWAY:
@@ -153,7 +153,7 @@ def settings(member: PlannedMember, protect: Sequence[str] = ()) -> dict[str, An
 
 
 def title(member: PlannedMember) -> str:
-    """The comment above the YAML of a member: how it is started and what to change first."""
+    """Returns the comment above a member's YAML: the command that starts it and the first settings to change."""
     lines = [f"{member.name}, a {member.role.value}. From this folder: veilmq broker -c {CONFIG}"]
     if member.role is Role.GATEWAY and member.is_here:
         lines += [

@@ -1,8 +1,8 @@
-"""What `veilmq up` renews by itself before it ends, so that a directory that runs for years does not stop one day.
+"""Renewal by `veilmq up` of certificates before they expire, so that a directory can run for years.
 
-TLS certificates of members whose trust domain lies in their folder: that is the operator's own affair. Certificates in
-the overlay only with the owner's standing consent, which is `renew_before_days` in the description that was signed, and
-only where the owner's trust domain lies in the directory. On real hosts timers run the commands that do the same.
+TLS certificates are renewed for members whose trust domain lies in their folder: the operator decides that alone.
+Certificates in the overlay need the owner's standing consent, `renew_before_days` in the signed description, and the
+owner's trust domain in the directory. On other hosts timers run commands that do this.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LOOK_EVERY_S = 3_600.0
 
 
 class Renewals:
-    """One directory's. `say`: a line for the operator."""
+    """The renewals of one directory. `say` prints a line for the operator."""
 
     def __init__(self, owner: Path, signed: Path, say: Callable[[str], None]) -> None:
         self._owner, self._signed, self._say = owner, signed, say
@@ -28,7 +28,9 @@ class Renewals:
         self._said: set[str] = set()
 
     def step(self, folders: list[RoleFolder], now: float) -> None:
-        """Renew what is due; an hour later look again. `now`: UNIX time. What cannot be renewed is said once."""
+        """Renews due certificates, at most once an hour, and reports each failure once. `now`: UNIX time in
+        seconds.
+        """
         if now < self._next_s:
             return
         self._next_s = now + LOOK_EVERY_S

@@ -1,8 +1,10 @@
-"""`veilmq up`: one process a folder, each with a log of its own, started again when it crashes, stopped with us.
+"""Supervisor of `veilmq up`: one process a folder, each with its own log, restarted after a crash, stopped at the end.
 
-As systemd's `Restart=on-failure`: whoever ends a process by SIGTERM, and with status 0, wants it stopped; one that says
-in its last line what an operator has to cure (status 2) is started again once its folder changes. Folders that appear
-are started, the signed overlay is carried between the copies (`exchanging`), and certificates are renewed (`renewing`).
+Restarts follow systemd's `Restart=on-failure`: a process that SIGTERM ended with status 0 stays stopped. A process
+with
+status 2, whose last line names a fault for the operator, restarts once its folder changes. New folders are started,
+the
+signed overlay is exchanged between copies (`exchanging`), and certificates are renewed (`renewing`).
 """
 
 from __future__ import annotations
@@ -27,10 +29,10 @@ log = logging.getLogger("veilmq.up")
 
 LOGS, PID = "logs", "pid"
 LOG_BYTES_MAX = 16 << 20
-"""A log that is larger when its process starts becomes NAME.log.1, which the next one replaces."""
+"""Size in bytes above which a log becomes NAME.log.1 at the start of its process; the next one replaces NAME.log.1."""
 PAUSE_FIRST_S, PAUSE_MOST_S = 1.0, 30.0
 STABLE_S = 60.0
-"""A process that ran for so long crashed anew: the next pause is the first again."""
+"""Seconds after which a crash counts as the first again: the next pause is PAUSE_FIRST_S."""
 END_S = 15.0
 BAD_INPUT = 2
 PACKAGE_ROOT = Path(__file__).resolve().parents[2]
@@ -39,19 +41,19 @@ COMMAND = (sys.executable, "-m", "gateway.cli", "broker", "-c")
 
 @dataclass(slots=True)
 class Child:
-    """One member's process and what became of it."""
+    """A member's process and the result of its last run."""
 
     folder: RoleFolder
     log: Path
     process: subprocess.Popen[bytes] | None = None
     started_at: float = 0.0
     again_at: float | None = 0.0
-    """When to start it; None: not before its folder changes, or never."""
+    """Time of the next start; None: not before its folder changes, or never."""
     pause_s: float = PAUSE_FIRST_S
     began_with: tuple[int, ...] = ()
-    """The files as they were when the process began: what changed while it started, it may not have read."""
+    """State of the files at the start of the process, which may have missed a change during its start."""
     waits_for: tuple[int, ...] = ()
-    """The files as they were for a process that ended and is not to be started again before one of them changes."""
+    """State of the files of an ended process that is restarted only after one of them changes."""
 
     @property
     def pid(self) -> int | None:
@@ -69,7 +71,10 @@ class Child:
 
 @dataclass(slots=True)
 class Supervisor:
-    """`step` often; `stop` at the end. `say`: a line for the operator. `only`: names of folders, all if empty."""
+    """The supervisor of a directory's processes: call `step` often and `stop` at the end.
+
+    `say` prints a line for the operator. `only`: names of folders; empty: all folders.
+    """
 
     directory: Path
     say: Callable[[str], None]
@@ -83,7 +88,9 @@ class Supervisor:
         self._renewals = Renewals(self.directory / OWNER, self.directory / SIGNED, self.say)
 
     def open(self) -> None:
-        """Raises SetupError for a directory without members."""
+        """Makes the folder of logs. Raises SetupError for a directory without members or without a member named in
+        `only`.
+        """
         if not self.directory.is_dir():
             raise SetupError(f"{self.directory}: no such directory; make it with `veilmq init {self.directory}`")
         names = {folder.name for folder in role_folders(self.directory)}
@@ -94,7 +101,7 @@ class Supervisor:
         (self.directory / LOGS).mkdir(exist_ok=True)
 
     def step(self, now: float) -> None:
-        """Look at everything once. `now`: seconds of a clock that does not jump."""
+        """Checks all folders and processes once. `now`: seconds of a monotonic clock."""
         folders = [f for f in role_folders(self.directory) if not self.only or f.name in self.only]
         self._renewals.step(folders, time.time())
         self._copies.exchange(self.directory / SIGNED, [f.overlay for f in folders], int(time.time() * 1000))
@@ -137,7 +144,7 @@ class Supervisor:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                start_new_session=True,  # Ctrl-C is for us; we tell it
+                start_new_session=True,  # Ctrl-C reaches only the supervisor, which stops its processes
             )
         (child.folder.path / PID).write_text(f"{child.process.pid}\n")
         child.started_at, child.again_at = now, None
@@ -146,7 +153,7 @@ class Supervisor:
         name = child.folder.name
         if status == 0:
             self.say(f"{name} was stopped; touch {child.folder.config} to start it again")
-            child.waits_for = _state(child.folder)[:1]  # the overlay changes by itself
+            child.waits_for = _state(child.folder)[:1]  # without the overlay, which changes automatically
             return
         if status == BAD_INPUT:
             self.say(f"{name}: {child.last_line().removeprefix('veilmq: ')}")
@@ -159,7 +166,7 @@ class Supervisor:
         child.pause_s = min(2 * child.pause_s, PAUSE_MOST_S)
 
     def stop(self) -> None:
-        """Ask all to end, then kill what is left."""
+        """Terminates all processes, then kills processes that remain after END_S."""
         running = [child for child in self.children.values() if child.process is not None]
         for child in running:
             _signal(child, signal.SIGTERM)
@@ -180,12 +187,12 @@ def _signal(child: Child, number: int) -> None:
 
 
 def _state(folder: RoleFolder) -> tuple[int, ...]:
-    """What an operator changes to cure something: configuration and overlay."""
+    """Returns the change times of the files that an operator edits for a cure: configuration and overlay."""
     return tuple(path.stat().st_mtime_ns if path.exists() else 0 for path in (folder.config, folder.overlay))
 
 
 def rotate(path: Path) -> None:
-    """Begin a new log where the old one is large."""
+    """Begins a new log if the old one is large."""
     try:
         if path.stat().st_size > LOG_BYTES_MAX:
             path.replace(path.with_suffix(".log.1"))

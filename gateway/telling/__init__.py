@@ -1,6 +1,6 @@
-"""Events of a broker to web addresses and topics: who came and went, what is wrong, messages of some topics.
+"""Events of a broker, sent to web addresses and topics: connects, disconnects, faults, messages of some topics.
 
-Imports `client` and below; the broker is handed to it.
+Imports `client` and rooms below; is handed the broker.
 """
 
 from __future__ import annotations

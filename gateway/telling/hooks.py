@@ -1,8 +1,10 @@
-"""Events on their way to each receiver: a bounded queue, one at a time, again with growing pauses when it fails.
+"""Delivery of events to each receiver: a bounded queue, one event at a time, repeated with growing pauses on failure.
 
-A web address gets POST with a JSON object and three headers: the event's id, which is the same when it is repeated, the
-time, and the signature over both and the body with the shared secret. An answer of 2xx ends it; 4xx, other than 408 and
-429, says that repeating is no use. What does not fit the queue is lost, counted and said. Nobody in the broker waits.
+A web address gets a POST with a JSON object and three headers: the event's id, which a repetition keeps, the time,
+and
+an HMAC over both and the body with the shared secret. An answer of 2xx ends the delivery; an answer of 3xx or 4xx,
+except 408 and 429, ends it as refused. An event that finds the queue full is lost, counted and logged. No task of the
+broker waits.
 """
 
 from __future__ import annotations
@@ -38,19 +40,21 @@ Post = Callable[[str, bytes, dict[str, str]], int]
 
 
 def signature(secret: bytes, id_: str, when: str, body: bytes) -> str:
-    """What the receiver compares with `X-Veilmq-Signature`: HMAC-SHA-256 over id, time and body, joined by dots."""
+    """Returns the value of `X-Veilmq-Signature`: HMAC-SHA-256 over id, time and body, joined by dots."""
     return "sha256=" + hmac.new(secret, f"{id_}.{when}.".encode() + body, hashlib.sha256).hexdigest()
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A signed event goes where the operator said, and nowhere else."""
+    """A handler that follows no redirect: a signed event goes only to the address that the operator configured."""
 
     def redirect_request(self, *_: Any, **__: Any) -> None:
         return None
 
 
 def post(url: str, body: bytes, headers: dict[str, str]) -> int:
-    """The status of the answer; 0 if there was none. Blocks for `ANSWER_S` at most, in a thread."""
+    """Posts the body in the calling thread for at most `ANSWER_S`; returns the answer's status, or 0 without an
+    answer.
+    """
     request = urllib.request.Request(url, body, headers, method="POST")  # noqa: S310  http and https only, checked
     try:
         with urllib.request.build_opener(_NoRedirect).open(request, timeout=ANSWER_S) as response:
@@ -62,10 +66,10 @@ def post(url: str, body: bytes, headers: dict[str, str]) -> int:
 
 
 class Hook:
-    """One receiver. `publish(topic, body)`: into our own broker; `post`: see above."""
+    """One receiver of events. `publish(topic, body)` publishes in our own broker; `post` sends to a web address."""
 
     def __init__(self, settings: EventHook, publish: Callable[[str, bytes], object], post: Post = post) -> None:
-        """Raises StartError for a secret that cannot be read."""
+        """Reads the secret; raises StartError if it cannot be read."""
         self._settings, self._publish, self._post = settings, publish, post
         self._secret: bytes | None = None
         if settings.secret_file is not None:
@@ -85,7 +89,7 @@ class Hook:
         return kind in self._settings.kinds and (kind != "message" or any(matches(f, topic) for f in filters))
 
     def tell(self, event: dict[str, Any]) -> None:
-        """Queue it; what does not fit is lost."""
+        """Queues an event; the event is lost if the queue is full."""
         if self._queue.full():
             if not self.lost:
                 LogEvent.EVENTS_LOST.say(log, self.name)
@@ -94,7 +98,7 @@ class Hook:
         self._queue.put_nowait(event)
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Delivers queued events until cancelled."""
         while True:
             event = await self._queue.get()
             body = json.dumps(event, separators=(",", ":")).encode()
@@ -134,10 +138,12 @@ class Hook:
 
 
 class Hooks:
-    """All receivers of one broker. `client`: of our own broker, for messages to tell and to publish."""
+    """All receivers of one broker. `client`, of our own broker, subscribes to reported messages and publishes
+    events.
+    """
 
     def __init__(self, settings: Sequence[EventHook], client: MqttClient, name: str, post: Post = post) -> None:
-        """`name`: of this broker, in every event. Raises StartError."""
+        """Makes a hook for each setting. `name`: this broker's name in every event. Raises StartError."""
         self._client, self._name = client, name
         self.hooks = [Hook(one, self._into_broker, post) for one in settings]
         self._filters = dict.fromkeys(f for one in settings for f in one.filters)
@@ -152,14 +158,14 @@ class Hooks:
         self._tasks = [asyncio.get_running_loop().create_task(hook.run(), name=hook.name) for hook in self.hooks]
 
     async def stop(self) -> None:
-        """What still waits is lost with the process."""
+        """Stops delivery; events that are still queued are lost."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._client.close()
 
     def tell(self, kind: str, /, **fields: Any) -> None:
-        """Something has happened."""
+        """Queues an event for each receiver that wants its kind and topic."""
         event: dict[str, Any] = {}
         for hook in self.hooks:
             if hook.wants(kind, str(fields.get("topic", ""))):
