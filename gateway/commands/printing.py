@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
+
+WIDTH_OF_A_FILE = 10_000
+"""Characters of a line that no terminal folds; rich pads a table to its content, not to this."""
 
 
 def as_text(value: object) -> str:
@@ -22,7 +26,7 @@ def print_json(content: object) -> None:
 
 
 def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
-    """As wide as the terminal; long cells are folded."""
+    """Prints a table as wide as the terminal, where long cells are folded; a pipe or file gets a line for each row."""
     from rich.box import SIMPLE  # noqa: PLC0415  heavy, and JSON needs none of it
     from rich.console import Console  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
@@ -33,4 +37,7 @@ def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
         table.add_column(column, overflow="fold")
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))  # Text: brackets of a name are not markup
-    Console().print(table)
+    if sys.stdout.isatty():
+        Console().print(table)
+    else:  # no width to fit into: folded cells would be noise to grep and awk
+        Console(width=WIDTH_OF_A_FILE).print(table)

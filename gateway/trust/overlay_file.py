@@ -162,8 +162,9 @@ def describe_overlay(overlay: Overlay) -> dict[str, Any]:
         ],
         "members": [
             {
-                "name": name, "role": m.certificate.role.value, "domain": m.certificate.domain,
-                "region": m.certificate.region, "until": day_of(m.certificate.not_after_ms / 1000),
+                "name": name, "role": m.certificate.role.value, "party_id": m.certificate.party_id.hex(),
+                "domain": m.certificate.domain, "region": m.certificate.region,
+                "until": day_of(m.certificate.not_after_ms / 1000),
                 "former_key_until": date_of(m.before.not_after_ms / 1000) if m.before else "",
             }
             for name, m in sorted(overlay.members.items())

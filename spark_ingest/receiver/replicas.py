@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from bridge.document import Overlay
 from gateway.overlay import MqttClient, Publish, RegionClient
 from keys.envelope import KeyName
+from keys.identity import Role
 from spark_ingest.errors import BadOption
 from spark_ingest.options import Options
 from spark_ingest.receiver.progress import ReplicaLink
@@ -38,6 +39,12 @@ class RegionReplicas:
             on_keys=self._keys_changed,
             logins=options.hosted,
         )
+        local = self._client.local
+        if local.role is not Role.INGEST:
+            raise BadOption(
+                f"identity {options.identity} is that of {local.role.value} {local.name}, whose sessions this job would "
+                "take over: let the owner issue one for the job, veilmq trust issue --role ingest"
+            )
 
     @property
     def overlay(self) -> Overlay:

@@ -78,8 +78,8 @@ class OverlayProcesses:
         service: KeyService | None = None,
         trusted: Sequence[str] = (),
     ) -> OverlayProcesses:
-        """Regions by name with their number of replicas, gateways by name with their region. `trusted`: regions with
-        fewer than three.
+        """Makes regions by name with their number of replicas, gateways by name with their region; a gateway whose
+        name begins with `job` is an ingest job. `trusted`: regions with fewer than three.
 
         Each member has an overlay file of its own, as on machines of its own; `overlay.json` is the owner's.
         """
@@ -94,7 +94,8 @@ class OverlayProcesses:
             domain.issue(name, role, ("127.0.0.1",), self.directory / name, now)
         owner = TrustDomain.create(self.directory / owner_name, owner_name, now)
         for name in gateways:
-            owner.issue(name, Role.GATEWAY, ("127.0.0.1",), self.directory / name, now)
+            role = Role.INGEST if name.startswith("job") else Role.GATEWAY
+            owner.issue(name, role, ("127.0.0.1",), self.directory / name, now)
         description = {
             "name": "test",
             "regions": [

@@ -48,3 +48,9 @@ def test_json_keeps_every_letter_readable(capsys: pytest.CaptureFixture[str]) ->
     out = capsys.readouterr().out
     assert "Zürich" in out
     assert json.loads(out) == {"where": "Zürich", "n": [1]}
+
+
+def test_a_row_in_a_pipe_is_a_line_however_long(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table("", ["name", "what"], [["g1", "word " * 60 + "end"]])
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "g1" in line]
+    assert line.rstrip().endswith("end")

@@ -96,6 +96,12 @@ def test_a_receiver_process_loses_nothing_to_signals_crashes_or_a_full_spool(
     overlay: OverlayProcesses, tmp_path: Path
 ) -> None:
     overlay.make({"north": 3}, [], {"site": "north", "job": "north"})
+    gateways = run_veilmq(
+        "ingest", "run", "--spool", str(tmp_path / "other"), "--identity", str(overlay.directory / "site"),
+        "--overlay", str(overlay.directory / "overlay.json"),
+    )  # fmt: skip
+    assert (gateways.returncode, len(gateways.stderr.splitlines())) == (2, 1), gateways.stderr
+    assert "is that of gateway site, whose sessions this job would take over" in gateways.stderr
     overlay.start(*REPLICAS, "site")
     daemon = Daemon(overlay, tmp_path / "spool")
     daemon.start("--cap-bytes", str(CAP_BYTES))
