@@ -42,8 +42,8 @@ class RegionReplicas:
         local = self._client.local
         if local.role is not Role.INGEST:
             raise BadOption(
-                f"identity {options.identity} is that of {local.role.value} {local.name}, whose sessions this job would "
-                "take over: let the owner issue one for the job, veilmq trust issue --role ingest"
+                f"identity {options.identity} is that of {local.role.value} {local.name}, whose sessions this job "
+                "would take over: let the owner issue one for the job, veilmq trust issue --role ingest"
             )
 
     @property
