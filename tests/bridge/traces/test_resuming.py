@@ -317,8 +317,8 @@ def test_whose_knock_is_answered_and_not_used_is_as_before(pair: Pair) -> None:
 def signing(pair: Pair) -> Pair:
     """The same, its entity signs each word instead of sealing it."""
     pair.entity = TracedEntity(
-        PUMP, certified(PUMP, "pump-7"), NODES, AUTHORITY.public_bytes, pair.rng.randbytes, Wishes(signed=True),
-        advertised(), pair.wall,
+        PUMP, certified(PUMP, "pump-7"), NODES, AUTHORITY.public_bytes, pair.rng.randbytes,
+        Wishes(advertised().discoverers, signed=True), advertised(), pair.wall,
     )  # fmt: skip
     pair.entity.state(TraceKind.READY)
     pair.connect()
