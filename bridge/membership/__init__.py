@@ -1,6 +1,6 @@
-"""Every node as a member of the overlay: newer versions, endorsements of views, guarded links, epoch keys.
+"""A node's membership in the overlay: newer versions, endorsements of views, guarded links, epoch keys.
 
-Imports `wire` and below; the roles in `node` build on it.
+Imports `wire` and below; the roles in `node` build on this room.
 """
 
 from __future__ import annotations

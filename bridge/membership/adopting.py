@@ -1,22 +1,24 @@
-"""Which version of the overlay is in force, and how members learn of a newer one while they run
+"""The version of the overlay in force, and the wires by which running members learn of a newer one
 (docs/protocol.md §6.6).
 
     offer     opening(3: version, kind 15, flags 0)  policy version(8)  SHA-256 of the policy's body(32)
-    ask       the same with flag 1: send me that one
+    ask       the same with flag 1: send me that version
     document  the same with flag 2, then the zlib-compressed canonical JSON of `Overlay.to_document()`
 
-All three are wires on `$veil/overlay`. A member offers what it has on every new link and after adopting; whoever has an
-older one asks. It asks one neighbour at a time, the one that it asked longest ago first, so that a liar that offers and
-never sends costs `ASK_S` and no more. A document that was not asked for is dropped unread. Of one that was, the cheap
-things are checked first: stated version, size, how many values, the owner's signature over the policy, then all of it.
+All three are wires on `$veil/overlay`. A member offers its version on every new link and after adopting; a neighbour
+with an older version asks. A member asks one neighbour at a time, beginning with the neighbour asked longest ago, so
+that a liar that offers and never sends costs at most `ASK_S`. An unasked document is dropped unread. A requested
+document is checked from cheap to costly: stated version, size, number of values, the owner's signature over the
+policy, then all the rest.
 
 The policy's body holds a digest over views and members, so its digest names the whole version. Views change while a
-node runs: endorsements of the neighbours (`endorsing`) put the next one in force, the clock ends the one before, and a
-version whose views or trees do not follow from ours is not taken at all, whoever signed it. So do edges and regions:
-the clock puts the next tree in force and closes the former (`document.trees`). Issuer and calendar stay as they are: a
-version that changes them is kept and passed on, and counts after a restart; until then what it takes away is gone all
-the same (`document.narrowing`). Who is given another role or region stops, and begins again as that.
-Not here: the file and its pin (the shell's, on `Adopt`), what the machines do.
+node runs: endorsements of the neighbours (`endorsing`) put the next view in force, and the clock ends the former. A
+version whose views or trees do not follow from ours is refused, whoever signed the version. Trees change by the clock
+alone: the next tree comes into force and the former closes (`document.trees`). Issuer and calendar stay fixed while a
+node runs: a version that changes them is kept and passed on, and counts after a restart; rights that the version
+takes away are gone at once (`document.narrowing`). A member that is given another role or region stops, and begins
+again in the new place.
+Not here: the file and its pin (the shell's, on `Adopt`), the machines' own work.
 """
 
 from __future__ import annotations
@@ -47,21 +49,21 @@ from keys.frames import Kind, Reader, number, opening
 from keys.identity import Identity
 
 OVERLAY_TOPIC = "$veil/overlay"
-OVERLAY_BYTES_MAX = 16 << 20  # of a document, decompressed: some 10,000 members; stops a zip bomb
-OVERLAY_VALUES_MAX = 1 << 19  # in it: 32 bytes each, and a true one has 50; 16 MiB of empty ones would take 400 MiB
+OVERLAY_BYTES_MAX = 16 << 20  # a decompressed document: some 10,000 members; stops a zip bomb
+OVERLAY_VALUES_MAX = 1 << 19  # of 32 bytes, a true one has 50; 16 MiB of empty ones would take 400 MiB
 FLAG_ASK = 0x01
 FLAG_DOCUMENT = 0x02
-ASK_S = 5.0  # a neighbour that was asked has so long to send before the next one is asked
-DISTRUST_S = 600.0  # and one that sent what does not hold is not asked again for so long
+ASK_S = 5.0  # the time that an asked neighbour has to send before the next is asked
+DISTRUST_S = 600.0  # a neighbour that sent an invalid document is not asked for this time
 DOCUMENT_BURST = 3  # documents that one link gets at once ...
-DOCUMENT_EVERY_S = 10.0  # ... and then one in so many seconds: a neighbour that asks without end pays itself
-UNENDORSED_S = 5.0  # and one that sent views which too few endorsed, so far, for so long
-OFFER_AGAIN_S = 30.0  # a neighbour that said that it has an older version is told again
+DOCUMENT_EVERY_S = 10.0  # ... then one in this time: only a neighbour that asks without end pays
+UNENDORSED_S = 5.0  # the same for a neighbour that sent views with too few endorsements so far
+OFFER_AGAIN_S = 30.0  # a neighbour that named an older version is told again after this time
 
 
 @dataclass(frozen=True, slots=True)
 class OfferedVersion:
-    """What an offer names. `digest`: SHA-256 of the policy's body."""
+    """The version that an offer names. `digest`: SHA-256 of the policy's body."""
 
     number: int
     digest: bytes
@@ -76,12 +78,14 @@ class OfferedVersion:
 
 @dataclass(slots=True)
 class _Peer:
-    """A neighbour. `offered`: the newest version that it said it has; `awaited`: it was asked and has not answered."""
+    """A neighbour. `offered`: the newest version that the neighbour named; `awaited`: asked, and the answer is still
+    due.
+    """
 
     documents: Allowance
     questions: Allowance
     swaps: Allowance
-    swaps_at: float = float("inf")  # when it is told all of them
+    swaps_at: float = float("inf")  # the time to tell all swaps
     offered: OfferedVersion | None = None
     asked_at: float = float("-inf")
     distrusted_until: float = float("-inf")
@@ -90,30 +94,32 @@ class _Peer:
 
 
 class OverlayKeeper:
-    """The version in force (`overlay`) and the newest one known, which is another if it takes a restart."""
+    """The keeper of the version in force (`overlay`) and of the newest version known, which differs if it needs a
+    restart.
+    """
 
     def __init__(self, overlay: Overlay, name: str, identity: Identity | None = None) -> None:
-        """`identity`: a replica's, which endorses views."""
+        """Takes the `identity` of a replica, which endorses views; None for other members."""
         self.overlay = overlay
         self._name = name
         self._endorser = Endorser(name, identity)
         self.swaps = SwapEndorser(name, identity)
-        self._now = 0.0  # when something happened last
-        self._endorser.adopt(overlay, 0.0)  # at the first tick: what we were stopped before
+        self._now = 0.0  # the time of the last event
+        self._endorser.adopt(overlay, 0.0)  # at the first tick: endorsements that a stop prevented
         self._begun = False
         self._latest = OfferedVersion.of(overlay)
         self._document = canonical(overlay)
-        self._place = place_of(overlay, name)  # while we run
-        self._served: tuple[Overlay, bool] | None = None  # whether an overlay lists us: asked with each event
+        self._place = place_of(overlay, name)  # fixed while we run
+        self._served: tuple[Overlay, bool] | None = None  # remembers if an overlay lists us: asked with each event
         self._moved = False
-        self._peers: dict[str, _Peer] = {}  # whose link is up ...
+        self._peers: dict[str, _Peer] = {}  # neighbours whose link is up ...
         self._away: dict[str, _Peer] = {}  # ... or was: to reconnect refills no allowance and restores no trust
-        self._pending: tuple[str, float] | None = None  # who was asked, and until when we wait for it
+        self._pending: tuple[str, float] | None = None  # the asked neighbour, and the end of our wait
         self._equivocated = False
 
     @property
     def removed(self) -> bool:
-        """Whether the overlay in force does not list us any more, or elsewhere: nothing is sealed or passed on."""
+        """True if the overlay in force lists us nowhere or in another place; then we seal and pass on nothing."""
         served = self._served
         if served is None or served[0] is not self.overlay:
             served = self._served = self.overlay, serves(self.overlay, self._name)
@@ -121,16 +127,18 @@ class OverlayKeeper:
 
     @property
     def versions(self) -> dict[str, int]:
-        """The number of the version that each connected neighbour said it has, of those that said any."""
+        """The number of the version that each connected neighbour named; neighbours that named none are absent."""
         return {name: peer.offered.number for name, peer in self._peers.items() if peer.offered is not None}
 
     def is_ahead(self, peer: str) -> bool:
-        """Whether a neighbour said that it has a newer version than we know: its views may be others than ours."""
+        """Returns True if a neighbour named a newer version than we know, so that its views may differ from ours."""
         known = self._peers.get(peer)
         return known is not None and known.offered is not None and known.offered.number > self._latest.number
 
     def may_be_ahead(self, peer: str, now: float) -> bool:
-        """The same of one that has not said yet what it has, but not of one that sent what does not hold."""
+        """Returns True if a neighbour named a newer version than we know or has named none yet. False for a neighbour
+        that we distrust since it sent an invalid document.
+        """
         known = self._peers.get(peer)
         if known is None or known.distrusted_until - now > UNENDORSED_S:
             return False
@@ -154,7 +162,7 @@ class OverlayKeeper:
         return self._ask(now)
 
     def received(self, event: Received, now: float) -> list[Effect]:
-        """A wire on `OVERLAY_TOPIC`. What does not hold is dropped, counted and charged to the link."""
+        """Takes a wire on `OVERLAY_TOPIC`. An invalid wire is dropped, counted and charged to the link."""
         peer = self._peers.get(event.peer)
         if peer is None:
             return []
@@ -176,7 +184,9 @@ class OverlayKeeper:
             return [Count("refused", 1, type(error).__name__), Blame(event.peer, False, str(error))]
 
     def offered(self, document: bytes, now: float) -> list[Effect]:
-        """The shell found another overlay file. Raises OverlayError, in one line, for what cannot be adopted."""
+        """Takes another overlay file that the shell found. Raises OverlayError, in one line, if the version cannot be
+        adopted.
+        """
         parsed = _parse(document)
         overlay = Overlay.load(parsed, int(now * 1000), self.overlay.owner)
         version = OfferedVersion.of(overlay)
@@ -206,14 +216,14 @@ class OverlayKeeper:
         return self._take(overlay, version, now)
 
     def endorsed(self, event: Received, now: float) -> list[Effect]:
-        """A wire on `VIEWS_TOPIC`: an endorsement. News that hold are passed on."""
+        """Takes an endorsement: a wire on `VIEWS_TOPIC`. Passes on a valid endorsement that is new."""
         try:
             endorsement = Endorsement.decode(event.wire.payload)
             latest = self.overlay.latest.get(endorsement.region)
             if endorsement.member in self.overlay.endorsers(endorsement.region):
                 return []
             if latest is None or endorsement.number != latest.number or self.is_ahead(event.peer):
-                return [Count("endorsements_unknown")]  # of a version that we had, or are still to get
+                return [Count("endorsements_unknown")]  # of a former version, or of a version to come
             overlay = self.overlay.endorsed([endorsement], now)
             if overlay is self.overlay:
                 raise BadSignature(f"an endorsement of another view {latest.number}, or not by {endorsement.member}")
@@ -222,7 +232,9 @@ class OverlayKeeper:
         return told([endorsement], self._peers.keys() - {event.peer}) + self._put(overlay)
 
     def swapped(self, event: Received, now: float) -> list[Effect]:
-        """A wire on `SWAPS_TOPIC`: swaps and endorsements, or the question for them. News that hold are passed on."""
+        """Takes a wire on `SWAPS_TOPIC`: swaps and endorsements, or the question for all of them. Passes on valid
+        news.
+        """
         peer = self._peers.get(event.peer)
         if peer is None:
             return []
@@ -240,7 +252,10 @@ class OverlayKeeper:
         return [Count("swaps_unknown") if self.is_ahead(event.peer) else Count("refused", 1, "swap"), *asks]
 
     def _tell_swaps(self, now: float) -> list[Effect]:
-        """All that count, to whom linked up, but to a link that goes up and down a few times only, and then later."""
+        """Tells all swaps that count to each neighbour that linked up. A link that goes up and down often is told
+        later,
+        so that reconnecting costs us no more.
+        """
         effects: list[Effect] = []
         for name, peer in self._peers.items():
             if peer.swaps_at <= now:
@@ -250,11 +265,11 @@ class OverlayKeeper:
         return effects
 
     def offer_swap(self, swap: SignedSwap, now: float) -> list[Effect]:
-        """What we signed as the organiser; kept before anybody hears of it."""
+        """Takes a swap that we signed as the organiser; the swap is kept before anybody hears of it."""
         return self._hear(SwapNews((swap,)), "", now)
 
     def _hear(self, news: SwapNews, teller: str, now: float) -> list[Effect]:
-        """Raises BadSignature."""
+        """Takes news of swaps and passes on the new part to all neighbours but the teller. Raises BadSignature."""
         before, overlay = self.overlay, self.overlay.hears(news, now)
         if overlay is before:
             return []
@@ -306,14 +321,16 @@ class OverlayKeeper:
         return peer.offered is not None and peer.offered.number < self._latest.number
 
     def _is_wanted(self, peer: _Peer) -> bool:
-        """Whether it offers a newer version, or another of ours, which would show that the owner signs two."""
+        """Returns True if a neighbour offers a newer version, or a different document under our number: proof that the
+        owner signed two.
+        """
         offered = peer.offered
         if offered is None or offered.number != self._latest.number:
             return offered is not None and offered.number > self._latest.number
         return offered != self._latest and not self._equivocated
 
     def _ask(self, now: float) -> list[Effect]:
-        """Ask one neighbour that has something newer, unless one was asked just now."""
+        """Asks one neighbour that has a newer version, unless another was asked less than `ASK_S` ago."""
         if self._pending is not None and now < self._pending[1]:
             return []
         self._pending = None
@@ -328,22 +345,24 @@ class OverlayKeeper:
         return [Send(name, Wire(OVERLAY_TOPIC, peer.offered.encode(FLAG_ASK)))]
 
     def _asked(self, name: str, peer: _Peer, now: float) -> list[Effect]:
-        """A neighbour wants what we offered: it gets the newest that we have."""
+        """Answers a neighbour that asked, with the newest version that we have."""
         if not peer.documents.take(now):
             return [Count("overlays_withheld", 1, name)]
         payload = self._latest.encode(FLAG_DOCUMENT) + zlib.compress(self._document)
         return [Send(name, Wire(OVERLAY_TOPIC, payload)), Count("overlays_sent")]
 
     def _answered(self, name: str, peer: _Peer, stated: OfferedVersion, packed: bytes, now: float) -> list[Effect]:
-        """What we asked for, also if others were asked meanwhile: a slow link is no lie, and asking in turn would miss
-        every answer. Raises keys errors; after one of them this neighbour is not asked for a while."""
+        """Takes a document that we asked for, even if other neighbours were asked meanwhile: a slow link is no lie, and
+        asking in turn would miss every answer. Raises keys errors; after an error the neighbour is not asked for
+        `DISTRUST_S`.
+        """
         if not peer.awaited:
             raise Replayed("an overlay that was not asked for")
         peer.awaited = False
         if self._pending is not None and self._pending[0] == name:
             self._pending = None
         if stated.number < self._latest.number or stated == self._latest:
-            return self._ask(now)  # somebody else was faster
+            return self._ask(now)  # another neighbour was faster
         peer.distrusted_until = now + DISTRUST_S
         overlay = self._verified(_unpacked(packed), stated, now)
         peer.distrusted_until = float("-inf")
@@ -371,7 +390,9 @@ class OverlayKeeper:
     # ------------------------------------------------------------------------------------------ adopting
 
     def _take(self, overlay: Overlay, version: OfferedVersion, now: float) -> list[Effect]:
-        """A newer version that the owner signed: in force at once, or after a restart; the neighbours hear of it."""
+        """Takes a newer version that the owner signed, in force at once or after a restart, and offers it to the
+        neighbours.
+        """
         overlay = overlay.following(self.overlay, now)
         outcome = self._outcome(overlay)
         self._latest, self._document, self._pending, self._equivocated = version, canonical(overlay), None, False
@@ -389,8 +410,10 @@ class OverlayKeeper:
         return effects + self._ask(now)
 
     def _put(self, overlay: Overlay, keep: bool = False) -> list[Effect]:
-        """The same version with more endorsements or without what is over. The machines follow where views or trees
-        change. `keep`: what else is new has to be in the file before anybody hears of it."""
+        """Puts a changed state of the version in force: more endorsements, or ended views and trees removed. The
+        machines follow if views or trees changed. `keep`: the file must hold the change before any neighbour hears of
+        it.
+        """
         before, self.overlay = self.overlay, overlay
         if overlay is before:
             return []
@@ -406,7 +429,7 @@ class OverlayKeeper:
     def _outcome(self, overlay: Overlay) -> Adoption:
         if not serves(overlay, self._name):
             return Adoption.REMOVED
-        # the overlay in force may not list us any more, hence cannot say where we are
+        # The overlay in force may list us no more, so our place is taken from the start of the run.
         has_moved = moved(overlay, self._name, self._place)
         return Adoption.RESTART if has_moved or not same_epochs(self.overlay, overlay) else Adoption.LIVE
 
@@ -415,7 +438,7 @@ class OverlayKeeper:
 
 
 def canonical(overlay: Overlay) -> bytes:
-    """The overlay file: one version has one spelling."""
+    """Returns the bytes of the overlay file: one version has one spelling."""
     return json.dumps(overlay.to_document(), sort_keys=True, separators=(",", ":")).encode()
 
 
@@ -424,7 +447,9 @@ def _ready_at(peer: _Peer) -> float:
 
 
 def _unpacked(packed: bytes) -> bytes:
-    """Raises BadFrame for what is no zlib stream, is cut off, or grows beyond `OVERLAY_BYTES_MAX`."""
+    """Decompresses a document. Raises BadFrame if the zlib stream is invalid, cut off, or longer than
+    `OVERLAY_BYTES_MAX` when decompressed.
+    """
     stream = zlib.decompressobj()
     try:
         document = stream.decompress(packed, OVERLAY_BYTES_MAX + 1)
@@ -436,7 +461,7 @@ def _unpacked(packed: bytes) -> bytes:
 
 
 def _parse(document: bytes) -> dict[str, Any]:
-    """Raises OverlayError."""
+    """Parses an overlay file. Raises OverlayError if the file has too many values or is no JSON object."""
     if sum(map(document.count, (b",", b"[", b"{"))) > OVERLAY_VALUES_MAX:
         raise OverlayError(f"overlay file has over {OVERLAY_VALUES_MAX} values; make it with `veilmq overlay sign`")
     try:

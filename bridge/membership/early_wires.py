@@ -1,16 +1,16 @@
 """Publications and keys that came before the version of the overlay that gives their publisher its key or its right.
 
-Members adopt a version a little earlier or later. What a publisher that is ahead of us signed with its next key, or
-under a right that is to come, looks like a stranger's here. A neighbour that said that it has a newer version, or that
-has not said yet which it has, may have taken it honestly: it is judged when we have that version too, or when the
-neighbour says that it has none. Nobody offers it again.
+Members adopt a version a little earlier or later. Here, a publication signed with a publisher's next key, or under a
+right to come, looks like a stranger's. A neighbour that named a newer version, or has named none yet, may have
+accepted the wire honestly. The wire waits, and is judged when we have the newer version too, or when the neighbour
+says that it has none: nobody offers the wire again.
 
-Only of replicas: a publisher hears of a refusal, and offers it again. A liar that says that it is ahead delays by that
-what is said of its own wires, and pays for each as for one that is refused. Bounded: of the neighbour with most of it
-the oldest goes, and few are judged at once. Nothing was verified, so it is the neighbour that counts, not whom a wire
-names. A reader does not acknowledge what waits, so that it comes again if the process is killed; of each neighbour as
-many as `withheld_max`, for the version to come through behind them. Not here: who is ahead (`adopting`), trees that are
-to come (`bridge.replica.ahead_publications`).
+Only wires of replicas wait: a publisher hears of a refusal, and offers the wire again. A liar that claims a newer
+version delays the judgement of its own wires, and pays for each as for a refused wire. Bounded: the neighbour with
+the most bytes loses its oldest wire, and few wires are judged at once. Nothing was verified, so room is counted by
+neighbour, not by the publisher that a wire names. A reader does not acknowledge waiting wires, so that they come
+again if the process is killed; at most `withheld_max` for each neighbour, so that the version can come through behind
+them. Not here: which neighbour is ahead (`adopting`), trees that are to come (`bridge.replica.ahead_publications`).
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from bridge.wire import CONTROL_ROOT, carries_key_alone
 from keys.errors import NotAuthorised
 
 EARLY_BYTES = 16 << 20  # of content, properties and overhead
-EARLY_OVERHEAD_BYTES = 2048  # what the table costs: bounds the number too
-JUDGED_AT_ONCE = 256  # of those that waited; each may cost a verification
+EARLY_OVERHEAD_BYTES = 2048  # cost of one entry: bounds the number of wires too
+JUDGED_AT_ONCE = 256  # waiting wires; each may cost a verification
 
 
 @dataclass(slots=True, eq=False)
 class Early:
-    """What waits. `number`: under which its acknowledgement is withheld; 0 if it is not."""
+    """A waiting wire. `number`: the number under which its acknowledgement is withheld; 0 if it is not withheld."""
 
     name: bytes
     event: Received
@@ -39,25 +39,28 @@ class Early:
 
 
 class EarlyWires:
-    """Wires of neighbours that may be ahead, as they came. `withheld_max`: of a neighbour's window may be withheld; 0
-    where no shell withholds."""
+    """The waiting wires of neighbours that may be ahead. `withheld_max`: the acknowledgements that may be withheld from
+    one neighbour; 0 where no shell withholds.
+    """
 
     def __init__(self) -> None:
         self.withheld_max = 0
         self._kept: FairBytes[bytes, Early] = FairBytes(EARLY_BYTES, EARLY_OVERHEAD_BYTES)
-        self._due: dict[bytes, None] = {}  # those of them that are to be judged
+        self._due: dict[bytes, None] = {}  # names of the kept wires that are to be judged
         self._due_at: float | None = None
-        self._links: Counter[str] = Counter()  # by neighbour: how many are withheld
+        self._links: Counter[str] = Counter()  # withheld acknowledgements, by neighbour
         self._last = 0  # number; negative, since the reader's overflow counts upwards
         self._taken: list[int] = []
-        self._instead: dict[int, int] = {}  # by number of the overflow: under which ours it is withheld
+        self._instead: dict[int, int] = {}  # the overflow's number to our number of a withheld wire
 
     def __len__(self) -> int:
         return len(self._kept)
 
     def again(self, event: Received) -> list[Effect]:
-        """What a wire comes to that waits already; nothing, if it does not. On another connection its former copy is
-        gone, on the same one that is acknowledged."""
+        """Returns the effects of a wire that waits already; none for another wire. On another connection the former
+        copy
+        is gone; on the same connection the former copy is acknowledged.
+        """
         early = self._kept.get(_name(event)) if len(self._kept) and _carries(event.wire) else None
         if early is None:
             return []
@@ -68,8 +71,9 @@ class EarlyWires:
     def instead(
         self, event: Received, effects: list[Effect], *, keeps: bool, before: Early | None = None
     ) -> list[Effect]:
-        """What a wire of a neighbour that may be ahead came to, without the blame for a right that is lacking here.
-        `keeps`: it waits, instead of being refused. `before`: as which it waited until now."""
+        """Returns the effects of a wire from a neighbour that may be ahead, without blame for a right that is unknown
+        here. `keeps`: the wire waits instead of being refused. `before`: the wire's entry, if it waited until now.
+        """
         at = next((i for i, e in enumerate(effects) if isinstance(e, Count) and _is_of_rights(e)), None)
         if at is None or not _carries(event.wire):
             return effects
@@ -79,7 +83,7 @@ class EarlyWires:
 
     def _keep(self, event: Received, before: Early | None) -> list[Effect]:
         early = before or Early(_name(event), event, self._number(event.peer))
-        size = wire_bytes(event.wire) + CHAR_BYTES * len(event.wire.topic)  # nobody verified that it is one
+        size = wire_bytes(event.wire) + CHAR_BYTES * len(event.wire.topic)  # the topic is unverified and may be long
         withheld = [] if before else _withhold(early.number)
         gone = self._kept.put(early.name, event.peer.encode(), early, size)
         for name, lost in gone:
@@ -89,12 +93,14 @@ class EarlyWires:
         return [Count("publications_ahead"), *withheld, *dropped]
 
     def release(self, peer: str | None, now: float) -> None:
-        """What came of one neighbour, or of all, is to be judged."""
+        """Makes the waiting wires of one neighbour, or of all if `peer` is None, due for judgement."""
         self._due.update((name, None) for name, early in self._kept.items() if peer in (None, early.event.peer))
         self._due_at = now if self._due else None
 
     def due(self) -> list[Early]:
-        """What is to be judged now, in the order in which it came. Each is to be `judged`."""
+        """Takes out at most `JUDGED_AT_ONCE` wires that are due, in the order of arrival. The caller passes the effects
+        of each to `judged`.
+        """
         taken = [self._kept.pop(name) for name in list(self._due)[:JUDGED_AT_ONCE]]
         found = [early for early in taken if early is not None]
         for early in found:
@@ -103,7 +109,9 @@ class EarlyWires:
         return found
 
     def judged(self, early: Early, effects: Sequence[Effect]) -> list[Effect]:
-        """These are the effects of it. If it is withheld for want of room now, that is what it was already."""
+        """Takes the effects of a judged wire and returns those to carry out. If the wire is withheld again for want of
+        room, its former withheld number stands for the new one.
+        """
         number = next((effect.number for effect in effects if isinstance(effect, Withhold)), 0)
         if self._kept.get(early.name) is early:
             return list(effects)
@@ -115,7 +123,7 @@ class EarlyWires:
         return [effect for effect in effects if not isinstance(effect, Withhold)]
 
     def acknowledged(self, effects: Iterable[Effect]) -> list[Effect]:
-        """What a reader says at the end of an event, with what may be acknowledged of ours."""
+        """Adds the waiting wires that may be acknowledged to a reader's effects at the end of an event."""
         told = [self._ours(effect) if isinstance(effect, Take) else effect for effect in effects]
         if self._taken:
             told.append(Take(tuple(self._taken)))
@@ -127,7 +135,7 @@ class EarlyWires:
 
     @property
     def next_deadline(self) -> float | None:
-        """When something is to be judged."""
+        """The time at which wires are due for judgement; None if none are."""
         return self._due_at
 
     def _number(self, peer: str) -> int:
@@ -138,7 +146,7 @@ class EarlyWires:
         return self._last
 
     def _release(self, early: Early) -> None:
-        """It may be acknowledged, if it is not."""
+        """Lets a withheld wire be acknowledged."""
         if early.number:
             self._links[early.event.peer] -= 1
             self._taken.append(early.number)
@@ -160,5 +168,5 @@ def _is_of_rights(count: Count) -> bool:
 
 
 def _carries(wire: Wire) -> bool:
-    """Whether it is a publication or a key, which go on from here."""
+    """Returns True for a publication or a key: the wires that members pass on."""
     return carries_key_alone(wire.topic) or not wire.topic.startswith(f"{CONTROL_ROOT}/")

@@ -1,13 +1,14 @@
-"""Endorsements of views: made by the replicas of the view before, and told to everybody
+"""Endorsements of views: replicas of the view before make them, and every member is told
 (A13, A14; docs/protocol.md §5.6).
 
-A replica endorses a view as soon as it adopted the owner's version with it, if it is a member of the view before. Where
-the view adds replicas it waits `ATTACH_S` first: the neighbours dial the newcomers as soon as *they* adopt, and a
-newcomer whose links are up before its view counts has heard every statement before the first publication (Algorithm 4
-connects and replicates routing state before it announces the new threshold).
+A replica endorses a view as soon as it has adopted the owner's version with that view, if the replica is a member of
+the view before. Where the view adds replicas, the replica waits `ATTACH_S` first: the neighbours dial the newcomers
+as soon as *they* adopt. A newcomer whose links are up before its view counts has heard every statement before the
+first publication (Algorithm 4 connects and replicates routing state before it announces the new threshold).
 
-Endorsements flood as wires of their own (`$veil/views`): who hears a new one that holds passes it on. Who links up, or
-says that it has our version, is told those that we know. Not here: what follows from them (`succession`, `adopting`).
+Endorsements flood as wires of their own (`$veil/views`): a member that hears a valid new endorsement passes it on. A
+neighbour that links up, or says that it has our version, is told all endorsements that we know. Not here: the
+consequences of endorsements (`succession`, `adopting`).
 """
 
 from __future__ import annotations
@@ -20,26 +21,26 @@ from bridge.document.region_view import Endorsement
 from keys.identity import Identity
 
 VIEWS_TOPIC = "$veil/views"
-ATTACH_S = 2.0  # for the links of a replica that is attached; after that it counts as one that is away
+ATTACH_S = 2.0  # time for the links of a new replica; after it the replica counts as away
 
 
 class Endorser:
-    """What one member has to say about views; only replicas have an `identity` here."""
+    """The endorser of views for one member; only a replica has an `identity` and endorses."""
 
     def __init__(self, name: str, identity: Identity | None) -> None:
         self._name = name
         self._identity = identity
-        self._due: dict[int, float] = {}  # by region (ours): when we endorse its latest view
-        self._told: dict[str, None] = {}  # neighbours that know what we knew when they had our version
+        self._due: dict[int, float] = {}  # by region (ours): the time to endorse its latest view
+        self._told: dict[str, None] = {}  # neighbours that were told since they had our version
 
     def rotate(self, identity: Identity, overlay: Overlay, now: float) -> None:
-        """Another key pair: what we signed before may count no longer."""
+        """Takes another key pair, and plans to endorse again: signatures of the former key may no longer count."""
         if self._identity is not None:
             self._identity = identity
             self.adopt(overlay, now)
 
     def adopt(self, overlay: Overlay, now: float) -> None:
-        """Another version: is there something to endorse?"""
+        """Takes another version, and plans the endorsement of each view that needs ours."""
         self._told.clear()
         self._due.clear()
         member = overlay.members.get(self._name)
@@ -54,7 +55,7 @@ class Endorser:
             self._due[region] = now + (ATTACH_S if adds and not overlay.in_force(region) else 0.0)
 
     def due(self, overlay: Overlay, now: float) -> list[Endorsement]:
-        """What we endorse now."""
+        """Returns the endorsements that are due now."""
         regions = [region for region, at in self._due.items() if at <= now]
         for region in regions:
             del self._due[region]
@@ -70,7 +71,9 @@ class Endorser:
         return told(_open(overlay), [peer])
 
     def agrees(self, peer: str, overlay: Overlay) -> list[Effect]:
-        """A neighbour has our version too; told once, since it may have heard them before it had the version."""
+        """Tells a neighbour that has our version our endorsements, once: it may have heard them before it had the
+        version.
+        """
         if peer in self._told:
             return []
         self._told[peer] = None
@@ -78,11 +81,13 @@ class Endorser:
 
 
 def _open(overlay: Overlay) -> list[Endorsement]:
-    """Those that somebody may still lack: with the view before, the owner drops the need for them."""
+    """Returns the endorsements that a member may still lack. Once the owner drops the view before, nobody needs
+    them.
+    """
     return [each for each in overlay.endorsements if overlay.latest[each.region].former is not None]
 
 
 def told(endorsements: Collection[Endorsement], peers: Collection[str]) -> list[Effect]:
-    """Wires that tell these neighbours."""
+    """Returns the wires that tell endorsements to the given neighbours."""
     payloads = sorted(endorsement.encode() for endorsement in endorsements)
     return [Send(peer, Wire(VIEWS_TOPIC, payload)) for peer in sorted(peers) for payload in payloads]

@@ -1,10 +1,10 @@
-"""How members get scopes' keys: the overlay as a directory of rights, requests and answers as wires, and what the
-owner hands over in the overlay itself (docs/protocol.md §6.4).
+"""The service by which members get the keys of scopes: the overlay as a directory of rights, requests and answers as
+wires, and the secrets that the owner hands over in the overlay itself (docs/protocol.md §6.4).
 
     asker -> server   `$veil/grant`, payload: `keys.requests.KeyRequest`
     server -> asker   `$veil/grant`, payload: `keys.requests.KeyAnswer`, on the same link
 
-Not here: what a server checks (`keys.issuing`) and what an asker believes (`keys.fetching`).
+Not here: the checks of a server (`keys.issuing`) and of an asker (`keys.fetching`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ GRANT_TOPIC = "$veil/grant"
 
 
 class OverlayDirectory:
-    """One version of the overlay, as `keys.issuing.Directory`. Scopes without epoch keys do not exist here."""
+    """A directory (`keys.issuing.Directory`) of one version of the overlay. Scopes without epoch keys are absent."""
 
     def __init__(self, overlay: Overlay) -> None:
         self._overlay = overlay
@@ -79,7 +79,7 @@ class OverlayDirectory:
 
 
 def answer(server: KeyServer, event: Received, now: float) -> list[Effect]:
-    """A request that came over a link. What gets no answer is counted and charged to the link."""
+    """Answers a request that came over a link. A refused request is counted and charged to the link."""
     issued, refused = server.issued, server.refused
     try:
         data = server.answer(event.wire.payload, now)
@@ -91,7 +91,7 @@ def answer(server: KeyServer, event: Received, now: float) -> list[Effect]:
 
 
 class KeyClient:
-    """An asker's end: what `keys.fetching` wants sent, learned or blamed, as effects. `KeysChanged`: keys came.
+    """The asker's end: turns the sends, lessons and blame of `keys.fetching` into effects. `KeysChanged`: keys came.
 
     `random(n)`: n random bytes.
     """
@@ -108,18 +108,18 @@ class KeyClient:
         return _as_effects(self._fetcher.link_down(server, now))
 
     def received(self, event: Received, now: float) -> list[Effect]:
-        """An answer. What does not hold is dropped, counted and charged to the link."""
+        """Takes an answer. An invalid answer is dropped, counted and charged to the link."""
         try:
             return _as_effects(self._fetcher.answered(event.peer, event.wire.payload, now))
         except KeysError as error:
             return [Count("refused", 1, type(error).__name__), Blame(event.peer, False, str(error))]
 
     def want(self, name: KeyName, now: float) -> list[Effect]:
-        """Somebody sealed under a key that we lack."""
+        """Asks for a key that we lack and under which a publisher sealed."""
         return _as_effects(self._fetcher.want(name, now))
 
     def doubted(self, name: KeyName, now: float) -> list[Effect]:
-        """Somebody sealed under another key of that name than ours."""
+        """Takes note that a publisher sealed under another key of this name than ours."""
         return _as_effects(self._fetcher.doubted(name, now))
 
     def adopt(self, overlay: Overlay, now: float) -> list[Effect]:
@@ -156,10 +156,11 @@ def _as_effects(said: Iterable[fetching.Effect]) -> list[Effect]:
 def handed_over(
     overlay: Overlay, name: str, identity: Identity, known: Sequence[ScopeSecret], keys: ScopeKeys
 ) -> tuple[list[ScopeSecret], bool]:
-    """The secrets of a member under a version of the overlay: what it knew of scopes that are left, and what the owner
-    put into its box; and whether epoch keys came with it, which go into `keys`.
+    """Returns the secrets of a member under a version of the overlay (former secrets of scopes that remain, and the
+    secrets in the member's box) and True if epoch keys came with them, which go into `keys`.
 
-    A box that does not open is sealed to our next key: it opens after the rotation. What we knew holds until then.
+    A box that does not open is sealed to our next key, and opens after the rotation. Until then the former secrets
+    hold.
     """
     secrets = {secret.scope.filter: secret for secret in known}
     try:
@@ -180,9 +181,9 @@ def handed_over(
 
 
 class KeyServerNode(Node):
-    """A key server: answers requests for epoch keys, and erases what is over. It is in no region.
+    """A key server: answers requests for epoch keys, and erases ended epochs. A key server is in no region.
 
-    `material`: what the owner dealt it; `archive`: by ended epoch, as `KeepArchive` said.
+    `material`: the owner's deal for this server; `archive`: the stored archives by ended epoch, as in `KeepArchive`.
     """
 
     def __init__(
@@ -202,7 +203,7 @@ class KeyServerNode(Node):
             case Received(peer, wire):
                 if wire.topic != GRANT_TOPIC:
                     return [Count("refused", 1, "topic"), Blame(peer, False, "a key server takes requests only")]
-                # An epoch that is over is erased before anything more is said, however late the tick is.
+                # Erase ended epochs before any further answer, however late the tick is.
                 return [*self._walk(now), *answer(self.server, event, now)]
             case Tick():
                 return self._walk(now)

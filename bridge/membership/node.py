@@ -1,8 +1,8 @@
-"""What every node does as a member: refuse strangers, guard its links, follow newer versions of the overlay.
+"""The part of every node that makes it a member: refuse strangers, guard links, follow newer versions of the overlay.
 
-`Node` is the part that gateways, jobs, replicas and key servers share; what they do with the rest stands in `node`. A
-wire passes, in this order: is it a neighbour's, has the link a budget left (E4), does it concern the overlay itself. A
-node that the overlay in force does not list any more does nothing but pass that overlay on.
+Gateways, jobs, replicas and key servers share `Node`; their own work stands in `bridge.node`. A wire passes these
+checks in order: it comes from a neighbour, the link has budget left (E4), the wire concerns the overlay itself. A
+node that the overlay in force no longer lists only passes that overlay on.
 """
 
 from __future__ import annotations
@@ -39,14 +39,16 @@ from keys.identity import CARRIERS, Identity
 
 
 class Node:
-    """What every node does: refuse strangers, guard its links, keep the overlay up to date."""
+    """A member of the overlay: refuses strangers, guards its links, keeps the overlay up to date."""
 
     def __init__(self, overlay: Overlay, name: str, identity: Identity | None = None) -> None:
-        """`identity`: a replica's, to endorse views with."""
+        """Takes the `identity` of a replica, which endorses views; None for other members."""
         self.name = name
         self.keeper = OverlayKeeper(overlay, name, identity)
         self._peers = peers_of(overlay, name)
-        self._left: frozenset[str] = frozenset()  # with the last change: they may hear of it a little later
+        self._left: frozenset[str] = (
+            frozenset()
+        )  # members that left with the last change: they may hear of it a little later
         self._links = LinkGuard()
         self._early = EarlyWires()
 
@@ -57,12 +59,12 @@ class Node:
 
     @property
     def peers(self) -> frozenset[str]:
-        """Whom we have links with; nobody, once the overlay in force has no use for us."""
+        """The neighbours with whom we have links; empty once the overlay in force has no use for us."""
         return frozenset() if self.keeper.removed else self._peers
 
     @property
     def removed(self) -> bool:
-        """Whether the overlay in force has no use for us any more."""
+        """True if the overlay in force has no use for us any more."""
         return self.keeper.removed
 
     @property
@@ -71,7 +73,7 @@ class Node:
         return self.keeper.versions
 
     def handle(self, event: Event, now: float) -> list[Effect]:
-        """Effects in the order in which they must happen. A stranger's event is refused."""
+        """Returns the effects of an event in the order in which they must happen. Refuses a stranger's event."""
         match event:
             case Offered(document):
                 try:
@@ -105,7 +107,7 @@ class Node:
     def _received(self, event: Received, now: float) -> list[Effect]:
         topic = event.wire.topic
         if event.peer in self.overlay.hosted and topic.startswith(f"{CONTROL_ROOT}/"):
-            # A stock broker has nothing to say of itself; whoever may publish there would say it in its name.
+            # A stock broker says nothing of its own; any client that may publish there could speak in its name.
             return [Count("refused", 1, "topic"), Blame(event.peer, False, "a hosted broker only carries")]
         if topic == OVERLAY_TOPIC:
             ahead = self.keeper.may_be_ahead(event.peer, now)
@@ -121,8 +123,11 @@ class Node:
         return [] if self.keeper.removed else self._judged(event, now)
 
     def _judged(self, event: Received, now: float, before: Early | None = None) -> list[Effect]:
-        """What our machines say of a wire; what they would refuse for want of a right waits if that may be to come, and
-        the link pays as if it were refused. `before`: as which it waited until now."""
+        """Returns the effects of our machines for a wire. A wire that would be refused for want of a right waits if
+        that
+        right may be to come, and the link pays as for a refused wire. `before`: the wire's entry, if it waited until
+        now.
+        """
         if not self.keeper.may_be_ahead(event.peer, now):
             return self._event(event, now)
         if before is None and (waits := self._early.again(event)):
@@ -136,7 +141,7 @@ class Node:
         return told
 
     def _judged_again(self, now: float) -> list[Effect]:
-        """What waited, once another version is in force, or is known not to come; not too much at once."""
+        """Judges waiting wires, a bounded number at once, when another version is in force or is known not to come."""
         effects: list[Effect] = []
         for early in self._early.due():
             peer, news = early.event.peer, list[Effect]()
@@ -152,7 +157,7 @@ class Node:
         return effects
 
     def offered(self, document: bytes, now: float) -> list[Effect]:
-        """Another overlay file. Raises OverlayError, in one line, for what cannot be adopted."""
+        """Takes another overlay file. Raises OverlayError, in one line, if the version cannot be adopted."""
         return self._adopted(self.keeper.offered(document, now), now)
 
     @property
@@ -162,7 +167,9 @@ class Node:
         return min((d for d in deadlines if d is not None and d < float("inf")), default=None)
 
     def _adopted(self, effects: list[Effect], now: float) -> list[Effect]:
-        """The machines follow what the keeper put in force. Members that left are neighbours no longer."""
+        """Makes the machines follow the version that the keeper put in force. Members that left are no longer
+        neighbours.
+        """
         outcomes = {effect.outcome for effect in effects if isinstance(effect, Adopt)}
         if Adoption.REMOVED in outcomes or (Adoption.RESTART in outcomes and self.keeper.removed):
             self._erase()
@@ -178,14 +185,14 @@ class Node:
         return effects + self._judged_again(now)
 
     def _event(self, event: Event, now: float) -> list[Effect]:
-        """What the node's own machines do; never asked once the overlay does not list us."""
+        """Returns the effects of the node's own machines. Never called once the overlay does not list us."""
         raise NotImplementedError
 
     def _adopt(self, overlay: Overlay, now: float) -> list[Effect]:
         raise NotImplementedError
 
     def _erase(self) -> None:
-        """The overlay does not list us any more: what must not outlive that goes."""
+        """Erases all that must not outlive our membership, once the overlay does not list us any more."""
 
     def _deadlines(self) -> list[float | None]:
         raise NotImplementedError

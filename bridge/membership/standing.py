@@ -1,4 +1,4 @@
-"""Whether a version of the overlay has a use for somebody, and whether it can count while we run."""
+"""The standing of a member in a version of the overlay, and the changes that need a restart to count."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from keys.identity import Role
 
 
 def serves(overlay: Overlay, name: str) -> bool:
-    """Whether it is a member and, if a replica, in a view that is open or to come."""
+    """Returns True for a listed member; for a replica, only if a view that is open or to come lists it."""
     member = overlay.members.get(name)
     if member is None or member.certificate.role is not Role.REPLICA:
         return member is not None
@@ -15,18 +15,18 @@ def serves(overlay: Overlay, name: str) -> bool:
 
 
 def place_of(overlay: Overlay, name: str) -> tuple[object, object]:
-    """Role and region of a member."""
+    """Returns the role and region of a member."""
     certificate = overlay.certificate(name)
     return certificate.role, certificate.region
 
 
 def moved(overlay: Overlay, name: str, place: tuple[object, object]) -> bool:
-    """Whether it lists us in another role or region."""
+    """Returns True if the overlay lists the member in another role or region than `place`."""
     return name in overlay.members and place_of(overlay, name) != place
 
 
 def same_epochs(old: Overlay, new: Overlay) -> bool:
-    """Whether the issuer and the numbering of epochs are the same."""
+    """Returns True if both versions have one issuer and one numbering of epochs."""
 
     def epochs(overlay: Overlay) -> tuple[object, ...]:
         policy = overlay.policy

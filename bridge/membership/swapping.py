@@ -1,12 +1,12 @@
-"""Swaps of the organiser's: how they and their endorsements spread, and when a replica endorses one
+"""Swaps of the organiser: the spread of swaps and endorsements, and the rule by which a replica endorses a swap
 (paper D, D5; docs/protocol.md §5.6, §9.17).
 
-Everybody passes on what is new and holds, on `$veil/swaps`; who links up is told all that counts. Who hears of a swap
-that does not follow from what it knows asks for all of it. A replica on the cycle looks again and again, for
-`ENDORSE_S` after it heard of a swap, whether it has an objection; the one with the highest number counts, none lower
-than one that it endorsed, and between two of one tree `ENDORSE_S` pass: so the earlier has had its time before the
-later one can get there. Not here: what an objection is (`bridge.measuring.judging`), what is in force
-(`document.reorganised`).
+Every member passes on valid news on `$veil/swaps`; a neighbour that links up is told all that counts. A member that
+hears of a swap that does not follow from the swaps it knows asks for all of them. A replica on the cycle checks every
+`JUDGE_EVERY_S`, for `ENDORSE_S` after it heard of a swap, for an objection. Only the swap with the highest number
+counts, never one with a lower number than a swap the replica endorsed. Between two endorsements for one tree
+`ENDORSE_S` pass, so that the earlier swap has had its time before the later can get there. Not here: the objections
+(`bridge.measuring.judging`), the swaps in force (`document.reorganised`).
 """
 
 from __future__ import annotations
@@ -19,26 +19,28 @@ from bridge.document import Overlay, SignedSwap, SwapEndorsement, SwapNews
 from keys.identity import Identity
 
 SWAPS_TOPIC = "$veil/swaps"
-ENDORSE_S = 60.0  # so long after it was heard of, a swap is endorsed or never
+ENDORSE_S = 60.0  # a swap is endorsed within this time after it was heard of, or never
 JUDGE_EVERY_S = 1.0
-CLOCKS_S = 120.0  # what was signed so long ago, or ahead, is not endorsed
+CLOCKS_S = 120.0  # a swap signed longer ago than this, or further ahead, is not endorsed
 NEWS_BURST, NEWS_EVERY_S = 3, 10.0  # questions to one neighbour for all that it has
 
 Objection: TypeAlias = Callable[[Overlay, SignedSwap, float], str]
-"""Why a replica does not endorse an offered swap now; empty if it does."""
+"""The reason why a replica does not endorse an offered swap now; empty if the replica endorses."""
 
 
 class SwapEndorser:
-    """What one replica has to say about swaps. `objection` None: nothing, ever. `why`: of the newest one offered."""
+    """The endorser of swaps for one replica. `objection` None: it endorses nothing, ever. `why`: the objection to the
+    newest offered swap.
+    """
 
     def __init__(self, name: str, identity: Identity | None, objection: Objection | None = None) -> None:
         self._name, self._identity, self.objection = name, identity, objection
-        self._offered: tuple[bytes, float] | None = None  # the newest, and when we heard of it
-        self._signed: tuple[bytes, float] | None = None  # the tree that we agreed to change, and when
-        self._highest: tuple[bytes, int] = b"", 0  # that we agreed to, of the key that organises
+        self._offered: tuple[bytes, float] | None = None  # the newest, and the time we heard of it
+        self._signed: tuple[bytes, float] | None = None  # the tree that we agreed to change, and the time
+        self._highest: tuple[bytes, int] = b"", 0  # organiser's key, and the highest number endorsed under it
         self._judge_at = 0.0
-        self._standing: tuple[int, bytes] | None = None  # version and tree of which we looked ...
-        self._proves = False  # ... or are to look, whether what is in force is proven
+        self._standing: tuple[int, bytes] | None = None  # version and tree whose proofs we checked ...
+        self._proves = False  # ... or are to check
         self.why = ""
 
     def rotate(self, identity: Identity) -> None:
@@ -46,13 +48,13 @@ class SwapEndorser:
             self._identity, self._proves = identity, True
 
     def adopt(self, overlay: Overlay, now: float) -> None:
-        """Other swaps may be offered, or endorsed by us, now or before a restart."""
+        """Takes note of the offered swaps, and of those that we endorsed, now or before a restart."""
         for swap in (*overlay.swaps, *overlay.offered):
             if self._name in overlay.swap_endorsers(swap) and overlay.is_organisers(swap):
                 key = swap.certificate.public_key
                 self._highest = key, max(self._highest_of(key), swap.number)
                 if self._signed is None and swap.former == overlay.tree_digest:
-                    self._signed = swap.former, now  # before a restart: when, we do not know
+                    self._signed = swap.former, now  # before a restart: the time is unknown
         newest = overlay.offered[0].digest if overlay.offered else None
         if newest is None:
             self._offered, self.why = None, ""
@@ -63,7 +65,7 @@ class SwapEndorser:
             self._standing, self._proves = standing, True
 
     def due(self, overlay: Overlay, now: float) -> tuple[SwapEndorsement, ...]:
-        """What we endorse now."""
+        """Returns the endorsements that are due now."""
         if self._proves and overlay.swaps and self._identity is not None:
             self._proves = False
             if proofs := self._proofs(overlay, self._identity):
@@ -79,7 +81,9 @@ class SwapEndorser:
         return (SwapEndorsement.of(swap, self._name, self._identity),)
 
     def _proofs(self, overlay: Overlay, identity: Identity) -> tuple[SwapEndorsement, ...]:
-        """Of what is in force here, where too few of our region's latest view could be believed by somebody new."""
+        """Returns endorsements of swaps in force for which too few endorsers of our region's latest view remain to
+        convince a newcomer.
+        """
         region = self._region(overlay)
         if region is None or self._name not in overlay.latest[region].members:
             return ()
@@ -87,7 +91,7 @@ class SwapEndorser:
         return tuple([SwapEndorsement.of(swap, self._name, identity) for swap in unproven])
 
     def next_deadline(self, overlay: Overlay, now_before: float) -> float | None:
-        """When `due` may say something next. `now_before`: the last moment that we know of."""
+        """Returns the time at which `due` may next return an endorsement. `now_before`: the time of the last event."""
         if self._proves and overlay.swaps and self._identity is not None:
             return now_before
         return self._next_at(overlay) if self._candidate(overlay, now_before) is not None else None
@@ -110,17 +114,19 @@ class SwapEndorser:
         return swap if on_it else None
 
     def _highest_of(self, key: bytes) -> int:
-        """Of another key the owner wants to hear, whatever numbers the one before used up."""
+        """Returns the highest number endorsed under this key of the organiser; 0 under another key, since the owner
+        wants to hear a new organiser whatever numbers the former used up.
+        """
         return self._highest[1] if self._highest[0] == key else 0
 
     def _region(self, overlay: Overlay) -> int | None:
-        """Ours; None where the overlay lists us no more."""
+        """Returns our region; None if the overlay does not list us any more."""
         member = overlay.members.get(self._name)
         return member.certificate.region if member is not None and member.certificate.region in overlay.latest else None
 
 
 def news_since(before: Overlay, after: Overlay) -> SwapNews:
-    """What `after` knows and `before` did not."""
+    """Returns the swaps and endorsements that `after` knows and `before` does not."""
     old, new = before.swap_news, after.swap_news
     digests = {swap.digest for swap in old.swaps}
     known = before.swap_endorsements
@@ -131,18 +137,18 @@ def news_since(before: Overlay, after: Overlay) -> SwapNews:
 
 
 def is_known(news: SwapNews, overlay: Overlay) -> bool:
-    """Whether all of it concerns swaps that count here, so that there is nothing to ask for."""
+    """Returns True if all news concern swaps that count here, so that there is nothing to ask for."""
     digests = {swap.digest for swap in overlay.swap_news.swaps}
     named = {swap.digest for swap in news.swaps} | {each.digest for each in news.endorsements}
     return named <= digests
 
 
 def told(news: SwapNews, peers: Collection[str]) -> list[Effect]:
-    """Wires that tell these neighbours; none if there is nothing to tell."""
+    """Returns the wires that tell news of swaps to the given neighbours; none if there are no news."""
     wire = Wire(SWAPS_TOPIC, news.encode())
     return [Send(peer, wire) for peer in sorted(peers)] if news else []
 
 
 def question(peer: str) -> Sequence[Effect]:
-    """Ask a neighbour for all that it has."""
+    """Returns the wire that asks a neighbour for all its swaps."""
     return [Send(peer, Wire(SWAPS_TOPIC, SwapNews().encode()))]

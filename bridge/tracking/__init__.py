@@ -1,4 +1,4 @@
-"""Who looks for entities and follows them: discovery, an entity's own side, trackers and witnesses (B1-B9).
+"""Discovery and following of entities: discovery nodes, an entity's own side, trackers and witnesses (B1-B9).
 
 Imports `traces`, which holds the broker's side and the words of both; never the reverse.
 """

@@ -1,4 +1,4 @@
-"""Discovery nodes of trace topics (B1): they make topics, keep signed advertisements, and answer those who may know.
+"""Discovery nodes of trace topics (B1): they make topics, keep signed advertisements, and answer permitted askers.
 
     create   opening(3, flags 0) certificate(2 + n) descriptor(2 + n) discoverers: count(2), texts life_s(4)
              request(16) time_ms(8) signature(64) of the certificate's holder
@@ -6,10 +6,11 @@
     answer   opening(3, flag 2) sealed box to the asker: request(16) advertisement
     claim    opening(3, flag 4) sealed box to the asker: request(16) registration, which the entity signed
 
-The node draws the topic, so that nobody claims another's. Whoever may not discover a topic gets no answer, just as for
-an entity that does not exist. Nodes tell each other what they signed, so that one that is away is no loss. A node that
-lies could name a topic where nobody speaks; so the others also tell under which one the entity registered. A query's
-topic is the source's `Availability/Traces/ID`, or `Liveness/ID`. Not here: tracing (`tracing`), trackers (`tracker`).
+The node draws the topic, so that no entity claims another's. An asker that may not discover a topic gets no answer,
+just as for an entity that does not exist. Nodes tell each other the advertisements they signed, so that a node that
+is away is no loss. A lying node could name a topic where nobody speaks; so the other nodes also tell the topic under
+which the entity registered. A query's topic is the source's `Availability/Traces/ID`, or `Liveness/ID`. Not here:
+tracing (`tracing`), trackers (`tracker`).
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ from keys.tracesession import REQUEST_BYTES, REQUEST_FRESH_MS, Registration
 
 ADVERTISEMENTS_MAX = 100_000  # at one node; an entity with many topics loses its own oldest
 LIFE_MAX_S = 30 * 24 * 3600  # of a trace topic
-LIST_WORK_MAX, GLOB_WORK = 40_000, 100  # patterns and names that one question for a pattern looks through, some 50 ms
-REQUESTS_MAX = 65_536  # requests that were answered lately: a replayed one makes no second topic
+LIST_WORK_MAX, GLOB_WORK = 40_000, 100  # steps of the search for one pattern, some 50 ms
+REQUESTS_MAX = 65_536  # recently answered requests: a replay makes no second topic
 DOMAIN_REQUEST = "veilmq/1 trace discovery"
 _QUERY, _ANSWER, _CLAIM = 1, 2, 4
 
@@ -68,7 +69,7 @@ class Request:
 
     @classmethod
     def decode(cls, data: bytes) -> Request:
-        """Raises BadFrame."""
+        """Decodes a request. Raises BadFrame."""
         reader = Reader(data)
         query = reader.opening(Kind.DISCOVERY, _QUERY) == _QUERY
         certificate, descriptor = Certificate.decode(reader.sized()), reader.text()
@@ -90,7 +91,7 @@ class Request:
         return cls(certificate, descriptor, request, time_ms, discoverers, life_s, signature)
 
     def verify(self, authority: bytes, now_ms: int) -> None:
-        """Raise unless a certified entity or tracker signed it just now."""
+        """Raises keys errors unless a certified entity or tracker signed the request within `REQUEST_FRESH_MS`."""
         if self.certificate.role is not Role.ENTITY:
             raise NotAuthorised("trace topics are for entities and trackers")
         self.certificate.verify(authority, now_ms)
@@ -100,14 +101,14 @@ class Request:
 
 
 def _cost(request: Request) -> str:
-    """Which budget it is taken from."""
+    """Returns the name of the budget that pays for a request."""
     if request.life_s:
         return "creation"
     return "pattern" if is_pattern(request.descriptor) else "discovery"
 
 
 def entity_of(descriptor: str) -> str | None:
-    """The entity that a descriptor or query is about, in either spelling; None for anything else."""
+    """Returns the entity that a descriptor or query names, in either spelling; None for another descriptor."""
     for prefix in DISCOVER:
         name = descriptor.removeprefix("/").removeprefix(f"{prefix}/")
         if name != descriptor.removeprefix("/") and name and "/" not in name:
@@ -116,19 +117,23 @@ def entity_of(descriptor: str) -> str | None:
 
 
 def _entity_of(advertisement: Advertisement) -> str | None:
-    """The same, as the very string of its certificate where it is that: of tens of thousands it is kept twice."""
+    """Returns the entity of an advertisement. If the certificate has an equal name, returns that string object: with
+    tens of thousands of entities a second copy costs memory.
+    """
     entity, owner = entity_of(advertisement.descriptor), advertisement.certificate.name
     return owner if entity == owner else entity
 
 
 def owns(owner: str, entity: str) -> bool:
-    """Whether whoever is certified as `owner` may have trace topics of this entity: its own, and those of what it names
-    `OWNER:…`. No certificate has a colon in its name, so nobody else's entity is called so."""
+    """Returns True if the holder of a certificate named `owner` may have trace topics of this entity: `owner` itself,
+    or
+    a name `OWNER:…`. No certificate has a colon in its name, so no other entity has such a name.
+    """
     return entity == owner or entity.startswith(f"{owner}:")
 
 
 def open_answer(data: bytes, asker: Identity) -> tuple[bytes, Advertisement]:
-    """(request, advertisement) of a node's answer. The advertisement is not verified. Raises BadFrame, BadContent."""
+    """Returns (request, advertisement) of a node's answer, unverified. Raises BadFrame, BadContent."""
     head = opening(Kind.DISCOVERY, _ANSWER)
     if data[: len(head)] != head:
         raise BadFrame("not the answer of a discovery node")
@@ -137,7 +142,9 @@ def open_answer(data: bytes, asker: Identity) -> tuple[bytes, Advertisement]:
 
 
 def open_found(data: bytes, asker: Identity) -> tuple[bytes, Advertisement, Registration | None]:
-    """The same, and the registration if it is a claim. Neither is verified. Raises BadFrame, BadContent."""
+    """Returns (request, advertisement, registration) of a node's answer, unverified; no registration unless the answer
+    is a claim. Raises BadFrame, BadContent.
+    """
     head = opening(Kind.DISCOVERY, _CLAIM)
     if data[: len(head)] != head:
         return *open_answer(data, asker), None
@@ -151,7 +158,7 @@ def open_found(data: bytes, asker: Identity) -> tuple[bytes, Advertisement, Regi
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A client published on `CREATION_TOPIC` or `DISCOVERY_TOPIC`."""
+    """A client's publication on `CREATION_TOPIC` or `DISCOVERY_TOPIC`."""
 
     client: str
     data: bytes = field(repr=False)
@@ -159,20 +166,20 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """Another discovery node advertised."""
+    """An advertisement that another discovery node sent."""
 
     data: bytes = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class ShareAdvertisement:
-    """Tell the other discovery nodes, and keep it on disk."""
+    """An effect: tell an advertisement to the other discovery nodes, and keep it on disk."""
 
     advertisement: Advertisement
 
 
 class Unknown(NotAuthorised):
-    """An honest question without an answer: it costs its asker nothing but the budget."""
+    """An error for an honest question without an answer: the asker pays only from the budget."""
 
 
 DiscoveryEvent: TypeAlias = Asked | Heard | Registered
@@ -180,7 +187,9 @@ DiscoveryEffect: TypeAlias = Say | ShareAdvertisement | Charged
 
 
 class DiscoveryNode:
-    """One node. `nodes`: public keys of all nodes by name, ours included; `random`: fresh secret bytes of a length."""
+    """A discovery node. `nodes`: public keys of all nodes by name, ours included; `random`: fresh secret bytes of a
+    length.
+    """
 
     def __init__(
         self, name: str, identity: Identity, nodes: Mapping[str, bytes], authority: bytes,
@@ -194,9 +203,9 @@ class DiscoveryNode:
         self._random = random
         self._kept: FairTable[bytes, Advertisement] = FairTable(ADVERTISEMENTS_MAX)  # by trace topic
         self._newest: dict[str, bytes] = {}  # by entity: its latest trace topic
-        self._names = SortedNames()  # of these entities
-        self._unverified: set[bytes] = set()  # of before a restart, maybe under other keys
-        # By entity: under which trace topic it registered here last, and what its registration says beside that.
+        self._names = SortedNames()  # the entities in `_newest`
+        self._unverified: set[bytes] = set()  # restored after a restart, maybe under other keys
+        # By entity: the trace topic of its last registration here, and the registration's other fields.
         self._claims: dict[str, tuple[Advertisement, bytes, int, bytes]] = {}
         self._answered: OrderedDict[bytes, None] = OrderedDict()
 
@@ -204,34 +213,34 @@ class DiscoveryNode:
         return len(self._kept)
 
     def restore(self, advertisements: Iterable[Advertisement]) -> None:
-        """What was kept on disk."""
+        """Takes the advertisements that were kept on disk."""
         for advertisement in advertisements:
             self._keep(advertisement)
             if self._kept.get(advertisement.topic) is not None:
                 self._unverified.add(advertisement.topic)
 
     def owned_by(self, owner: Certificate) -> list[Advertisement]:
-        """Trace topics that this node made for a certificate's holder, newest first."""
+        """Returns the trace topics that this node made for a certificate's holder, newest first."""
         ours = (each for each in self._kept.values() if each.node == self._name)
         found = [each for each in ours if each.certificate.party_id == owner.party_id]
         return sorted(found, key=lambda each: -each.created_ms)
 
     def forget(self, topic: bytes) -> None:
-        """Nobody learns this topic from us any more."""
+        """Forgets a topic, so that nobody learns the topic from us any more."""
         gone = self._kept.pop(topic)
         if gone is not None:
             self._unname(gone)
 
     def advertisement(self, topic: bytes) -> Advertisement | None:
-        """What we know of a trace topic."""
+        """Returns the advertisement that we know of a trace topic; None if there is none."""
         return self._kept.get(topic)
 
     def verified(self, topic: bytes) -> Advertisement | None:
-        """The same, of what was made or verified in this life only."""
+        """Returns the advertisement of a trace topic if we made or verified it since the last restart; else None."""
         return None if topic in self._unverified else self._kept.get(topic)
 
     def handle(self, event: DiscoveryEvent, now: float) -> list[DiscoveryEffect]:
-        """Effects in order. What does not hold is counted, and answered by nothing."""
+        """Returns the effects of an event in order. An invalid request is counted and gets no answer."""
         try:
             if isinstance(event, Heard):
                 return self._heard(event.data, self._wall.ms(now))
@@ -247,7 +256,7 @@ class DiscoveryNode:
             return [*self._offenders.charge(client, "discoveries_refused", error)]
 
     def _asked(self, request: Request, now_ms: int) -> list[DiscoveryEffect]:
-        """Raises keys errors."""
+        """Answers a request. Raises keys errors."""
         request.verify(self._authority, now_ms)
         self._once(request)
         entity = entity_of(request.descriptor)
@@ -268,7 +277,7 @@ class DiscoveryNode:
         return [*told, Count("discoveries")]
 
     def _list(self, request: Request, pattern: str, now_ms: int) -> list[DiscoveryEffect]:
-        """The names that a pattern has for this asker; whether there are others it does not say."""
+        """Tells an asker the names that match a pattern; the answer does not show if there are others."""
         asker = request.certificate
         names = list(self._discoverable(pattern, asker, now_ms))
         where = answers_to(asker.name)
@@ -276,11 +285,13 @@ class DiscoveryNode:
         return [*told, Count("discoveries")]
 
     def _discoverable(self, pattern: str, asker: Certificate, now_ms: int) -> Iterator[str]:
-        """Names that a pattern has for an asker. Where too much would have to be looked through, from a place that is
-        drawn on: the asker comes again, and hears of the others."""
+        """Yields the names that match a pattern and that the asker may discover. The search begins at a random place
+        and
+        ends after `LIST_WORK_MAX` steps: an asker that comes again hears of other names.
+        """
         first, last = self._names.beginning(pattern.removesuffix("*") if is_pattern(pattern) else pattern)
         start, work = int.from_bytes(self._random(4)), LIST_WORK_MAX
-        admitted: dict[int, bool] = {}  # by the patterns, which most have in common
+        admitted: dict[int, bool] = {}  # by the discoverers, which most entities share
         for place in range(last - first):
             name = self._names[first + (start + place) % (last - first)]
             known = self._kept.get(self._newest[name])
@@ -306,7 +317,7 @@ class DiscoveryNode:
     def make(
         self, owner: Certificate, entity: str, discoverers: tuple[str, ...], life_s: int, now_ms: int
     ) -> Advertisement:
-        """A new trace topic; the caller knows that `owner` owns the entity, and tells the other nodes."""
+        """Makes a new trace topic. The caller has checked that `owner` owns the entity, and tells the other nodes."""
         drawn = bytearray(self._random(TOPIC_BYTES))
         drawn[6], drawn[8] = drawn[6] & 0x0F | 0x40, drawn[8] & 0x3F | 0x80  # RFC 9562, section 5.4: version 4
         advertisement = Advertisement(
@@ -325,7 +336,7 @@ class DiscoveryNode:
         return []
 
     def _learn(self, advertisement: Advertisement) -> str:
-        """Keep what is verified. Returns whose it is; raises NotAuthorised."""
+        """Keeps a verified advertisement and returns its entity. Raises NotAuthorised if the owner is another."""
         entity = _entity_of(advertisement)
         if entity is None or not owns(advertisement.certificate.name, entity):
             raise NotAuthorised("an advertisement of somebody else's trace topic")
@@ -336,8 +347,10 @@ class DiscoveryNode:
         return entity
 
     def _registered(self, event: Registered) -> list[DiscoveryEffect]:
-        """At the tracer beside us, which trusts the same nodes and authority: a node that was away, or hears no other,
-        knows the entity's trace topic now."""
+        """Takes the registration of an entity at the tracer beside us, which trusts the same nodes and authority. A
+        node
+        that was away, or hears no other node, so learns the entity's trace topic.
+        """
         advertisement, claim = event.advertisement, event.registration
         entity, kept = self._learn(advertisement), self._kept.get(advertisement.topic)
         same = kept if kept is not None and kept == advertisement else advertisement
@@ -370,7 +383,7 @@ class DiscoveryNode:
             del self._claims[entity]
 
     def _once(self, request: Request) -> None:
-        """Raise Replayed for a request that came before."""
+        """Raises Replayed for a request that came before."""
         if request.request in self._answered:
             raise Replayed("a request that came before")
         self._answered[request.request] = None

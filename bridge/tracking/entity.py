@@ -1,10 +1,10 @@
-"""The entity's side of being traced: a topic of its own, a session with its broker, tokens in time (B1, B3, B7, B8).
+"""The traced entity's side: a topic of its own, a session with its broker, fresh tokens in time (B1, B3, B7, B8).
 
-What a client library does for its program, without I/O: it asks a discovery node for a trace topic, registers, answers
-pings, hands over tokens before the former ends, and says states and load. After a reconnect it knocks, and its session
-goes on if the broker knows it, also over a restart; else it registers anew. The shell subscribes to `Listen`ed topics
-and publishes what `Say` says. Not here: MQTT, an entity that several brokers trace (`witnessed`, which has one of these
-for each).
+A client library does this for its program, without I/O: the entity asks a discovery node for a trace topic,
+registers, answers pings, hands over a token before the former ends, and reports states and load. After a reconnect
+the entity knocks, and the session goes on if the broker knows it, also over a restart; else the entity registers
+anew. The shell subscribes to `Listen`ed topics and publishes the payloads of `Say`. Not here: MQTT, an entity that
+several brokers trace (`witnessed`, which has a `TracedEntity` for each).
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ from keys.identity import Certificate, Identity
 from keys.resumption import NONCE_BYTES, Knock, is_resumed, open_resumed
 from keys.tracesession import KEY_BYTES, REQUEST_BYTES, Registration, TraceSession, Word, open_registered
 
-ASK_AGAIN_S = 5.0  # a request without an answer is repeated, twice as late each time, half of that more or less ...
+ASK_AGAIN_S = 5.0  # an unanswered request is repeated after this time, doubled each time, half more or less ...
 ASK_AGAIN_MAX_S = 60.0  # ... up to this
 TOKEN_LIFE_S = 600.0
 TOPIC_LEFT_S = (
-    5.0  # of a trace topic's life, or a tenth of it, when the next topic is asked for: trackers ask at its end
+    5.0  # before a topic's end, or a tenth of its life: the time to ask for the next, as trackers ask at its end
 )
-CLOCK_SET_S = 1.0  # by which a clock is not set every day
-RENEW_AFTER_S = TOKEN_LIFE_S / 2  # half of a token's life is left when the next one comes
-KNOCKS = 3  # without an answer; behind them we register
-ALIVE_LEAST_S = 0.1  # whatever our broker asks for, we do not say more often that we live
+CLOCK_SET_S = 1.0  # a larger step of a clock means that the clock was set
+RENEW_AFTER_S = TOKEN_LIFE_S / 2  # the next token comes at half of a token's life
+KNOCKS = 3  # after so many unanswered knocks we register
+ALIVE_LEAST_S = 0.1  # the least time between signs of life, whatever our broker asks for
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerConnected:
-    """The connection to the broker stands; what was said before may be lost."""
+    """A connection to the broker stands; earlier messages may be lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Disconnected:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """Something came on a topic that we listen to."""
+    """A message on a topic that we listen to."""
 
     topic: str = field(repr=False)
     payload: bytes = field(repr=False)
@@ -71,27 +71,27 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Listen:
-    """Subscribe to a topic."""
+    """An effect: subscribe to a topic."""
 
     topic: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """Unsubscribe from a topic."""
+    """An effect: unsubscribe from a topic."""
 
     topic: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class KeepEntity:
-    """Store our advertisement: after a restart the same trace topic serves."""
+    """An effect: store our advertisement, so that the trace topic serves after a restart too."""
 
     advertisement: Advertisement
 
 
 class Stage(StrEnum):
-    """How far we are."""
+    """The progress of an entity with its broker."""
 
     WITHOUT_TOPIC = "without topic"
     UNREGISTERED = "unregistered"
@@ -104,8 +104,9 @@ TracedEffect: TypeAlias = Say | Listen | Leave | KeepEntity | Count
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """How an entity wants to be traced. `signed`: each message is signed instead of sealed, so that the broker can show
-    it to others; `secured`: traces are sealed, and trackers get the key."""
+    """An entity's wishes for its tracing. `signed`: each message is signed instead of sealed, so that the broker can
+    show messages to others; `secured`: traces are sealed, and trackers get the key.
+    """
 
     discoverers: tuple[str, ...] = ()
     life_s: int = 24 * 3600
@@ -114,7 +115,7 @@ class Wishes:
 
 
 class TracedEntity:
-    """One entity. `nodes`: discovery nodes' public keys by name; `random`: fresh secret bytes of a length."""
+    """A traced entity. `nodes`: discovery nodes' public keys by name; `random`: fresh secret bytes of a length."""
 
     def __init__(
         self,
@@ -127,11 +128,12 @@ class TracedEntity:
         advertisement: Advertisement | None = None,
         wall: Wall | None = None,
     ) -> None:
-        """`advertisement`: kept from a former life. One with other discoverers than `wishes` has is forgotten: under
-        another trace topic nobody hears us whom we struck off."""
+        """Takes the `advertisement` kept from before a restart. If its discoverers differ from those in `wishes`, the
+        entity forgets it: a discoverer that was struck off does not hear us under another trace topic.
+        """
         self._wall = wall or Wall()
-        self.seat: Seat | None = None  # which of several witnesses our broker is
-        self.asks = True  # for a trace topic, if there is none; else somebody else does, and we `take` it
+        self.seat: Seat | None = None  # our broker's number among several witnesses
+        self.asks = True  # for a trace topic, if there is none; False: another machine asks, and we `take` the topic
         self._identity = identity
         self._certificate = certificate
         self._nodes = dict(nodes)
@@ -141,25 +143,25 @@ class TracedEntity:
         is_as_wished = wishes is None or advertisement is None or {*advertisement.discoverers} == {*wishes.discoverers}
         self._advertisement = advertisement if is_as_wished else None
         self._session: TraceSession | None = None
-        self._former: TraceSession | None = None  # of the connection that ended
-        self._knocked: Knock | None = None  # for it
+        self._former: TraceSession | None = None  # session of the connection that ended
+        self._knocked: Knock | None = None  # the knock for that session
         self._knocks = 0
-        self._aside: TraceSession | None = None  # its end for what comes through other brokers
+        self._aside: TraceSession | None = None  # our end of the session for pings through other brokers
         self._request = b""
         self._ask_at: float | None = None
         self._asked = 0
         self._renew_at: float | None = None
-        self._speaks_at = ""  # to our broker, in this session
+        self._speaks_at = ""  # the topic for words to our broker in this session
         self._pinged_ms, self._pinged_at = 0, 0.0  # the last ping, by our broker's clock and by ours
-        self._alive_s = 0.0  # how often our broker wants to hear that we live, unasked
+        self._alive_s = 0.0  # the period in which our broker wants unasked signs of life
         self._alive_at: float | None = None
-        self._token = b""  # the last one with its key, as it is handed over
-        self._token_for: tuple[bytes, Seat | None] | None = None  # topic and seat of it
-        self._token_offset_s = 0.0  # of our clock, when we made it
+        self._token = b""  # the last token with its key, as handed over
+        self._token_for: tuple[bytes, Seat | None] | None = None  # topic and seat of that token
+        self._token_offset_s = 0.0  # our clock's offset when that token was made
         self._token_made_at = 0.0
-        self._state = b""  # what was said last
+        self._state = b""  # the last state reported
         self.clock_off_s: float | None = None
-        """How far our clock is ahead of our broker's, who refused a token for that."""
+        """The seconds by which our clock is ahead of our broker's; None unless the broker refused a token for that."""
         self._connected = False
 
     @property
@@ -177,7 +179,9 @@ class TracedEntity:
         return min((at for at in (self._ask_at, self._renew_at, self._alive_at) if at is not None), default=None)
 
     def handle(self, event: TracedEvent, now: float) -> list[TracedEffect]:
-        """Effects in the order in which they must happen. What does not hold is counted and dropped."""
+        """Returns the effects of an event in the order in which they must happen. Invalid input is counted and
+        dropped.
+        """
         match event:
             case BrokerConnected():
                 self._connected, self._asked, self._knocks = True, 0, 0
@@ -204,13 +208,13 @@ class TracedEntity:
 
     @property
     def relayed_at(self) -> str | None:
-        """Where our broker asks us through another one; None while it does not know us."""
+        """The topic on which our broker asks us through another broker; None while our broker does not know us."""
         if self._session is None or self._advertisement is None:
             return None
         return relayed_to(self._certificate.name, self._advertisement.topic, self._session.session)
 
     def relayed(self, payload: bytes) -> list[TracedEffect]:
-        """A ping of our broker's that came through another one, through which the answer goes."""
+        """Answers a ping of our broker that came through another broker; the answer takes the same way back."""
         if self._session is None or self._advertisement is None:
             return []
         try:
@@ -224,36 +228,38 @@ class TracedEntity:
         return [Say(at, self._aside.say(Word.ANSWER, body), 0)]
 
     def state(self, kind: TraceKind, fields: bytes = b"") -> list[TracedEffect]:
-        """Our state from now on; said again after each registration. Raises ValueError for what is none."""
+        """Sets and reports our state, and repeats the report after each registration. Raises ValueError if `kind` is no
+        state.
+        """
         if kind not in STATES:
             raise ValueError(f"{kind.name} is not a state that an entity reports")
         self._state = bytes([kind]) + fields
         return self._say(Word.STATE, self._state)
 
     def load(self, fields: Mapping[str, object]) -> list[TracedEffect]:
-        """CPU, memory, work: whatever trackers should know. Lost while we are not registered."""
+        """Reports CPU, memory, work or other figures to trackers. A report is lost while we are not registered."""
         return self._say(Word.LOAD, body_of(fields))
 
     def silent(self, fields: bytes = b"") -> list[TracedEffect]:
-        """No more traces. The next `BrokerConnected` begins anew."""
+        """Ends our traces. The next `BrokerConnected` begins anew."""
         effects = self._say(Word.SILENT, fields)
         self._session = self._former = self._ask_at = self._renew_at = self._alive_at = None
         return effects
 
     def renounce(self, now: float, fields: bytes = b"") -> list[TracedEffect]:
-        """Our trace topic became known to whom it should not (B9): take a new one."""
+        """Gives up a trace topic that a stranger learned (B9), and asks for a new one."""
         effects = self.silent(fields)
         self._advertisement, self._asked = None, 0
         return effects + self.ask(now)
 
     def take(self, advertisement: Advertisement, now: float) -> list[TracedEffect]:
-        """The trace topic that was asked for elsewhere is ours from now on."""
+        """Takes over a trace topic that another machine of this entity asked for."""
         effects = self.silent()
         self._advertisement, self._asked = advertisement, 0
         return effects + self.ask(now) if self._connected else effects
 
     def ask(self, now: float) -> list[TracedEffect]:
-        """For a topic while we have none that counts, then for a session."""
+        """Asks for a trace topic while no valid one is known, then for a session."""
         self._former = None
         self._ask_at = self._again_at(now)
         self._request = self._random(REQUEST_BYTES)
@@ -278,13 +284,13 @@ class TracedEntity:
     # -------------------------------------------------------------------------------------------- details
 
     def _again_at(self, now: float) -> float:
-        """When we ask again if no answer comes."""
+        """Returns the time to ask again if no answer comes."""
         usual_s = min(ASK_AGAIN_S * (1 << min(self._asked, 10)), ASK_AGAIN_MAX_S)
         self._asked += 1
-        return now + usual_s * (0.5 + self._random(1)[0] / 256)  # those who lost their broker together
+        return now + usual_s * (0.5 + self._random(1)[0] / 256)  # spreads entities that lost their broker together
 
     def _back(self, now: float) -> list[TracedEffect]:
-        """We are connected again: our session goes on, if it can."""
+        """Continues our session after a reconnect, if possible; else registers anew."""
         former, known = self._former, self._advertisement
         has_right = self._token_is_ours and 0 <= now - self._token_made_at < TOKEN_LIFE_S
         if former is None or known is None or not has_right or self._knocks == KNOCKS or self._renewed_at(known) <= now:
@@ -298,7 +304,7 @@ class TracedEntity:
         return [*hears, Say(self._speaks_at, self._knocked.encode())]
 
     def _resumed(self, payload: bytes, now: float) -> list[TracedEffect]:
-        """The broker knows our session, or does not. Raises keys errors."""
+        """Takes the broker's answer to our knock: the broker knows our session or does not. Raises keys errors."""
         if self._former is None or self._knocked is None or self._advertisement is None:
             raise BadContent("an answer to nobody's knock")
         session, key = self._former.kept
@@ -309,12 +315,12 @@ class TracedEntity:
         self._former, self._knocked, self._asked = None, None, 0
         self._session, self._aside = TraceSession(session, next_key, 0), None
         self._ask_at, self._renew_at = self._renewed_at(self._advertisement), self._token_made_at + RENEW_AFTER_S
-        # The first word shows that we have the key. When we lived last, by its clock, a new broker could not tell.
+        # The first word shows that we have the key. A new broker could not date our life by a former ping, hence zeros.
         said = self._say(Word.STATE, self._state) if self._state else self._say(Word.ALIVE, lived(0, 0))
         return [*said, Count("registered")]
 
     def _told(self, topic: str, payload: bytes, now: float) -> list[TracedEffect]:
-        """Raises keys errors."""
+        """Takes a message on one of our topics. Raises keys errors."""
         if topic != answers_to(self._certificate.name):
             return self._pinged(payload, now)
         if is_resumed(payload):
@@ -351,7 +357,7 @@ class TracedEntity:
         return [*effects, Count("registered")]
 
     def _authorise(self, now: float) -> list[TracedEffect]:
-        """A token for a key pair of its own, so that it tells nobody where we are connected."""
+        """Makes a token for a fresh key pair, so that the token does not show where we are connected."""
         assert self._advertisement is not None
         self._token_made_at, self._token_offset_s = now, self._wall.offset_s
         self._token_for = self._advertisement.topic, self.seat
@@ -370,8 +376,9 @@ class TracedEntity:
         return self._say(Word.TOKEN, self._token)
 
     def _authorise_again(self, now: float) -> list[TracedEffect]:
-        """In a new session at the same broker the token of before will do while it is young: making and verifying one
-        costs both sides, and after a restart of the broker everybody comes at once."""
+        """Hands over the former token again in a new session at the same broker while the token is young. Making and
+        verifying a token costs both sides, and after a restart of the broker all entities come at once.
+        """
         assert self._advertisement is not None
         is_young = 0 <= now - self._token_made_at < RENEW_AFTER_S
         if not (is_young and self._token_is_ours) or abs(self._wall.offset_s - self._token_offset_s) > CLOCK_SET_S:
@@ -381,7 +388,7 @@ class TracedEntity:
 
     @property
     def _token_is_ours(self) -> bool:
-        """Whether the last one was made for where we are traced now."""
+        """True if the last token was made for our present trace topic and witness."""
         return self._advertisement is not None and self._token_for == (self._advertisement.topic, self.seat)
 
     def _pinged(self, payload: bytes, now: float) -> list[TracedEffect]:
@@ -399,7 +406,7 @@ class TracedEntity:
         return self._say(Word.ANSWER, body)
 
     def _set_anew(self, now: float) -> list[TracedEffect]:
-        """Our clock was set: what our token says of its time is wrong by it, so there is another one."""
+        """Makes another token if our clock was set: the times in the former token are wrong by the step."""
         is_set = self._session is not None and abs(self._wall.offset_s - self._token_offset_s) > CLOCK_SET_S
         return self._authorise(now) if is_set else []
 
@@ -413,6 +420,6 @@ class TracedEntity:
         return [Say(self._speaks_at, said, qos)]
 
     def _renewed_at(self, advertisement: Advertisement) -> float:
-        """When a trace topic is so near its end that a new one takes its place."""
+        """Returns the time near the end of a trace topic at which a new topic takes its place."""
         life_s = (advertisement.not_after_ms - advertisement.created_ms) / 1000
         return self._wall.at(advertisement.not_after_ms) - min(TOPIC_LEFT_S, life_s / 10)

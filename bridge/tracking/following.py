@@ -1,4 +1,4 @@
-"""What a tracker is asked to follow, what it knows of one entity, and when each is looked at again."""
+"""The state of a tracker for each followed entity, and the times at which each entity is checked again."""
 
 from __future__ import annotations
 
@@ -13,16 +13,18 @@ from bridge.tracking.witnessing import Panel
 from keys.delegation import Advertisement, Trace
 from keys.errors import BadContent
 
-NUMBERS_MAX = 64  # (token, topic) of one witness whose highest number is remembered; what is older than one that is
-# forgotten is no news. An honest witness uses a dozen
+NUMBERS_MAX = 64  # pairs (token, topic) of one witness whose highest number is remembered; a trace older than a
+# forgotten pair is no news. An honest witness uses a dozen.
 UNOPENED_MAX = 64  # sealed traces of one witness that wait for their key
-KEYS_MAX = 32  # of one entity: each witness has its own, and a liar sends what opens nothing
-ANSWERS_MAX = 16  # to questions of one witness in `GAUGE_EVERY_S`: an honest one asks two or three times
+KEYS_MAX = 32  # of one entity: each witness has its own, and a liar sends keys that open nothing
+ANSWERS_MAX = 16  # to one witness in `GAUGE_EVERY_S`: an honest witness asks two or three times
 
 
 @dataclass(frozen=True, slots=True)
 class Follow:
-    """Track an entity from now on, or all that a pattern names; of two for the same the later interest counts."""
+    """A wish to track an entity from now on, or all entities that a pattern names; for one name the latest interest
+    counts.
+    """
 
     entity: str
     interest: Interest = EVERYTHING
@@ -30,15 +32,16 @@ class Follow:
 
 @dataclass(frozen=True, slots=True)
 class Unfollow:
-    """Track an entity no longer, or those whom nothing but this pattern named."""
+    """A wish to track an entity no longer, or all entities that only this pattern named."""
 
     entity: str
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """A trace that holds. `time_ms`: its broker's clock; of what a majority says, ours; of what an entity with several
-    witnesses says of itself, its own. `fields` of what a majority says: see `witnessing.Belief`."""
+    """A valid trace. `time_ms`: by the clock of the trace's broker; ours for a majority's belief; the entity's for its
+    own word at several witnesses. `fields` of a majority's belief: `witnessing.Belief`.
+    """
 
     entity: str
     kind: TraceKind
@@ -49,22 +52,24 @@ class Observed:
 
 @dataclass(slots=True)
 class Source:
-    """One witness of an entity. What it fills is its own."""
+    """A witness of an entity, with tables of its own, so that a liar fills nobody else's."""
 
-    key: bytes = field(default=b"", repr=False)  # that opened what it said last
-    # The highest number of each token's key on each topic, and when it was said: topics overtake each other.
+    key: bytes = field(default=b"", repr=False)  # the key that opened the last trace
+    # The highest number of each token's key on each topic, and its time: topics overtake each other.
     numbers: OrderedDict[tuple[bytes, str], tuple[int, int]] = field(default_factory=OrderedDict)
-    forgotten_ms: int = -1  # no number that was forgotten was said later
+    forgotten_ms: int = -1  # the latest time of all forgotten numbers
     unopened: deque[Trace] = field(default_factory=lambda: deque(maxlen=UNOPENED_MAX))
     answered: deque[float] = field(default_factory=lambda: deque(maxlen=ANSWERS_MAX))
 
     def is_news(self, key: tuple[bytes, str], trace: Trace) -> bool:
-        """Whether a trace neither came already nor is of a key that may have been forgotten."""
+        """Returns True unless the trace came already, or is as old as a key that may have been forgotten."""
         known = self.numbers.get(key)
         return trace.time_ms > self.forgotten_ms if known is None else trace.number > known[0]
 
     def heard(self, key: tuple[bytes, str], trace: Trace) -> None:
-        """A trace that holds. Who was silent longest is forgotten."""
+        """Takes note of a valid trace. Forgets the key that was silent longest if there are more than
+        `NUMBERS_MAX`.
+        """
         self.numbers[key] = trace.number, trace.time_ms
         self.numbers.move_to_end(key)
         if len(self.numbers) > NUMBERS_MAX:
@@ -73,22 +78,22 @@ class Source:
 
 @dataclass(slots=True)
 class Followed:
-    """One entity that we track."""
+    """An entity that we track."""
 
     interest: Interest
-    by_name: bool = True  # asked for so; else a pattern named it
-    # What nodes answered, by node, and as what the entity registered: a node that lies names a topic where nobody
-    # speaks. The first on which a majority of the witnesses is heard is `proven`, and the only one from then on.
+    by_name: bool = True  # followed by its own name; False: a pattern named the entity
+    # The answers of nodes, by node, and the entity's registration: a lying node names a topic where nobody
+    # speaks. The first topic on which a majority of the witnesses is heard is `proven`, and alone from then on.
     candidates: dict[str, Advertisement] = field(default_factory=dict)
-    claimed_ms: int = -1  # when it registered so
-    heard_on: dict[bytes, set[int]] = field(default_factory=dict)  # by topic: witnesses whose traces hold
-    wishes: dict[bytes, tuple[float, bytes]] = field(default_factory=dict)  # what we said last, by topic
+    claimed_ms: int = -1  # the time of that registration
+    heard_on: dict[bytes, set[int]] = field(default_factory=dict)  # by topic: witnesses with valid traces
+    wishes: dict[bytes, tuple[float, bytes]] = field(default_factory=dict)  # our last wish and its time, by topic
     proven: bool = False
     heard: bool = False  # a trace that we could open
     known: bool = False  # a majority of its witnesses was heard lately
-    lost: bool = False  # it was, and we said that we know nothing of it any more
-    due: float = float("inf")  # when it is looked at
-    since: float = 0.0  # we follow it
+    lost: bool = False  # `known` before, and reported as unknown since
+    due: float = float("inf")  # the time of the next check
+    since: float = 0.0  # the time at which we began to follow
     request: bytes = b""
     ask_at: float = 0.0
     asked: int = 0
@@ -98,19 +103,21 @@ class Followed:
 
 
 def topics_of(tracker: str, advertisement: Advertisement, interest: Interest) -> list[str]:
-    """Returns the topics that a tracker listens to for what it wants of an entity."""
+    """Returns the topics that a tracker listens to for its interest in an entity."""
     topics = [trace_topic(advertisement.topic, each) for each in Interest if each in interest]
     return [*topics, gauge_topic(advertisement.topic), key_topic(tracker, advertisement.topic)]
 
 
 class Looks:
-    """When each of tens of thousands is looked at: the earliest first. Entries that `Followed.due` denies are stale."""
+    """A queue of the times at which tens of thousands of entities are checked, earliest first. An entry that differs
+    from `Followed.due` is stale.
+    """
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, str]] = []
 
     def put(self, entity: str, one: Followed, due: float, followed: dict[str, Followed]) -> None:
-        """No later than `due`; earlier if that was said before."""
+        """Plans a check of an entity no later than `due`; an earlier planned time stands."""
         if due >= one.due:
             return
         one.due = due
@@ -120,7 +127,7 @@ class Looks:
             heapq.heapify(self._heap)
 
     def first(self, followed: dict[str, Followed]) -> tuple[float, str] | None:
-        """The next one and when, which stays."""
+        """Returns the time and entity of the next check, which stays in the queue."""
         while self._heap:
             due, entity = self._heap[0]
             one = followed.get(entity)
@@ -130,7 +137,7 @@ class Looks:
         return None
 
     def take(self, followed: dict[str, Followed], now: float) -> str | None:
-        """Whose time has come; it has none until it is put again."""
+        """Takes out an entity whose check is due. The entity has no planned check until the next `put`."""
         first = self.first(followed)
         if first is None or first[0] > now:
             return None
@@ -140,7 +147,7 @@ class Looks:
 
 
 def opened(followed: Followed, source: Source, trace: Trace) -> bytes | None:
-    """The body of a trace, None as long as no key opens it."""
+    """Returns the body of a trace; None as long as no key opens the trace."""
     if not trace.sealed:
         return trace.body
     for key in dict.fromkeys((source.key, *followed.keys)):
@@ -152,7 +159,7 @@ def opened(followed: Followed, source: Source, trace: Trace) -> bytes | None:
 
 
 def try_key(trace: Trace, key: bytes) -> bytes | None:
-    """The body of a sealed trace, None if this key is not its own."""
+    """Returns the body of a sealed trace; None if the key is another trace's."""
     try:
         return trace.opened(key)
     except BadContent:

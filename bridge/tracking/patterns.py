@@ -1,10 +1,12 @@
-"""Following by pattern: `shop:*` is every entity whose name begins so and that lets us discover it, now and later (B1).
+"""Following by pattern: `shop:*` means every entity whose name begins so and that lets us discover it, now and later
+(B1).
 
     names    opening(3, flag 8) sealed box to the asker: request(16) count(2) names
 
-A discovery node answers a query for a pattern with names, a few hundred in a message; each is then asked for as if its
-name had been known. Nodes forget nothing for that, so a pattern is asked for again once in `ASK_EVERY_S`. Who may not
-discover an entity is not told its name either. Not here: whose request it is (`discovery`), one entity (`tracker`).
+A discovery node answers a query for a pattern with names, at most `NAMES_AT_ONCE` in a message; the tracker then asks
+for each name as for a single entity. Nodes keep no state for patterns, so the tracker repeats each query every
+`ASK_EVERY_S`. An asker that may not discover an entity is not told its name either. Not here: the requests of a node
+(`discovery`), one entity (`tracker`).
 """
 
 from __future__ import annotations
@@ -29,18 +31,18 @@ _NAMES = 8
 
 
 def is_pattern(name: str) -> bool:
-    """One star, at the end: what stands before it begins the names."""
+    """Returns True if the name ends with a star; the text before the star begins the names that are meant."""
     return name.endswith("*")
 
 
 def matches(pattern: str, name: str) -> bool:
-    """Whether a name is meant by a pattern."""
+    """Returns True if a pattern means a name."""
     return name.startswith(pattern[:-1]) if is_pattern(pattern) else name == pattern
 
 
 def names_for(asker: Certificate, request: bytes, names: Iterable[str], random: Callable[[int], bytes]
               ) -> Iterator[bytes]:  # fmt: skip
-    """A node's answers: at least one, and as many as there are names for."""
+    """Yields a node's answers: one or more messages that hold at most `NAMES_MAX` names."""
     head, left = opening(Kind.DISCOVERY, _NAMES), sorted(names)[:NAMES_MAX]
     for at in range(0, max(len(left), 1), NAMES_AT_ONCE):
         part = left[at : at + NAMES_AT_ONCE]
@@ -57,7 +59,9 @@ class _Asked:
 
 
 class Patterns:
-    """Of one tracker. `sign`: makes a signed query of a descriptor, a request and a time in ms."""
+    """The patterns that a tracker follows. `sign`: makes a signed query of a descriptor, a request and a time in
+    ms.
+    """
 
     def __init__(
         self, identity: Identity, random: Callable[[int], bytes], wall: Wall, sign: Callable[[str, bytes, int], bytes]
@@ -70,13 +74,14 @@ class Patterns:
         return min((each.ask_at for each in self._asked.values()), default=None)
 
     def found(self, pattern: str) -> bool | None:
-        """Whether it named anybody; None for one that is not followed."""
+        """Returns True if the pattern named any entity; None for a pattern that is not followed."""
         asked = self._asked.get(pattern)
         return None if asked is None else asked.found
 
     def follow(self, pattern: str, interest: Interest, now: float) -> bool:
-        """Asks for those whom the pattern means from now on; the newest interest counts. Returns whether the pattern
-        was followed before."""
+        """Asks from now on for the entities that a pattern means; the newest interest counts. Returns True if the
+        pattern was followed before.
+        """
         known = self._asked.get(pattern)
         if known is not None:
             known.interest = interest
@@ -85,15 +90,15 @@ class Patterns:
         return known is not None
 
     def leave(self, pattern: str) -> bool:
-        """Asks no more. Returns whether the pattern was followed."""
+        """Stops asking for a pattern. Returns True if the pattern was followed."""
         return self._asked.pop(pattern, None) is not None
 
     def mean(self, name: str) -> bool:
-        """Returns whether one of the patterns means this name."""
+        """Returns True if a followed pattern means this name."""
         return any(matches(pattern, name) for pattern in self._asked)
 
     def due(self, now: float, *, all_of_them: bool = False) -> list[Say]:
-        """What is to be asked now."""
+        """Returns the queries that are due now."""
         said = []
         for pattern, asked in self._asked.items():
             if all_of_them or now >= asked.ask_at:
@@ -103,8 +108,9 @@ class Patterns:
         return said
 
     def named(self, data: bytes) -> list[tuple[str, Interest]] | None:
-        """Who is to be followed by an answer, None for what is none. Names that are no answer's to our question are
-        left out. Raises BadFrame, BadContent."""
+        """Returns the entities to follow by an answer, with interests; None if the data is no such answer. Leaves out
+        names that our question does not mean. Raises BadFrame, BadContent.
+        """
         head = opening(Kind.DISCOVERY, _NAMES)
         if data[: len(head)] != head:
             return None

@@ -1,11 +1,12 @@
-"""Registrations that wait for their turn: pings go on while thousands of entities come at once, after a restart.
+"""A queue of registrations that wait for their turn: pings go on while thousands of entities come at once after a
+restart.
 
-To register one entity costs as much as twenty pings with their answers, nearly all of it for signatures. So a few are
-taken up in each turn of the event loop, between everything that can be read and everything that is due: neither pings
-nor registrations take all of the time, and none of it is left unused. The others wait, a client's latest in the
-place of its first: what it asked for before it does not hear an answer to. What is no registration at all costs nothing
-and does not wait, so that its client is soon sent away; neither does what would not fit here. Not here: whether a
-registration holds (`tracing`), when a turn begins.
+Registering an entity costs as much as twenty pings with their answers, nearly all for signatures. So a few
+registrations are handled in each turn of the event loop, between all readable input and all due work: neither pings
+nor registrations take all of the time, and no time is left unused. The other registrations wait, a client's latest in
+the place of its first: the client hears no answer to the earlier request. Data that is no registration costs nothing
+and does not wait, so that its client is soon sent away; the same holds for a registration that does not fit. Not
+here: the check of a registration (`tracing`), the beginning of a turn.
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ WAITING_BYTES_MAX = 4_096  # of one registration
 
 
 class RegistrationQueue:
-    """Registrations by client, in order of coming."""
+    """A queue of registrations by client, in order of arrival."""
 
     def __init__(self) -> None:
         self._waiting: OrderedDict[str, bytes] = OrderedDict()
         self._left = AT_ONCE  # of this turn
 
     def __len__(self) -> int:
-        """Clients that wait."""
+        """Returns the number of clients that wait."""
         return len(self._waiting)
 
     def arrives(self, client: str, data: bytes) -> bool:
-        """Whether this registration is to be taken up now. Else it waits."""
+        """Returns True if this registration is to be handled now; else the registration waits."""
         if self._left:  # then nobody waits
             self._left -= 1
             return True
@@ -44,13 +45,13 @@ class RegistrationQueue:
         return False
 
     def turn(self) -> list[tuple[str, bytes]]:
-        """The next turn: those that are to be taken up now."""
+        """Begins the next turn and returns the registrations to handle now."""
         taken = [self._waiting.popitem(last=False) for _ in range(min(AT_ONCE, len(self._waiting)))]
         self._left = AT_ONCE - len(taken)
         return taken
 
     def gone(self, client: str) -> None:
-        """It waits no longer, if it did."""
+        """Removes the waiting registration of a client, if there is any."""
         self._waiting.pop(client, None)
 
 

@@ -1,10 +1,10 @@
-"""The tracker's side: finds entities, says what it wants to hear, believes only traces that hold (B6, B7, B8).
+"""The tracker's side: finds entities, tells brokers its interests, believes only valid traces (B6, B7, B8).
 
-A tracker asks discovery nodes for an entity's trace topic, listens to the topics of its interests, answers every
-GAUGE_INTEREST, and verifies each trace: the topic's owner let the signer speak, it is of now, and it did not come
-before. Sealed traces wait, a few of them, for their key. Of an entity with one witness each trace is observed; of one
-with several, what a majority of them says, and what the entity itself signed. Not here: MQTT, history on disk, what a
-majority is (`witnessing`).
+A tracker asks discovery nodes for an entity's trace topic, listens to the topics of its interests, and answers every
+GAUGE_INTEREST. Each trace is verified: the topic's owner let the signer speak, the time is now, and no equal or later
+trace came before. A few sealed traces wait for their key. Each trace of an entity with one witness is observed; with
+several witnesses, only the word of a majority and the entity's own signed word. Not here: MQTT, history on disk, the
+rule of a majority (`witnessing`).
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ from keys.ownword import OwnWord
 from keys.tracesession import REQUEST_BYTES
 
 ENTITIES_MAX = 100_000  # that one tracker follows
-CLAIMED = ""  # as if it were a node's: what the entity itself says
-OFFLINE_S = 5.0  # without any connection, before what is known of entities counts for nothing
-WISH_S = 120.0  # a wish is said again as it is, which costs brokers nothing, until it is so old
-FOUND_S = 3.0  # a discovery node that answers does so sooner
-TRACE_FRESH_MS = 300_000  # a trace that is older, though its token counts, is a replay or too late to matter
+CLAIMED = ""  # the slot of the entity's own registration, beside the nodes' names
+OFFLINE_S = 5.0  # without any connection; after it all entities count as unknown
+WISH_S = 120.0  # a wish is repeated byte by byte, which costs brokers nothing, up to this age
+FOUND_S = 3.0  # a discovery node that answers at all answers sooner
+TRACE_FRESH_MS = 300_000  # an older trace, though its token counts, is a replay or too late to matter
 
 
 TrackingEvent: TypeAlias = Follow | Unfollow | BrokerConnected | Disconnected | Told | Tick
@@ -71,7 +71,7 @@ TrackingEffect: TypeAlias = Say | Listen | Leave | Observed | Count
 
 
 class Tracker:
-    """One tracker. `nodes`: discovery nodes' public keys by name; `random`: fresh secret bytes of a length."""
+    """A tracker. `nodes`: discovery nodes' public keys by name; `random`: fresh secret bytes of a length."""
 
     def __init__(
         self,
@@ -96,12 +96,14 @@ class Tracker:
         self._looks = Looks()
         self._patterns = Patterns(identity, random, self._wall, self._query)
         self.clock_off_s: float | None = None
-        """How far the last trace's time was from ours, where that is why it was refused."""
+        """The seconds by which the last trace's clock was ahead of ours; None unless that is why it was refused."""
 
     @property
     def next_deadline(self) -> float | None:
-        """When an entity that was not found is asked for again, a topic of before ends, or nothing was heard of one for
-        too long."""
+        """The time at which an entity without an answer is asked for again, a former topic ends, or an entity was
+        silent
+        for too long.
+        """
         if not self._connected:
             return self._offline_at
         first = self._looks.first(self._followed)
@@ -109,7 +111,7 @@ class Tracker:
         return min((due for due in dues if due is not None), default=None)
 
     def trouble(self, entity: str, now: float) -> str | None:
-        """Why nothing is observed of an entity, in a few words; None while there is nothing to say."""
+        """Returns the reason, in a few words, why nothing is observed of an entity; None while all may be well."""
         followed = self._followed.get(entity)
         if self._patterns.found(entity) is False and self._connected:
             return "nobody of such a name, or none who lets us discover it"
@@ -122,12 +124,16 @@ class Tracker:
         return None
 
     def opinions(self, entity: str, now: float) -> tuple[Opinion, ...]:
-        """What each witness of an entity says last; who dissents is wrong, cut off, or lies. Empty before one spoke."""
+        """Returns the last word of each witness of an entity; a witness that dissents is wrong, cut off, or lies. Empty
+        before any witness spoke.
+        """
         followed = self._followed.get(entity)
         return () if followed is None else followed.panel.opinions(now)
 
     def handle(self, event: TrackingEvent, now: float) -> list[TrackingEffect]:
-        """Effects in the order in which they must happen. What does not hold is counted and dropped."""
+        """Returns the effects of an event in the order in which they must happen. Invalid input is counted and
+        dropped.
+        """
         match event:
             case Disconnected():
                 self._connected, self._offline_at = False, now + OFFLINE_S
@@ -172,18 +178,18 @@ class Tracker:
                 effects += self._ask(entity, followed, now)
             if is_lost:
                 effects += self._lost(entity, followed, now)
-            if is_lost or not followed.heard:  # who hears nothing of what we want does not ask for it soon
+            if is_lost or not followed.heard:  # a broker that does not hear our wish will not soon ask for it
                 effects += [self._want(followed, each, now) for each in followed.candidates.values()]
             self._schedule(entity, followed, now)
         return effects
 
     def _schedule(self, entity: str, followed: Followed, now: float) -> None:
-        """It is looked at no later than it is asked for, or missed."""
+        """Plans the next check of an entity: the time to ask again, or the time at which its silence counts."""
         missed_at = followed.panel.silent_at if followed.known else float("inf")
         self._looks.put(entity, followed, min(followed.ask_at, missed_at), self._followed)
 
     def _lost(self, entity: str, followed: Followed, now: float) -> list[TrackingEffect]:
-        """Nobody tells us of it any more: what we know is of before."""
+        """Reports an entity as unknown, since its witnesses were silent too long: our knowledge is out of date."""
         if not followed.known:
             return []
         followed.known, followed.lost = False, True
@@ -211,7 +217,7 @@ class Tracker:
         return effects
 
     def _change(self, entity: str, interest: Interest, now: float) -> list[TrackingEffect]:
-        """Something else is wanted of an entity that is followed; what is new is asked for anew."""
+        """Changes our interest in a followed entity, and tells the brokers."""
         followed = self._followed[entity]
         followed.lost |= bool(interest & ~followed.interest)
         followed.interest = interest
@@ -226,7 +232,9 @@ class Tracker:
         return effects
 
     def _ask(self, entity: str, followed: Followed, now: float) -> list[TrackingEffect]:
-        """For the entity's topic; again and again, for there is no telling why nobody answers."""
+        """Asks for an entity's topic, and plans to ask again: no answer has many possible reasons. Drops topics that
+        ended.
+        """
         effects: list[TrackingEffect] = []
         for slot, ended in list(followed.candidates.items()):
             if now < self._wall.at(ended.not_after_ms):
@@ -249,14 +257,14 @@ class Tracker:
         return Request(self._certificate, descriptor, request, now_ms).signed(self._identity).encode()
 
     def _found(self, payload: bytes, now: float) -> list[TrackingEffect]:
-        """A discovery node's answer. Raises keys errors."""
+        """Takes a discovery node's answer. Raises keys errors."""
         named = self._patterns.named(payload)
         if named is not None:
             return [effect for name, interest in named for effect in self._follow(name, interest, now, by_name=False)]
         request, advertisement, claim = open_found(payload, self._identity)
         entity, node = self._requests.get(request), self._nodes.get(advertisement.node)
         if entity is None:
-            return []  # of before, or a trace topic is proven
+            return []  # an answer to an earlier request, or a trace topic is proven
         if node is None:
             raise BadContent("an answer of a discovery node that we do not know")
         advertisement.verify(node, self._authority, self._wall.ms(now))
@@ -265,7 +273,7 @@ class Tracker:
         followed = self._followed[entity]
         slot = advertisement.node
         if claim is not None:
-            claim.verify(advertisement, claim.time_ms)  # however old it is: the latest counts
+            claim.verify(advertisement, claim.time_ms)  # at any age: the latest counts
             slot = CLAIMED
         former = followed.candidates.get(slot)
         if claim is not None and claim.time_ms <= followed.claimed_ms:
@@ -282,7 +290,9 @@ class Tracker:
         return [*effects, *(Listen(topic) for topic in topics), self._want(followed, advertisement, now)]
 
     def _prove(self, followed: Followed, advertisement: Advertisement, trace: Trace) -> list[TrackingEffect]:
-        """A trace holds: the entity let somebody speak here. Once a majority does, other topics are forgotten."""
+        """Takes note of a valid trace on a candidate topic: the entity let the signer speak there. Once a majority of
+        the witnesses was heard, the other candidates are dropped.
+        """
         if followed.proven:
             return []
         heard = followed.heard_on.setdefault(advertisement.topic, set())
@@ -297,7 +307,7 @@ class Tracker:
         return [effect for other in others for effect in self._unlisten(other)]
 
     def _drop(self, followed: Followed, slot: str) -> list[TrackingEffect]:
-        """One candidate less; its topics are left unless another one has them, too."""
+        """Drops a candidate, and leaves its topics unless another candidate has them too."""
         gone = followed.candidates.pop(slot, None)
         if gone is None or any(each.topic == gone.topic for each in followed.candidates.values()):
             return []
@@ -340,7 +350,7 @@ class Tracker:
     # --------------------------------------------------------------------------------------------- hearing
 
     def _told(self, topic: str, payload: bytes, now: float) -> list[TrackingEffect]:
-        """Raises keys errors."""
+        """Takes a message on a topic that we listen to. Raises keys errors."""
         if topic == answers_to(self._certificate.name):
             return self._found(payload, now)
         entity, advertisement = self._topics.get(topic, ("", None))
@@ -363,11 +373,11 @@ class Tracker:
         return effects + self._prove(followed, advertisement, trace)
 
     def _verify(self, followed: Followed, advertisement: Advertisement, topic: str, trace: Trace, now: float) -> Source:
-        """Which witness says so. Raises keys errors."""
+        """Verifies a trace and returns its witness. Raises keys errors."""
         now_ms, heard_by = self._wall.ms(now), (trace.token.public_key, topic)
         claimed = followed.sources.get(0 if trace.token.seat is None else trace.token.seat.witness)
-        if claimed is not None and not claimed.is_news(heard_by, trace):  # several brokers bring the same: before
-            raise Replayed("a trace came twice, or after a later one")  # it is verified
+        if claimed is not None and not claimed.is_news(heard_by, trace):  # before it is verified, since
+            raise Replayed("a trace came twice, or after a later one")  # several brokers bring one trace
         try:
             trace.verify(advertisement, now_ms)
         except Expired:
@@ -375,7 +385,7 @@ class Tracker:
             raise
         if trace.kind not in SAID:
             raise BadContent("a trace of an unknown kind")
-        # Of a key that spoke here before a later number is news, whatever its broker's clock says; of another one an
+        # For a key heard here before, a later number is news, whatever its broker's clock says; under a new key an
         # old trace may be a replay.
         is_known = claimed is not None and heard_by in claimed.numbers
         if not is_known and not now_ms - TRACE_FRESH_MS <= trace.time_ms <= now_ms + SKEW_MS:
@@ -389,7 +399,10 @@ class Tracker:
     def _answer(
         self, followed: Followed, source: Source, advertisement: Advertisement, now: float
     ) -> list[TrackingEffect]:
-        """What we want, to whoever asks; one that asks all the time would have the others busy with our answers."""
+        """Answers a broker's question with our interest, at most `ANSWERS_MAX` times in `GAUGE_EVERY_S` for one
+        witness:
+        endless questions would keep other brokers busy with our answers.
+        """
         if len(source.answered) == ANSWERS_MAX and now - source.answered[0] < GAUGE_EVERY_S:
             return [Count("gauges_unanswered")]
         source.answered.append(now)
@@ -401,7 +414,7 @@ class Tracker:
         for source in followed.sources.values():
             waiting, source.unopened = list(source.unopened), deque(maxlen=UNOPENED_MAX)
             for trace in waiting:
-                if try_key(trace, key) is None:  # the other keys were tried when it came, or when they did
+                if try_key(trace, key) is None:  # each other key was tried when the trace or the key came
                     source.unopened.append(trace)
                     continue
                 try:
@@ -413,10 +426,10 @@ class Tracker:
     def _observed(
         self, entity: str, followed: Followed, source: Source, trace: Trace, now: float
     ) -> list[TrackingEffect]:
-        """Raises keys errors."""
+        """Opens and observes a verified trace. Raises keys errors."""
         body = opened(followed, source, trace)
         if body is None:
-            source.unopened.append(trace)  # its key is a newer one, and on its way
+            source.unopened.append(trace)  # its newer key is on the way
             return [Count("traces_unopened")]
         fields, kind = fields_of(body), TraceKind(trace.kind)
         followed.heard = True
@@ -430,14 +443,14 @@ class Tracker:
             for owner in [each for each in followed.candidates.values() if each.topic == trace.token.topic]:
                 word.verify(owner.certificate.public_key)
                 return self._own(entity, followed, word, kind, now)
-            return []  # on a topic that is left
+            return []  # on a topic that we have left
         belief = followed.panel.hear(trace.token, kind, trace.number, trace.time_ms, fields, now)
         return (
             [] if belief is None else [Observed(entity, belief.kind, self._wall.ms(now), trace.number, belief.fields)]
         )
 
     def _own(self, entity: str, followed: Followed, word: OwnWord, kind: TraceKind, now: float) -> list[TrackingEffect]:
-        """What the entity says of itself, whichever witness brings it; its signature holds. Raises keys errors."""
+        """Takes the entity's own word, which any witness may bring; its signature is verified. Raises keys errors."""
         if word.kind != kind:
             raise BadContent("a witness that passes something on as something else")
         if word.time_ms > self._wall.ms(now) + SKEW_MS:

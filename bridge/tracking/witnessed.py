@@ -1,9 +1,10 @@
-"""An entity that several brokers trace, its *witnesses*: one trace topic, a session and tokens with each of them (B9).
+"""An entity that several brokers trace, its *witnesses*: one trace topic, a session and tokens with each witness (B9).
 
-It names its witnesses in the tokens that it gives them, when it first speaks: number `i` of `n`, since then. What it
-says of itself it signs once, and every witness passes that on. A trace topic is asked for at one broker at a time, at
-the next one if no answer comes, and taken to all. With one witness all is as with `entity.TracedEntity` alone, which
-does the work for each. Not here: what trackers believe (`witnessing`), which brokers these are.
+The entity names its witnesses in the tokens that it gives them, from its first word on: number `i` of `n`, since a
+time. The entity signs its own word once, and every witness passes the word on. The entity asks one broker at a time
+for a trace topic, the next broker if no answer comes, and uses the topic at all. With one witness the behaviour is as
+with `entity.TracedEntity` alone, which does the work for each witness. Not here: the beliefs of trackers
+(`witnessing`), the choice of brokers.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ _ORDER = (Stage.WITHOUT_TOPIC, Stage.UNREGISTERED, Stage.TRACED)
 
 
 class WitnessedEntity:
-    """One entity. Arguments as of `TracedEntity`. `witnesses`: how many, an odd number; OurFault for any other."""
+    """An entity with several witnesses. Arguments as for `TracedEntity`. `witnesses`: their number, odd; raises
+    OurFault
+    if even.
+    """
 
     def __init__(
         self,
@@ -45,21 +49,23 @@ class WitnessedEntity:
             TracedEntity(identity, certificate, nodes, authority, random, wishes, advertisement, self._wall)
             for _ in range(witnesses)
         ]
-        self._met: set[int] = set()  # that were connected once
+        self._met: set[int] = set()  # witnesses that were connected once
         self._since_ms = -1
-        self._number = 0  # of what we said of ourselves
+        self._number = 0  # the number of our last own word
         self._state: TraceKind | None = None
-        self._relayed: list[str | None] = [None] * witnesses  # where each asks us through the others
+        self._relayed: list[str | None] = [
+            None
+        ] * witnesses  # the topic on which each witness asks us through the others
         self._asks(0)
 
     @property
     def stages(self) -> tuple[Stage, ...]:
-        """How far it is with each witness."""
+        """The progress with each witness."""
         return tuple(each.stage for each in self._machines)
 
     @property
     def stage(self) -> Stage:
-        """How far it is with a majority of them."""
+        """The progress with a majority of the witnesses."""
         return sorted(self.stages, key=_ORDER.index)[len(self._machines) // 2]
 
     @property
@@ -68,7 +74,9 @@ class WitnessedEntity:
         return min((at for at in deadlines if at is not None), default=None)
 
     def handle(self, event: BrokerConnected | Told, witness: int, now: float) -> list[tuple[int, TracedEffect]]:
-        """What comes from a witness, or the connection to it. Effects, each with the witness that it concerns."""
+        """Takes a message from a witness, or the connection to it. Returns each effect with the witness that it
+        concerns.
+        """
         if isinstance(event, Told) and event.topic in self._relayed:
             return _of(witness, self._machines[self._relayed.index(event.topic)].relayed(event.payload))
         effects = self._name(now)
@@ -81,13 +89,15 @@ class WitnessedEntity:
         before = machine.advertisement
         effects += _of(witness, machine.handle(event, now))
         found = machine.advertisement
-        if found is not None and found is not before:  # the others take it, too
+        if found is not None and found is not before:  # the other machines take the new topic too
             for other in set(range(len(self._machines))) - {witness}:
                 effects += _of(other, self._machines[other].take(found, now))
         return effects + self._listen(witness)
 
     def _listen(self, witness: int) -> list[tuple[int, TracedEffect]]:
-        """At all others for what this witness asks through them; where it asked in its session of before we leave."""
+        """Listens at all other witnesses for this witness's relayed questions, and leaves the topic of its former
+        session.
+        """
         machine, before = self._machines[witness], self._relayed[witness]
         found = machine.relayed_at
         if found is None or found == before:
@@ -100,12 +110,12 @@ class WitnessedEntity:
         return effects
 
     def tick(self, now: float) -> list[tuple[int, TracedEffect]]:
-        """At `next_deadline`."""
+        """Runs due work at `next_deadline`."""
         effects = self._name(now)
         for witness, machine in enumerate(self._machines):
             if machine.next_deadline is None or machine.next_deadline > now:
                 continue
-            if witness == self._asking and machine.stage is Stage.WITHOUT_TOPIC:  # no answer: somebody else is asked
+            if witness == self._asking and machine.stage is Stage.WITHOUT_TOPIC:  # no answer: another witness is asked
                 following = [*range(witness + 1, len(self._machines)), *range(witness)]
                 self._asks(next((each for each in following if each in self._met), witness))
                 if self._asking != witness:
@@ -116,7 +126,9 @@ class WitnessedEntity:
     # ----------------------------------------------------------------------------------- what the program says
 
     def state(self, kind: TraceKind, now: float) -> list[tuple[int, TracedEffect]]:
-        """Our state from now on; said again after each registration. Raises ValueError for what is none."""
+        """Sets and reports our state, and repeats the report after each registration. Raises ValueError if `kind` is no
+        state.
+        """
         effects = self._name(now)
         fields = self._word(kind, {"state": kind.name}, now)
         effects += self._each(lambda machine: machine.state(kind, fields))
@@ -124,7 +136,9 @@ class WitnessedEntity:
         return effects
 
     def load(self, fields: Mapping[str, object], now: float) -> list[tuple[int, TracedEffect]]:
-        """CPU, memory, work: whatever trackers should know. Lost where we are not registered. Raises OurFault."""
+        """Reports CPU, memory, work or other figures to trackers. A report is lost where we are not registered. Raises
+        OurFault.
+        """
         effects = self._name(now)
         if len(self._machines) == 1:
             return effects + self._each(lambda machine: machine.load(fields))
@@ -132,19 +146,21 @@ class WitnessedEntity:
         return effects + self._each(lambda machine: machine.load(word))
 
     def silent(self, now: float) -> list[tuple[int, TracedEffect]]:
-        """No more traces. The next `BrokerConnected` begins anew."""
+        """Ends our traces. The next `BrokerConnected` begins anew."""
         fields = self._word(TraceKind.REVERTING_TO_SILENT_MODE, {}, now)
         return self._each(lambda machine: machine.silent(fields))
 
     def renounce(self, now: float) -> list[tuple[int, TracedEffect]]:
-        """Our trace topic became known to whom it should not (B9): take a new one."""
+        """Gives up a trace topic that a stranger learned (B9), and asks for a new one."""
         fields = self._word(TraceKind.REVERTING_TO_SILENT_MODE, {}, now)
         return self._each(lambda machine: machine.renounce(now, fields))
 
     # --------------------------------------------------------------------------------------------- details
 
     def _name(self, now: float) -> list[tuple[int, TracedEffect]]:
-        """Name our witnesses: at first, and when our clock went back, for nothing may be of before that."""
+        """Names our witnesses at first, and again when our clock went back: the present must not precede the time of
+        naming.
+        """
         now_ms, count = self._wall.ms(now), len(self._machines)
         if count == 1 or 0 <= self._since_ms <= now_ms:
             return []
@@ -154,7 +170,9 @@ class WitnessedEntity:
         return [] if self._state is None else self.state(self._state, now)
 
     def _word(self, kind: TraceKind, fields: Mapping[str, object], now: float) -> bytes:
-        """What goes beside the word of a session: nothing while one witness is believed anyway."""
+        """Returns our signed word that goes beside a session's word; empty with one witness, which is believed
+        anyway.
+        """
         return b"" if len(self._machines) == 1 else body_of(own_fields(self._signed(kind, fields, now)))
 
     def _signed(self, kind: TraceKind, fields: Mapping[str, object], now: float) -> OwnWord:
@@ -164,7 +182,7 @@ class WitnessedEntity:
         return word.signed(self._identity)
 
     def _asks(self, witness: int) -> None:
-        """Where a trace topic is asked for."""
+        """Makes one witness the broker that is asked for a trace topic."""
         self._asking = witness
         for index, machine in enumerate(self._machines):
             machine.asks = index == witness

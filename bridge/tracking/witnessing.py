@@ -1,15 +1,15 @@
-"""What is believed of an entity that several witnesses trace: no more than a majority of them says (B9).
+"""The belief about an entity that several witnesses trace: no more than a majority of them says (B9).
 
-Each witness says one of four *levels*, in this order: alive, suspected, disconnected, failed. Whoever says a worse one
-supports those before it, except alive; only a sign of life takes a level back. Believed is the *median*: with
-n = 2f + 1 witnesses it never lies outside what the honest ones say, whatever f others do. A witness that has not
-spoken, is silent for `SILENT_S`, or changes its mind too often counts as if it said what is believed already, so that
-its silence changes nothing: a belief changes only when k = f + 1 witnesses want it so.
+Each witness reports one of four *levels*, in this order: alive, suspected, disconnected, failed. A witness that
+reports a worse level supports the levels before, except alive; only a sign of life takes a level back. The belief is
+the *median*: with n = 2f + 1 witnesses it never lies outside the reports of the honest ones, whatever f liars report.
+A witness that has not spoken, is silent for `SILENT_S`, or changes its mind too often counts as if it reported the
+present belief, so that its silence changes nothing: a belief changes only when k = f + 1 witnesses want the change.
 
-Who the witnesses are, and how many, is in the tokens that the entity signed (`keys.delegation.Seat`). Tokens of
-witnesses that were named before, and older tokens of the same one, do not count. What the entity says of itself
-(states, load, that it goes silent) it signs itself (`keys.ownword`): one witness is enough, and none need be believed.
-Not here: signatures (`keys`), an entity with one witness, whose word is believed (`tracker`).
+The tokens that the entity signed (`keys.delegation.Seat`) name the witnesses and their number. Tokens of former
+witnesses, and older tokens of the same witness, do not count. The entity signs its own word itself (`keys.ownword`:
+states, load, going silent): one witness is enough to bring the word, and no witness need be believed. Not here:
+signatures (`keys`), an entity with one witness, whose word is believed (`tracker`).
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from keys.delegation import Token
 from keys.errors import BadContent, Replayed
 from keys.ownword import OwnWord
 
-SILENT_S = 3 * GAUGE_EVERY_S  # a witness asks for interest every 30 s; one that missed three times counts no longer
+SILENT_S = 3 * GAUGE_EVERY_S  # a witness asks for interest every 30 s; after three missed questions it counts no longer
 FLAPS_MAX = 4  # times that a witness may take a suspicion back ...
-FLAPS_S = 60.0  # ... in so long; one that does so more often is not counted until it is steady again
+FLAPS_S = 60.0  # ... in this time; above that the witness is not counted until it is steady
 AHEAD_MAX = 3  # heartbeats that one witness may be ahead of the others
 
 
 class Level(IntEnum):
-    """What is said of an entity, better ones first."""
+    """A level of health that witnesses report, better ones first."""
 
     ALIVE = 0
     SUSPECTED = 1
@@ -56,13 +56,15 @@ _TOLD_AS = {
     Level.DISCONNECTED: TraceKind.DISCONNECT,
     Level.FAILED: TraceKind.FAILED,
 }
-_ROUNDS = (TraceKind.ALLS_WELL, TraceKind.NETWORK_METRICS)  # said again and again: told once for all witnesses
+_ROUNDS = (TraceKind.ALLS_WELL, TraceKind.NETWORK_METRICS)  # repeated words: told once for all witnesses
 
 
 @dataclass(frozen=True, slots=True)
 class Belief:
-    """What a majority says now. `fields`: what it agrees on, medians of numbers; in `witnesses` who says so, in `of`
-    how many there are, in `after` what was believed before."""
+    """The present word of a majority. `fields`: the values that the majority agrees on, medians of numbers;
+    `witnesses`:
+    those who agree; `of`: the number of witnesses; `after`: the former belief.
+    """
 
     kind: TraceKind
     fields: Mapping[str, Any]
@@ -70,8 +72,9 @@ class Belief:
 
 @dataclass(frozen=True, slots=True)
 class Opinion:
-    """What one witness says last. `level` None: nothing yet. `dissents`: from what is believed. `counts`: whether its
-    word is one of those that are counted, for it is neither silent nor fickle."""
+    """The last word of one witness. `level` None: no word yet. `dissents`: the word differs from the belief. `counts`:
+    the word is counted, since the witness is neither silent nor fickle.
+    """
 
     witness: int
     level: Level | None
@@ -82,10 +85,10 @@ class Opinion:
 
 @dataclass(slots=True)
 class _Witness:
-    """`said`: the last word of each kind. `ahead`: heartbeats and metrics that were not told yet."""
+    """The state of one witness. `said`: the last word of each kind. `ahead`: heartbeats and metrics not yet told."""
 
-    period_ms: int = -1  # when its token began
-    order: tuple[int, int] = (-1, 0)  # of the last word about health: when its token began, its number
+    period_ms: int = -1  # the beginning of its token
+    order: tuple[int, int] = (-1, 0)  # the last word about health: beginning of its token, its number
     level: Level | None = None
     said_ms: int = 0
     heard_at: float = float("-inf")
@@ -104,23 +107,25 @@ def _is_sick(fields: Mapping[str, Any]) -> bool:
 
 
 class Panel:
-    """The witnesses of one entity, as one tracker hears them. Whatever is handed over here was verified."""
+    """The witnesses of one entity, as one tracker hears them. Callers hand over verified words only."""
 
     def __init__(self, wall: Wall | None = None) -> None:
         self._wall = wall or Wall()
         self.believed: Level | None = None
         self._since_ms = -1
-        self._until_ms = -1  # when the last token of these witnesses ends
+        self._until_ms = -1  # the end of the last token of these witnesses
         self._witnesses: list[_Witness] = []
-        self._own = {"state": 0, "load": 0}  # the highest number of what the entity said of itself
-        self._silent_ms = -1  # when it said that it goes silent
+        self._own = {"state": 0, "load": 0}  # the highest number of the entity's own words
+        self._silent_ms = -1  # the time at which the entity said that it goes silent
 
     @property
     def size(self) -> int:
         return len(self._witnesses)
 
     def seat(self, token: Token, now: float) -> int:
-        """Which witness speaks, in a trace that holds. Raises Replayed for one that was replaced, BadContent."""
+        """Returns the number of the witness that signed a valid trace. Raises Replayed for a replaced witness,
+        BadContent.
+        """
         if not self._replaces(token, now):
             if token.seat is None and self.size == 1:
                 return 0
@@ -140,17 +145,18 @@ class Panel:
         return index
 
     def _replaces(self, token: Token, now: float) -> bool:
-        """Whether the token is of the witnesses that we know, or of later ones. Once all their tokens have ended, a
-        clock of the entity's that went back is no reason to refuse it for ever."""
+        """Returns True if the token names the present witnesses or later ones. Once all tokens of the present witnesses
+        have ended, an earlier naming counts too: the entity's clock may have gone back.
+        """
         if token.since_ms < self._since_ms and self._wall.ms(now) > self._until_ms:
             self._since_ms = self._until_ms = -1
         return token.since_ms >= self._since_ms
 
     def _name(self, since_ms: int, size: int) -> None:
-        """Others are witnesses from now on. What is believed stays until a majority of them wants it otherwise."""
+        """Replaces the witnesses. The belief stays until a majority of the new witnesses wants another."""
         self._since_ms = since_ms
         if size == self.size == 1:
-            return  # the next token of the only one
+            return  # the next token of the only witness
         self._until_ms = -1
         self._witnesses = [_Witness() for _ in range(size)]
         self._own = dict.fromkeys(self._own, 0)
@@ -158,22 +164,23 @@ class Panel:
 
     @property
     def silent_at(self) -> float:
-        """When too little was heard for too long: of a majority of the witnesses anything at all."""
+        """The time at which a majority of the witnesses was not heard for `SILENT_S`."""
         return sorted(each.heard_at for each in self._witnesses)[self.size // 2] + SILENT_S if self.size else 0.0
 
     # ----------------------------------------------------------------------------------------------- hearing
 
     def hear(self, token: Token, kind: TraceKind, counter: int, time_ms: int, fields: Mapping[str, Any], now: float
              ) -> Belief | None:  # fmt: skip
-        """What is believed now and was not told before. `counter`: the trace's number, which rises in a session; fields
-        are JSON. Raises Replayed, BadContent."""
+        """Takes a verified trace, and returns the belief if it is new. `counter`: the trace's number, which rises in a
+        session; `fields` are JSON. Raises Replayed, BadContent.
+        """
         index = self.seat(token, now)
         witness = self._witnesses[index]
         level, order = _LEVEL.get(kind), (token.not_before_ms, counter)
         if level in (Level.SUSPECTED, Level.FAILED) and _is_sick(fields):
-            return None  # it says itself that it does badly, and says this again when it is well
+            return None  # a sick witness says so itself, and repeats the word when it is well
         if token.not_before_ms <= self._silent_ms or (level is not None and order <= witness.order):
-            return None  # of before the entity went silent; or a later word came first, by another topic
+            return None  # older than the entity's silence, or a later word came first by another topic
         witness.said[kind] = fields
         if level is not None:
             witness.order, witness.said_ms = order, time_ms
@@ -188,14 +195,14 @@ class Panel:
         return None
 
     def own(self, word: OwnWord) -> bool:
-        """Whether what the entity says of itself is news. Its signature holds."""
+        """Returns True if the entity's own word, whose signature is verified, is news."""
         about = "load" if word.kind == TraceKind.LOAD_INFORMATION else "state"
         if word.since_ms != self._since_ms or word.number <= self._own[about]:
             return False
         if word.kind == TraceKind.REVERTING_TO_SILENT_MODE:
             former = [each for each in self._witnesses if 0 <= each.period_ms <= word.time_ms]
             if len(former) <= self.size // 2:
-                return False  # a majority was let speak after that, or may have been: somebody brings an old word
+                return False  # a majority got tokens after that, or may have: the word is an old one
             self._silent_ms, self.believed = word.time_ms, None
             for each in former:
                 each.level = None
@@ -203,7 +210,9 @@ class Panel:
         return True
 
     def opinions(self, now: float) -> tuple[Opinion, ...]:
-        """Of each witness, in order: who differs from the majority is wrong, cut off, or lies."""
+        """Returns the opinion of each witness, in order. A witness that differs from the majority is wrong, cut off, or
+        lies.
+        """
         return tuple(
             Opinion(index, each.level, each.said_ms, each.counts(now), each.level not in (None, self.believed))
             for index, each in enumerate(self._witnesses)
@@ -212,7 +221,9 @@ class Panel:
     # ---------------------------------------------------------------------------------------------- believing
 
     def _median(self, now: float) -> Level | None:
-        """What is believed of those who do not count stands in for their word. Of nothing, nobody says "alive"."""
+        """Returns the median level. The belief stands in for witnesses that do not count. Without a belief, "alive"
+        needs a majority's own words.
+        """
         filler = self.believed or Level.ALIVE
         counted = [each.level for each in self._witnesses if each.level is not None and each.counts(now)]
         levels = sorted(counted + [filler] * (self.size - len(counted)))
@@ -232,7 +243,9 @@ class Panel:
         return belief if before is None else replace(belief, fields={**belief.fields, "after": before.name.lower()})
 
     def _round(self, witness: _Witness, kind: TraceKind) -> bool:
-        """Whether a majority said it once more: as often as the slowest of the fastest k, not n times as often."""
+        """Returns True once a majority said this kind one more time: as often as the slowest of the fastest k, not n
+        times as often.
+        """
         witness.ahead[kind] = min(witness.ahead[kind] + 1, AHEAD_MAX)
         if sorted(each.ahead[kind] for each in self._witnesses)[self.size // 2] < 1:
             return False
@@ -241,7 +254,7 @@ class Panel:
         return True
 
     def _belief(self, kind: TraceKind, now: float) -> Belief:
-        """With what a majority agrees on of what was said of it."""
+        """Returns a belief with the field values that a majority agrees on."""
         level = _LEVEL.get(kind)
         counted = [(index, each) for index, each in enumerate(self._witnesses) if each.counts(now)]
         if level is None:
@@ -257,7 +270,7 @@ class Panel:
         return Belief(kind, {**fields, "witnesses": [index for index, _ in saying], "of": self.size})
 
     def _agreed(self, name: str, said: Sequence[Mapping[str, Any]]) -> Any:
-        """The median of numbers, or what a majority says; None for neither."""
+        """Returns the median of numbers, or the value that a majority says; None if there is neither."""
         values = [one[name] for one in said if name in one]
         numbers = [each for each in values if isinstance(each, int | float) and not isinstance(each, bool)]
         if len(numbers) > self.size // 2:
