@@ -31,7 +31,8 @@ HOME_ASSISTANT, HOMIE, SPARKPLUG = "homeassistant", "homie", "spBv1.0"
 CONVENTIONS = (HOME_ASSISTANT, HOMIE, SPARKPLUG)
 ONLINE, OFFLINE = "online", "offline"
 ALERTS = f"{HOMIE} $alert "  # what the sources of Homie's alerts begin with
-ANYTHING = "\0"  # in place of a payload: whatever comes on a state topic
+ANYTHING = "\0"  # in place of a payload: whatever comes on a state topic that expires
+REPORTED = "\0\0"  # the same, on a state topic that does not expire
 OURS = "veilmq"  # what a gateway writes for dashboards begins so, in either convention's spelling
 CONFIG_BYTES_MAX = 65_536  # of a discovery message
 WATCHED_MAX = 50_000  # (availability topic, device) that discovery messages named; the greediest origin loses its own
@@ -58,6 +59,8 @@ class Said(StrEnum):
     """It vanished: somebody else, or its will, says so."""
     SPEAKS = "speaks"
     """It says something else, and so it lives."""
+    REPORTS = "reports"
+    """Its state is published, at no rhythm: a device that is known lives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +116,7 @@ Statement: TypeAlias = ConventionWord | Named | Rooted | Cleared
 
 _TEMPLATES, _TEMPLATES_ALONE = ("value_template", "val_tpl"), ("availability_template", "avty_tpl")
 _KEY = re.compile(r"\{\{\s*value_json\.(\w{1,64})\s*\}\}")  # the only template that we understand
+_HOMIE_VALUE = re.compile(r"(5/)?(?!5/)[^/$]+/[^/$]+/[^/$]+")  # device, node, property
 _HOMIE = {
     "init": Said.STARTING, "ready": Said.READY, "disconnected": Said.GONE, "sleeping": Said.SLEEPING,
     "lost": Said.LOST, "alert": Said.ALERT,
@@ -122,6 +126,12 @@ _SPARKPLUG = {
     "DDATA": Said.SPEAKS,
 }  # fmt: skip
 _MODES = ("all", "any", "latest")
+_STATES = {ANYTHING: Said.SPEAKS, REPORTED: Said.REPORTS}
+# Where conventions have what is retained. Documents come first: they say where words are.
+_KEPT = {
+    HOME_ASSISTANT: (f"{HOME_ASSISTANT}/+/+/config", f"{HOME_ASSISTANT}/+/+/+/config"),
+    HOMIE: (f"{HOMIE}/5/+/$description", f"{HOMIE}/5/+/$state", f"{HOMIE}/5/+/$alert/+", f"{HOMIE}/+/$state"),
+}
 
 
 class Conventions:
@@ -164,6 +174,8 @@ class Conventions:
                 continue
             devices[named.device] = None
             topics = self._topics.setdefault(named.device, {})
+            if availability.online == REPORTED and len(topics) >= TOPICS_OF_DEVICE_MAX:
+                continue  # where words are said is worth more
             topics[availability.topic] = None
             if len(topics) > TOPICS_OF_DEVICE_MAX:
                 oldest = next(iter(topics))
@@ -184,6 +196,14 @@ class Conventions:
             table[key].pop(value, None)
             if not table[key]:
                 del table[key]
+
+    def kept_filters(self) -> list[str]:
+        """Returns filters of retained publications that are evidence after a restart."""
+        return [each for convention, filters in _KEPT.items() if convention in self._reads for each in filters]
+
+    def watched_topics(self) -> list[str]:
+        """Returns the topics on which availability is said."""
+        return list(self._devices)
 
     def watching(self, topic: str) -> Collection[str]:
         """Devices whose availability is said on a topic. It must not change meanwhile."""
@@ -210,10 +230,13 @@ class Conventions:
         topics = dict.fromkeys(topic for part in parts[:NAMED_MAX] for topic in _availabilities(part))
         expiries = [found for part in parts[:NAMED_MAX] if (found := _expiry(part)) is not None]
         topics |= dict.fromkeys(ConventionAvailability(topic, ANYTHING) for topic, _ in expiries)
+        taken = {each.topic for each in topics}
+        reported = [] if not topics else [topic for part in parts[:NAMED_MAX] if (topic := _state_topic(part))]
+        topics |= dict.fromkeys(ConventionAvailability(topic, REPORTED) for topic in reported if topic not in taken)
         mode = _text(config, "availability_mode", "avty_mode") or "latest"
         several = len(_availabilities(config)) > 1 and mode in _MODES
         expire_s = min((seconds for _, seconds in expiries), default=None)
-        named = Named(device, tuple(topics)[:NAMED_MAX], mode if several else "all", expire_s)
+        named = Named(device, tuple(topics)[: 2 * NAMED_MAX], mode if several else "all", expire_s)
         return (named,) if topics else ()
 
 
@@ -234,7 +257,7 @@ class WordsAt:
         if availability is None:
             return ()
         self._watched.touch((self._topic, device))
-        said = Said.SPEAKS if availability.online == ANYTHING else self._said(availability)
+        said = _STATES.get(availability.online) or self._said(availability)
         return () if said is None else (ConventionWord(HOME_ASSISTANT, device, said, self._topic),)
 
     def _said(self, availability: ConventionAvailability) -> Said | None:
@@ -272,11 +295,15 @@ def _availabilities(config: dict[str, Any]) -> list[ConventionAvailability]:
 
 def _expiry(config: dict[str, Any]) -> tuple[str, float] | None:
     """A state topic and how long its last word counts."""
-    topic = _topic(config, _text(config, "state_topic", "stat_t"))
+    topic = _state_topic(config)
     seconds = config.get("expire_after", config.get("exp_aft"))
     if not topic or isinstance(seconds, bool) or not isinstance(seconds, int | float):
         return None
     return (topic, float(seconds)) if 0 < seconds <= EXPIRE_MAX_S else None
+
+
+def _state_topic(config: dict[str, Any]) -> str | None:
+    return _topic(config, _text(config, "state_topic", "stat_t"))
 
 
 def _topic(config: dict[str, Any], topic: str | None) -> str | None:
@@ -294,6 +321,9 @@ def _read_homie(rest: str, payload: bytes) -> tuple[Statement, ...]:
         return _read_alert(rest[2:], payload)
     if rest.startswith("5/") and rest.endswith("/$description"):
         return _read_description(rest[2:].removesuffix("/$description"), payload)
+    if _HOMIE_VALUE.fullmatch(rest) and len(rest) <= NAME_MAX:
+        device = rest.removeprefix("5/").partition("/")[0]
+        return () if device.startswith(OURS) else (ConventionWord(HOMIE, device, Said.REPORTS, HOMIE),)
     device = rest.removesuffix("/$state").removeprefix("5/")
     if not rest.endswith("/$state") or not device or "/" in device or len(device) > NAME_MAX or device.startswith(OURS):
         return ()

@@ -18,7 +18,16 @@ from bridge.base import Turns, Wall
 from bridge.contract import Budget, Count
 from bridge.devices.dashboards import DASHBOARDS, Dashboards, Show
 from bridge.devices.devices import Devices
-from bridge.devices.events import Command, DeviceEffect, DeviceEvent, Remembered, Removed, Tell
+from bridge.devices.events import (
+    Command,
+    DeviceEffect,
+    DeviceEvent,
+    Remembered,
+    Removed,
+    Retained,
+    RetainedBefore,
+    Tell,
+)
 from bridge.devices.sparkplug import CERTIFICATES, NAMESPACE, state
 from bridge.devices.standing import DeviceHealth
 from bridge.document import OwnTopics
@@ -127,8 +136,9 @@ class DeviceTracer:
         dues = [self._devices.next_deadline, self._heap[0][0] if self._heap else None, self._turn]
         return min((due for due in dues if due is not None), default=None)
 
-    def restore(self, now: float) -> list[DeviceTracingEffect]:
-        """Take up the topics of before a restart. What the configuration says otherwise by now ends."""
+    def restore(self, now: float, kept: Retained = lambda topic_filter: ()) -> list[DeviceTracingEffect]:
+        """Takes up the topics of before a restart. What the configuration says otherwise by now ends. `kept`: what is
+        retained that a filter matches: documents and words of before."""
         effects: list[DeviceTracingEffect] = []
         if self._host:
             effects.append(Show(*state(self._host, True, self._wall.ms(now))))
@@ -150,6 +160,8 @@ class DeviceTracer:
                 effects += Dashboards(DASHBOARDS).clear(entity)
             self._node.forget(advertisement.topic)
             effects.append(ForgetDevice(advertisement.topic))
+        for topic, payload in self._devices.evidence_of(kept):
+            effects += self._told(self._devices.handle(RetainedBefore(topic, payload), now), now)
         return effects
 
     def ending(self, now: float) -> list[Show]:

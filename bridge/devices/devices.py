@@ -9,7 +9,9 @@ Not here: whose word counts (`speaking`), what follows from the evidence (`stand
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from fnmatch import fnmatchcase
+from itertools import islice
 
 from bridge.base import Wall
 from bridge.contract import Count, Tick
@@ -25,7 +27,7 @@ from bridge.devices.conventions import (
     Said,
     Statement,
 )
-from bridge.devices.events import DeviceEffect, DeviceEvent, Knows, Published, Remembered
+from bridge.devices.events import DeviceEffect, DeviceEvent, Knows, Published, Remembered, Retained, RetainedBefore
 from bridge.devices.host import Host
 from bridge.devices.judging import FEW, Judging, TurnWords
 from bridge.devices.rules import DeviceRules, device_name
@@ -36,6 +38,8 @@ from keys.errors import NotAuthorised
 
 BURST_S = 1.0  # messages that come closer than that are one, for the rhythm that is learned
 WORDS_MAX = 32  # sources whose words about one device count; the oldest go
+KEPT_MAX = 50_000  # retained publications of one filter that are read at a start
+KEPT_ORIGIN = b"kept"  # of devices that only retained publications name: they are the first to go
 OTHERS = (HOMIE, SPARKPLUG)  # conventions whose source is one, not a topic
 _NEVER = float("inf")
 
@@ -51,6 +55,14 @@ class Devices(Judging):
     def sparkplug_host(self) -> str:
         """Our name as a host application; empty for none."""
         return self._rules.sparkplug_host
+
+    def evidence_of(self, kept: Retained) -> Iterator[tuple[str, bytes]]:
+        """Gives what is evidence among the retained publications, documents before the words that they name: the next
+        one is asked for when the one before was handled."""
+        for topic_filter in self._conventions.kept_filters():
+            yield from islice(kept(topic_filter), KEPT_MAX)
+        for topic in islice(self._conventions.watched_topics(), KEPT_MAX):
+            yield from kept(topic)
 
     def handle(self, event: DeviceEvent, now: float) -> list[DeviceEffect]:
         """Effects in order. What somebody says and may not is counted and dropped."""
@@ -71,6 +83,8 @@ class Devices(Judging):
                     if self._speaking.device(event.device) is None:
                         device = self._admitted(*self._speaking.admit(event.device, None, "before", now))
                         device.evidence.rejoin_s = self._rules.rejoin_s(event.device)
+                case RetainedBefore():
+                    self._kept(event, now)
         except NotAuthorised:
             effects.append(Count("devices_refused", 1, type(event).__name__))
         if isinstance(event, Tick):  # which promises that whatever could be read was: nobody is judged before
@@ -165,6 +179,29 @@ class Devices(Judging):
             for word in at.about(device):
                 self._believed(word, link, will, now)
 
+    def _kept(self, event: RetainedBefore, now: float) -> None:
+        """Takes a retained publication as evidence from before the start: where words are said, and the last ones.
+        Nobody is alive by it, since its age is not known; a new name is told of when somebody speaks for it."""
+        for statement in self._conventions.read(event.topic, event.payload):
+            name = _name_of(statement)
+            if isinstance(statement, Cleared) or getattr(statement, "convention", "") == SPARKPLUG:
+                continue
+            device = self._speaking.device(name)
+            if device is None:
+                device = self._admitted(*self._speaking.admit(name, None, "word", now, KEPT_ORIGIN))
+                device.settles_at = _NEVER
+            if device.evidence.link is not None:
+                continue
+            match statement:
+                case Named():
+                    owner = b"before " + name.encode() if device.by == "before" else KEPT_ORIGIN
+                    self._named(statement, device, owner)
+                case Rooted():
+                    self._hang(device, device_name([statement.root]))
+                case ConventionWord() if statement.said not in (Said.SPEAKS, Said.REPORTS, Said.CALM):
+                    self._put_word(device, statement.source, statement.said)
+            self._look(device, now)
+
     def _heartbeat(self, topic: str, link: DeviceLink, now: float) -> None:
         levels = topic.split("/")
         for rule in self._rules.heartbeats:
@@ -199,21 +236,17 @@ class Devices(Judging):
             return
         if isinstance(statement, Named):
             device = self._claim(name, link, "word", now)
-            device.mode = statement.mode
-            if statement.expire_s is not None:  # failed after three periods without a word
-                device.evidence.every_s = statement.expire_s / FAIL_PERIODS
             if device.told is None and not device.evidence.words and device.by == "word":
                 device.settles_at = _NEVER  # that it has a name says nothing of its life
-            device.named = statement.device
-            self._conventions.watch(statement, link.origin)
+            self._named(statement, device, link.origin)
             return
         parent = name.rpartition(":")[0] if _is_behind_a_node(statement) else ""
         node = self._speaking.device(parent) if parent else None
         if node is not None and node.evidence.link is not link:
             raise NotAuthorised(f"{name} hangs on a node of another connection")
         said = statement.said
-        if said is Said.CALM and self._speaking.device(name) is None:
-            return  # a topic is cleared; nobody is there by that
+        if said in (Said.CALM, Said.REPORTS) and not self._may_be_heard(name, said, link, now):
+            return
         if statement.convention == SPARKPLUG and said is Said.SPEAKS and self._speaking.device(name) is None:
             self._effects += self._host.unborn(statement.device, now)
             return
@@ -225,6 +258,12 @@ class Devices(Judging):
             self._effects += effects
             if not is_of_now:
                 return
+        if said is Said.REPORTS:
+            if device.evidence.words or device.by == "before":  # else it has a name only
+                device.settles_at = min(device.settles_at, now)
+            device.evidence.heard_at = now
+            self._well(device, now)
+            return
         if said is Said.SPEAKS:
             device.settles_at = min(device.settles_at, now)
             self._heard(device, now)
@@ -242,6 +281,19 @@ class Devices(Judging):
             device.death = self._deaths, statement.source, said
             self._look_at_all(link, ("children", name), lambda: self._speaking.children(name), now)
 
+    def _may_be_heard(self, name: str, said: Said, link: DeviceLink, now: float) -> bool:
+        """Whether what is no word of life or death counts: a topic that is cleared, a value. No new device is there by
+        that, and a value that another connection publishes is no attempt to speak for one."""
+        known = self._speaking.device(name)
+        return known is not None and (said is Said.CALM or self._speaking.may_speak(known, link, now))
+
+    def _named(self, named: Named, device: Device, owner: bytes) -> None:
+        device.mode = named.mode
+        if named.expire_s is not None:  # failed after three periods without a word
+            device.evidence.every_s = named.expire_s / FAIL_PERIODS
+        device.named = named.device
+        self._conventions.watch(named, owner)
+
     def _hang(self, device: Device, parent: str) -> None:
         """Devices of a node, or with a root: what befell that before is none of theirs."""
         if device.parent != parent:
@@ -254,6 +306,13 @@ class Devices(Judging):
         return self._speaking.is_itself(device, link)
 
     def _word(self, device: Device, source: str, said: Said, now: float) -> None:
+        self._put_word(device, source, said)
+        if said is not Said.LOST:
+            device.evidence.heard_at = now
+        device.settles_at = min(device.settles_at, now)
+        self._look(device, now)
+
+    def _put_word(self, device: Device, source: str, said: Said) -> None:
         words = device.evidence.words
         if device.mode == "latest" and _is_topic(source):
             for other in [each for each in words if _is_topic(each)]:
@@ -265,10 +324,6 @@ class Devices(Judging):
                 del words[lost]  # one topic says that it is there, which is enough
         if len(words) > WORDS_MAX:
             del words[next(iter(words))]
-        if said is not Said.LOST:
-            device.evidence.heard_at = now
-        device.settles_at = min(device.settles_at, now)
-        self._look(device, now)
 
     # ------------------------------------------------------------------------------------------- the table
 

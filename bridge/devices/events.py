@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -35,7 +35,18 @@ class Remembered:
     device: str
 
 
-DeviceEvent: TypeAlias = EntityEvent | Published | Knows | Remembered | Tick
+@dataclass(frozen=True, slots=True)
+class RetainedBefore:
+    """A publication that the broker had retained when it started: nobody knows since when, and by whom."""
+
+    topic: str
+    payload: bytes = field(repr=False)
+
+
+Retained: TypeAlias = Callable[[str], Iterable[tuple[str, bytes]]]
+"""Topics and payloads of what a broker has retained that a filter matches."""
+
+DeviceEvent: TypeAlias = EntityEvent | Published | Knows | Remembered | RetainedBefore | Tick
 
 
 @dataclass(frozen=True, slots=True)

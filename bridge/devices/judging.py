@@ -144,9 +144,10 @@ class Judging:
             return
         verdict = judge(device.evidence, now, self._rules.grace_s)
         if verdict is None:
-            self._schedule(device, device.evidence.known_at + device.evidence.rejoin_s)
+            self._schedule(device, device.evidence.back_by)
             return
-        state = state_of(device.evidence)
+        is_back = device.evidence.link is not None or verdict.health is DeviceHealth.GONE
+        state = state_of(device.evidence) if is_back else None
         if verdict.health is not device.told or state not in (None, device.state):
             if now < device.told_at + CALM_S:
                 self._schedule(device, device.told_at + CALM_S)

@@ -147,6 +147,10 @@ class Speaking:
             self._speaks.setdefault(link.client, {})[name] = None
         return known, None
 
+    def may_speak(self, known: Device, link: DeviceLink, now: float) -> bool:
+        """Whether a connection speaks for a device, or may from now on."""
+        return known.evidence.link is link or self._may_take_over(known, link, now)
+
     def _may_take_over(self, known: Device, link: DeviceLink, now: float) -> bool:
         if known.founder in ("", link.client):
             return True
@@ -155,11 +159,14 @@ class Speaking:
             return False
         return before.origin == link.origin or now - before.left_at >= HANDOVER_S
 
-    def admit(self, name: str, link: DeviceLink | None, by: str, now: float) -> tuple[Device, Device | None]:
-        """A new device, and one that had to go for it; it may be the new one itself."""
+    def admit(
+        self, name: str, link: DeviceLink | None, by: str, now: float, origin: bytes = b""
+    ) -> tuple[Device, Device | None]:
+        """Returns a new device, and one that had to go for it; it may be the new one itself. `origin`: who pays for a
+        place of which no connection does; empty: the device."""
         device = Device(name, link.client if link else "", by, LifeEvidence(now, now, link), now)
         # Whom nobody speaks for yet has an origin of its own: those of before a restart are no flood.
-        gone = self._devices.put(name, link.origin if link else b"before " + name.encode(), device)
+        gone = self._devices.put(name, link.origin if link else origin or b"before " + name.encode(), device)
         if link is not None:
             self._speaks.setdefault(link.client, {})[name] = None
         if gone is None:

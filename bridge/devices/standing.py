@@ -77,6 +77,11 @@ class LifeEvidence:
     words: dict[str, Said] = field(default_factory=dict)  # by source
     habit: Regularity = field(default_factory=Regularity)
 
+    @property
+    def back_by(self) -> float:
+        """When a device for which nobody spoke since a restart is missed."""
+        return self.known_at + max(self.rejoin_s, FAIL_PERIODS * (self.every_s or 0.0))
+
 
 @dataclass(frozen=True, slots=True)
 class DeviceVerdict:
@@ -100,16 +105,11 @@ def judge(known: LifeEvidence, now: float, grace_s: float) -> DeviceVerdict | No
         return DeviceVerdict(
             DeviceHealth.FAILED, "its will was published" if known.own else "the will of its bridge was published"
         )
-    if known.every_s is None:
-        if link is None:
-            back_by = known.known_at + known.rejoin_s
-            return (
-                DeviceVerdict(DeviceHealth.FAILED, "not back after a restart of the gateway")
-                if now >= back_by
-                else None
-            )
-        if not link.up:
-            return _left(link, now, grace_s)
+    if link is None:
+        is_missed = now >= known.back_by
+        return DeviceVerdict(DeviceHealth.FAILED, "not back after a restart of the gateway") if is_missed else None
+    if known.every_s is None and not link.up:
+        return _left(link, now, grace_s)
     if Said.SLEEPING in said:
         return DeviceVerdict(DeviceHealth.ALIVE, "asleep")
     return _silence(known, now)

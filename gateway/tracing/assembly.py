@@ -51,7 +51,7 @@ from keys.errors import KeysError
 from keys.identity import public_key_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from gateway.broker import EdgeBroker
@@ -93,6 +93,11 @@ class Spoken:
     def listens(self, topic: str) -> bool:
         exchange = self._broker.exchange
         return exchange.overlay is not None or exchange.router.reaches(topic)
+
+    def kept(self, topic_filter: str) -> Iterator[tuple[str, bytes]]:
+        exchange = self._broker.exchange
+        for message in exchange.retained.matching(topic_filter, time.time()):
+            yield message.topic, message.payload
 
     def probe_host(self, client_id: str, within_s: float) -> None:
         client = self._broker.lifecycle.clients.get(client_id)

@@ -86,6 +86,10 @@ class Publishes(Protocol):
         """Whether anybody may hear what we publish there, here or across the overlay."""
         ...
 
+    def kept(self, topic_filter: str) -> Iterable[tuple[str, bytes]]:
+        """Gives topics and payloads of what is retained here that a filter matches."""
+        ...
+
     def probe_host(self, client_id: str, within_s: float) -> None:
         """Have the system notice within so long that a client's machine is gone."""
         ...
@@ -147,7 +151,7 @@ class Tracing:
             self._perform(self._tracer.restore(self._store.remembered(), self._clock()))
             self._schedule()
         if self._devices is not None:
-            self._perform(self._devices.restore(self._clock()))
+            self._perform(self._devices.restore(self._clock(), broker.kept))
             self._schedule()
 
     def ending(self) -> None:

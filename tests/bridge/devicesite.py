@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 
+from bridge.base import NameTree
 from bridge.contract.machine import Count, Tick
 from bridge.devices.dashboards import Show
 from bridge.devices.devices import Devices
-from bridge.devices.events import Command, DeviceEvent, Knows, Published, Remembered, Removed, Tell
+from bridge.devices.events import Command, DeviceEvent, Knows, Published, Remembered, Removed, RetainedBefore, Tell
 from bridge.devices.rules import DeviceRules
 from bridge.traces.availability import EntityConnected, EntityGone, EntitySeen
 from bridge.traces.kinds import TraceKind
@@ -70,6 +71,15 @@ class Site:
 
     def remember(self, device: str) -> None:
         self.handle(Remembered(device))
+
+    def kept(self, retained: dict[str, bytes]) -> None:
+        """What the broker had retained when it started."""
+        tree = NameTree()
+        for topic in retained:
+            tree.add(topic)
+        found = lambda wanted: [(topic, retained[topic]) for topic in tree.matching(wanted)]  # noqa: E731
+        for topic, payload in self.devices.evidence_of(found):
+            self.handle(RetainedBefore(topic, payload))
 
     def home_assistant(self, client: str, device: str, *topics: str) -> None:
         """A discovery message of Home Assistant's."""

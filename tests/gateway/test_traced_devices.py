@@ -19,10 +19,12 @@ import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
 from bridge.devices.dashboards import entity_id
+from bridge.devices.standing import DeviceHealth
 from bridge.traces.kinds import TraceKind
 from gateway.base.config import ConfigError, parse
 from gateway.checking.check import check
 from gateway.mqtt5.packets import Publish
+from gateway.tracing.broker_tracing import Tracing
 from gateway.tracing.client import TracedEntity, Tracker
 from tests.gateway.harness import Wire
 from tests.gateway.overlay_processes import ENVIRONMENT
@@ -262,5 +264,30 @@ def test_a_host_application_says_that_it_stops(tmp_path: Path) -> None:
         said = [json.loads(each.payload) for each in (birth, death)]
         assert [each["online"] for each in said] == [True, False]
         assert said[0]["timestamp"] <= said[1]["timestamp"]
+
+    asyncio.run(scenario())
+
+
+def test_what_is_retained_brings_a_bridges_devices_back_behind_a_restart(tmp_path: Path) -> None:
+    """The bridge says no more than its own state when it returns, as Zigbee2MQTT does."""
+
+    async def scenario() -> None:
+        site = Site(tmp_path)
+        devices = {"owner": str(site.credentials("works")), "clients": []}
+        config = {"traces": {**site.config()["traces"], "devices": devices}, "data": str(tmp_path / "data")}
+        document = b'{"uniq_id": "lamp", "avty": [{"t": "z/state"}, {"t": "z/lamp"}], "avty_mode": "all"}'
+        said = [("homeassistant/light/lamp/config", document), ("z/lamp", b"online"), ("z/state", b"online")]
+        for words in (said, said[-1:]):
+            async with site.serving(**config) as broker:
+                bridge = await Wire.connect(broker, "z2m")
+                for topic, payload in words:
+                    bridge.publish(topic, payload, 1, retain=True)
+                await bridge.barrier()
+                tracing = broker.exchange.tracing
+                assert isinstance(tracing, Tracing)
+                assert tracing._devices is not None
+                lamp = tracing._devices._devices.device("lamp")
+                assert lamp is not None
+                assert lamp.told is DeviceHealth.ALIVE
 
     asyncio.run(scenario())

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from bridge.devices import conventions
 from bridge.devices.conventions import (
+    ANYTHING,
     CONFIG_BYTES_MAX,
+    REPORTED,
     TOPIC_MAX,
     Cleared,
     ConventionAvailability,
@@ -55,7 +57,7 @@ def test_home_assistant_availability_topic() -> None:
         "homeassistant", "pump7", Said.LOST, "plant/p/avail"
     )
     assert read.read("plant/p/avail", b"perhaps") is None
-    assert read.read("plant/p", b"online") is None
+    assert read.read("plant/p", b"online") == ConventionWord("homeassistant", "pump7", Said.REPORTS, "plant/p")
 
 
 def test_home_assistant_abbreviations_base_topics_and_own_payloads() -> None:
@@ -385,7 +387,7 @@ def test_how_long_a_state_counts(fields: dict[str, object], expire_s: float | No
     found = named(config(unique_id="x", availability_topic="t", **fields))
     assert found is not None
     assert found.expire_s == expire_s
-    assert len(found.topics) == 1 + (expire_s is not None)
+    assert [each.online for each in found.topics[1:]] in ([], [REPORTED if expire_s is None else ANYTHING])
 
 
 def test_components_are_those_of_a_device_document_and_each_has_its_base() -> None:
