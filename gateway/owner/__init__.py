@@ -1,6 +1,6 @@
-"""The overlay's owner: descriptions, cards, rights and views become the next signed version.
+"""Work of the overlay's owner: descriptions, cards, rights and views become the next signed version.
 
-Imports `trust` and below; nothing that runs.
+Imports `trust` and below; no running broker.
 """
 
 from __future__ import annotations

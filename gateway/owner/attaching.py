@@ -1,15 +1,17 @@
-"""The owner attaches and detaches replicas while everything runs (A13): the next view of one region, signed.
+"""Attaching and detaching of replicas while members run (A13): signs the next view of one region.
 
     attach    a replica joins a region at its last place
-    detach    a replica leaves; those behind it move up by one place
+    detach    a replica leaves; replicas at later places move up by one place
 
-The view of before goes along as the *former* one and stays open for a grace, so that what is on its way arrives; with a
-grace of 0 it ends as soon as members know. Until it has ended, and until the owner has seen that k of its replicas
-endorsed the change, the region changes no further: a second change that those replicas do not follow would leave them
-behind. The owner sees endorsements in any member's copy of the overlay file, put in place of its own.
+The previous view stays in the document as the *former* view and stays open for a grace, so that publications on their
+way arrive; with a grace of 0 it ends as soon as members learn of the change. Until the former view has ended, and
+until
+the owner has seen that k of its replicas endorsed the change, the region changes no further: a second change would
+leave behind the replicas that have not followed the first. The owner sees endorsements in any member's copy of the
+overlay file, put in place of its own.
 
-What members do with a view that the owner signed stands in `bridge.document.succession`. Not here: whole regions,
-their trust and the tree (`trees`), which change by `overlay sign`.
+Members follow a signed view by `bridge.document.succession`. Not here: whole regions, their trust and the tree
+(`trees`), which change by `overlay sign`.
 """
 
 from __future__ import annotations
@@ -31,12 +33,12 @@ from keys.identity import Role
 
 
 class NotYetError(TrustError):
-    """The region's last change is not over: the same command may do later."""
+    """An error because the region's last change is not over: the command may succeed later."""
 
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """The version that was signed, or would be. `view`: of the region that `replica` joined or left."""
+    """The version that was signed, or would be. `view`: the new view of the region that `replica` joined or left."""
 
     overlay: Overlay
     view: RegionView
@@ -59,7 +61,9 @@ def attach(
     grace_s: int = VIEW_GRACE_S,
     dry_run: bool = False,
 ) -> Changed:
-    """Sign the next version, in which the replica with this card is in the region. Raises TrustError, OverlayError."""
+    """Signs the next version, in which the replica with this card is in the region. Raises TrustError,
+    OverlayError.
+    """
     newcomer = Card.load(card)
     if newcomer.role is not Role.REPLICA:
         raise TrustError(f"{card}: is the card of a {newcomer.role}, not of a replica")
@@ -75,7 +79,7 @@ def attach(
         view = _settled(overlay, view, now)
         if newcomer.name in without_strangers(overlay, carried(overlay, now)):
             raise TrustError(f"{newcomer.name} is a member already; issue the replica under another name")
-        # Its certificate ends with those of the others: `overlay sign` renews them together.
+        # The certificate ends with those of other members: `overlay sign` renews all together.
         not_after_ms = max(overlay.certificate(name).not_after_ms for name in view.members)
         following = view.successor((*view.members, newcomer.name), int(now * 1000), grace_s)
         return following, {newcomer.name: member_of(domain, newcomer, view.region, address, not_after_ms)}
@@ -87,7 +91,7 @@ def attach(
 def detach(
     out: Path, owner: Path, member: str, now: float, *, grace_s: int = VIEW_GRACE_S, dry_run: bool = False
 ) -> Changed:
-    """Sign the next version, in which this replica is in no region. Raises TrustError, OverlayError."""
+    """Signs the next version, in which this replica is in no region. Raises TrustError, OverlayError."""
 
     def change(overlay: Overlay, domain: TrustDomain) -> tuple[RegionView, dict[str, Member]]:
         view = next((view for view in overlay.latest.values() if member in view.members), None)
@@ -128,7 +132,7 @@ def _change(
 
 
 def _settled(overlay: Overlay, view: RegionView, now: float) -> RegionView:
-    """One change of a region after the other. Raises NotYetError while the last one is not over."""
+    """Returns the view if the region may change. Raises NotYetError while the last change is not over."""
     if view.former is None:
         return view
     if now < closes_s(view):

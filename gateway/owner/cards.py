@@ -1,9 +1,9 @@
-"""Cards to certificates: who the owner takes in under which name, and how a name gets a new key.
+"""Certification of cards: admits members by name, and lets a name get a new key.
 
-A name that was signed before keeps its key, unless the card for another key is countersigned by the present one
-(`veilmq trust rotate`): then the former certificate stays valid beside it for the overlap. Any other card for that name
-is somebody else's, and refused, unless the owner says that the key was lost. Not here: rights, scopes, signatures of
-the whole (`owner`).
+A name signed before keeps its key, unless the present key countersigned the card with another key (`veilmq trust
+rotate`): the former certificate then stays valid during the overlap. Any other card for that name is refused as
+another party's, unless the owner declares the key lost. Not here: rights, scopes, signatures of the whole
+(`signing`).
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ MAX_CA_BYTES = 64 << 10
 
 @dataclass(frozen=True, slots=True)
 class SignOptions:
-    """What one signing does beside following the description.
+    """The options of one signing besides the description.
 
-    `cards`: newer cards, instead of those that the description names. `overlap_hours`: how long a former key counts.
-    `drained`: nothing waits anywhere in scopes whose mode changes to or from plain, or `shares_only` (`scopes`).
-    `grace_s`: how long the former tree of regions stays open, if another follows it; None: as long as usually.
+    `cards`: newer cards that replace cards of the description. `overlap_hours`: validity of a former key. `drained`:
+    the
+    owner's word that no publication waits in scopes whose mode changes to or from plain, or `shares_only` (`scopes`).
+    `grace_s`: seconds for which the former tree of regions stays open, if the tree changes; None: the default.
     """
 
     cards: tuple[Path, ...] = ()
@@ -57,7 +58,10 @@ def certify(
     options: SignOptions,
     now: float,
 ) -> dict[str, Member]:
-    """Members by name: replicas by region, key servers, then the rest, as they are described. Raises TrustError."""
+    """Returns members by name: replicas by region, key servers, then the rest, in the description's order.
+
+    Raises TrustError.
+    """
     newer = {card.name: card for card in map(Card.load, options.cards)}
     not_after_ms = int(now * 1000) + wanted.valid_days * DAY_MS
     found: dict[str, Member] = {}
@@ -112,7 +116,10 @@ def _hosted(
     previous: Overlay | None,
     not_after_ms: int,
 ) -> Member:
-    """A broker without a key: what its certificate names as one is thrown away here, and stays its mark."""
+    """Certifies a hosted broker, which has no key.
+
+    Its certificate holds the public part of a random key that is thrown away; later versions keep that as its mark.
+    """
     old = previous.members.get(entry.name) if previous else None
     if old is not None and old.certificate.role is not Role.HOSTED:
         raise TrustError(f"{entry.name} was a {old.certificate.role} before; name the hosted broker otherwise")
@@ -134,7 +141,7 @@ def _hosted(
 
 
 def member_of(domain: TrustDomain, card: Card, region: int, address: str, not_after_ms: int) -> Member:
-    """Whoever holds the key of this card, certified. Raises TrustError."""
+    """Certifies the holder of the card's key as a member. Raises TrustError."""
     certificate = _issue(
         domain, card.name, card.role, card.public_key, card.agreement_key, card.domain, region, not_after_ms
     )
@@ -142,7 +149,7 @@ def member_of(domain: TrustDomain, card: Card, region: int, address: str, not_af
 
 
 def _succeed(domain: TrustDomain, path: Path, card: Card, member: Member, old: Member, overlap_ends_ms: int) -> Member:
-    """The member after a rotation; also if the card is that of before it, which somebody did not replace yet."""
+    """Returns the member after a rotation, also for a description that still names the card of the former key."""
     present, region = old.certificate, member.certificate.region
     if old.before is not None and card.public_key == old.before.public_key:
         certificate = _again(domain, present, region, member.certificate.not_after_ms)
@@ -157,7 +164,7 @@ def _succeed(domain: TrustDomain, path: Path, card: Card, member: Member, old: M
 
 
 def reissued(domain: TrustDomain, old: Certificate, not_after_ms: int) -> Certificate:
-    """The same certificate with another end."""
+    """Returns the certificate with another expiry time."""
     return _again(domain, old, old.region, not_after_ms)
 
 

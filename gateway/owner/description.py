@@ -1,8 +1,9 @@
-"""The owner's YAML: regions, scopes, members and their rights, key service and epochs; one line per mistake.
+"""Model of the owner's YAML: regions, scopes, members and their rights, key service and epochs; one line per mistake.
 
-Topics are written with clear names. Rights count for members that are signed for the first time; later they change by
-`veilmq trust grant` and `revoke` only, so that an edited file takes nobody's rights by accident. Not here: what is
-made of it (`owner`).
+Topics are written with clear names. Rights count for members that are signed for the first time; later only `veilmq
+trust grant` and `revoke` change them, so that an edited file cannot take rights away by accident. Not here: the
+signed
+version (`signing`).
 """
 
 from __future__ import annotations
@@ -45,10 +46,10 @@ from keys.epochs import Calendar
 from keys.errors import OurFault
 
 MAX_DESCRIPTION_BYTES = 16 << 20
-"""Stops a wrong path from being read as a description; 10,000 members are below it."""
+"""Stops a wrong path from being read as a description; 10,000 members fit."""
 ADDRESS = r"^\[?[^\s/]+\]?:\d{1,5}$"
 HOSTED_ADDRESS = r"^(tcp://)?\[?[^\s/]+\]?:\d{1,5}$"
-LINKS_MOST = 256  # each is weighed once an interval by every replica
+LINKS_MOST = 256  # bounds work: every replica weighs each link once an interval
 """Potential links of one description."""
 DAY_S = 86_400
 SKEW_S = 60
@@ -67,7 +68,7 @@ class ListenerEntry(_Model):
 
 
 class HostedEntry(_Model):
-    """Somebody's MQTT 5 broker in the place of a replica: it has no card, since it knows nothing of us."""
+    """A foreign MQTT 5 broker in the place of a replica: it has no card, because it runs nothing of VeilMQ."""
 
     hosted: Literal[True] = Field(description="marks a broker that knows nothing of us")
     name: str = Field(description="in the overlay, unique there")
@@ -97,7 +98,7 @@ class RegionEntry(_Model):
 
 
 class RefreshEntry(_Model):
-    """After what a publisher takes its next data key: whatever comes first."""
+    """The limits after which a publisher takes its next data key: the first limit reached counts."""
 
     messages: int = Field(
         default=REFRESH.messages, ge=1, le=REFRESH_MESSAGES_MAX, description="publications under one data key"
@@ -107,7 +108,7 @@ class RefreshEntry(_Model):
 
 
 class BatchEntry(_Model):
-    """What of a scope goes together: sealed, signed and sent once."""
+    """The limits of a batch: publications of a scope that are sealed, signed and sent together."""
 
     records: int = Field(
         default=BATCHING.records, ge=1, le=BATCH_MOST[0], description="publications of a batch; 1: each goes alone"
@@ -127,7 +128,7 @@ class BatchEntry(_Model):
 
 
 class ShownEntry(_Model):
-    """An attribute that replicas see, so that they leave out what no client wants."""
+    """An attribute that replicas see, so that they drop publications that no client wants."""
 
     name: str = Field(description="as predicates spell it: a user property, or payload.FIELD of a JSON payload")
     show: Literal["clear", "token"] = Field(
@@ -138,7 +139,7 @@ class ShownEntry(_Model):
     )
 
     def attribute(self) -> ShownAttribute:
-        """Raises ValueError for what is no name, or no borders."""
+        """Returns the attribute. Raises ValueError for an invalid name or invalid borders."""
         return ShownAttribute(parse_name(self.name), self.show == "token", tuple(self.buckets))
 
     @model_validator(mode="after")
@@ -150,7 +151,7 @@ class ShownEntry(_Model):
 
 
 class ScopeEntry(_Model):
-    """One scope of the description: a filter, and how its publications travel."""
+    """A scope of the description: a filter, and how its publications travel."""
 
     filter: str = Field(description="in clear names; one topic, or a filter that ends in #")
     mode: Literal["auto", "copies", "one", "blocks", "plain"] = Field(
@@ -206,7 +207,7 @@ class MemberEntry(_Model):
 
 
 class KeyServiceEntry(_Model):
-    """Who issues epoch keys, as the description says."""
+    """The issuers of epoch keys."""
 
     issuer: Literal["chain", "threshold"] = Field(
         description="chain: servers of one party; threshold: each of another party"
@@ -217,7 +218,9 @@ class KeyServiceEntry(_Model):
 
 
 class EpochsEntry(_Model):
-    """Absent times follow from the length: a 24th of it ahead, a quarter of grace, a minute of skew at most."""
+    """The times of epochs. Absent times follow from the length: a 24th ahead, a quarter of grace, a minute of skew at
+    most.
+    """
 
     length_s: int = Field(default=DAY_S, ge=1, le=0xFFFFFFFF, description="of an epoch")
     ahead_s: int | None = Field(
@@ -240,7 +243,7 @@ class EpochsEntry(_Model):
     )
 
     def calendar(self, zero_ms: int) -> Calendar:
-        """Raises `OurFault` for times that do not fit each other."""
+        """Returns the calendar. Raises `OurFault` for times that do not fit each other."""
         ahead_s = self.length_s // 24 if self.ahead_s is None else self.ahead_s
         grace_s = self.length_s // 4 if self.grace_s is None else self.grace_s
         skew_s = min(SKEW_S, self.length_s // 24) if self.skew_s is None else self.skew_s
@@ -248,7 +251,7 @@ class EpochsEntry(_Model):
 
 
 class BudgetsEntry(_Model):
-    """What each member may publish, a second."""
+    """The budgets of each member for publishing, per second."""
 
     batches: int = Field(
         default=MEMBER_BUDGETS.batches, ge=1, le=BUDGETS_MOST[0], description="batches; a lone message is one, too"
@@ -263,7 +266,7 @@ class BudgetsEntry(_Model):
 
 
 class OrganiseEntry(_Model):
-    """Replicas measure, and other trees may be proposed. Absent: neither."""
+    """The rules by which replicas measure and other trees are proposed. Absent: no measuring, no proposals."""
 
     links: list[tuple[str, str]] = Field(
         default=[], max_length=LINKS_MOST, description="pairs of region names that may be joined besides `edges`"
@@ -291,7 +294,7 @@ class OrganiseEntry(_Model):
     )
 
     def organising(self, ids: dict[str, int], previous: Overlay | None = None) -> Organising:
-        """With the bars of regions that stay. Raises TrustError for a region that there is not."""
+        """Returns the rules with the bars of regions that stay. Raises TrustError for an unknown region."""
         links = tuple((region_id(ids, a, "organise.links"), region_id(ids, b, "organise.links")) for a, b in self.links)
         former = previous.arrangement.organising if previous else None
         bars = tuple(bar for bar in (former.bars if former else ()) if {*bar.link} <= {*ids.values()})
@@ -300,7 +303,7 @@ class OrganiseEntry(_Model):
 
 
 class Description(_Model):
-    """The whole file. `edges`: pairs of region names that are joined; one fewer than regions, no circle."""
+    """The whole description. `edges`: pairs of joined region names; one fewer than regions, no circle."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", description="of the overlay")
     valid_days: int = Field(default=365, ge=1, le=3650, description="how long certificates that are signed now count")
@@ -341,12 +344,12 @@ class Description(_Model):
         return Issuer.OWNER if self.key_service is None else Issuer[self.key_service.issuer.upper()]
 
     def calendar(self, zero_ms: int) -> Calendar:
-        """The endless epoch without a key service."""
+        """Returns the calendar of epochs, or the endless epoch without a key service."""
         return Calendar() if self.key_service is None else (self.epochs or EpochsEntry()).calendar(zero_ms)
 
 
 def read_description(path: Path) -> Description:
-    """The owner's YAML. Raises TrustError: file, place, cause."""
+    """Reads the owner's YAML. Raises TrustError: file, place, cause."""
     wanted = read_model(path, Description)
     try:
         for scope in wanted.scopes:
@@ -357,7 +360,7 @@ def read_description(path: Path) -> Description:
 
 
 def read_model(path: Path, model: type[Model]) -> Model:
-    """A YAML file (JSON is YAML too) as `model`. Raises TrustError: file, place, cause."""
+    """Reads a YAML file (JSON is YAML too) as `model`. Raises TrustError: file, place, cause."""
     try:
         content = yaml.safe_load(read_public(path, MAX_DESCRIPTION_BYTES))
     except yaml.YAMLError as error:
@@ -375,7 +378,7 @@ def read_model(path: Path, model: type[Model]) -> Model:
 
 
 def region_ids(wanted: Description) -> dict[str, int]:
-    """Region names to numbers. Raises TrustError for a name or number that is given twice."""
+    """Returns region numbers by name. Raises TrustError for a duplicate name or number."""
     ids: dict[str, int] = {}
     for place, region in enumerate(wanted.regions, 1):
         number = place if region.id is None else region.id
@@ -386,7 +389,7 @@ def region_ids(wanted: Description) -> dict[str, int]:
 
 
 def region_id(ids: dict[str, int], name: str, where: str) -> int:
-    """Raises TrustError for a name that no region has."""
+    """Returns the number of a region. Raises TrustError for an unknown name."""
     if name not in ids:
         raise TrustError(f"{where}: there is no region {name}; known are {', '.join(ids)}")
     return ids[name]

@@ -1,8 +1,10 @@
-"""The owner takes in gateways and ingest jobs, and lets them go, while everything runs: who is in, with which rights.
+"""Attaching and detaching of gateways and ingest jobs, with their rights, while members run.
 
-They are in no view of a region, so nobody has to endorse anything: the signed version counts as soon as members adopt
-it. Who leaves loses all rights at once, and the scopes whose keys it held get new ones. Not here: replicas
-(`attaching`), rights of those who stay (`signing.grant`, `signing.revoke`).
+Gateways and jobs are in no view of a region, so no endorsement is needed: the signed version counts as soon as
+members
+adopt it. A detached member loses all rights at once, and the scopes whose keys it held get new keys. Not here:
+replicas
+(`attaching`), rights of other members (`signing.grant`, `signing.revoke`).
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ def attach_gateway(
     *,
     dry_run: bool = False,
 ) -> Overlay:
-    """Sign the next version, in which the gateway or ingest job with this card is a member and has these rights.
+    """Signs the next version, in which the gateway or ingest job with this card is a member and has these rights.
 
     Raises TrustError, OverlayError.
     """
@@ -62,7 +64,10 @@ def attach_gateway(
 def detach_gateway(
     out: Path, owner: Path, member: str, now: float, *, dry_run: bool = False
 ) -> tuple[Overlay, tuple[str, ...]]:
-    """Sign the next version, without it; the scopes that have new keys now. Raises TrustError, OverlayError."""
+    """Signs the next version without the member; also returns the scopes that have new keys.
+
+    Raises TrustError, OverlayError.
+    """
     domain = TrustDomain.load(owner)
     with locked(domain):
         record, previous = open_record_of(domain, out)

@@ -1,8 +1,7 @@
-"""The owner's description follows what was attached, so that the next `overlay sign` says the same.
+"""Update of the owner's description after an attachment, so that the next `overlay sign` agrees.
 
-One line goes into the file that a person wrote; comments, order and everything else stay. The result is read and
-compared with what was meant before it is written, and whatever this cannot do is left to the owner, who is told the
-line.
+One line is added to the hand-written file; comments, order and all other text stay. The result is parsed and compared
+with the intended content before it is written. If that fails, the file stays, and the owner is told the line.
 """
 
 from __future__ import annotations
@@ -19,29 +18,29 @@ from gateway.trust import TrustError, read_public
 
 MAX_BYTES = 16 << 20
 NOT_AS_EXPECTED = (LookupError, TypeError, ValueError, AttributeError, StopIteration, OSError)
-"""What walking through YAML raises that is formed otherwise than a description."""
+"""Exceptions raised on a walk through YAML that does not have a description's form."""
 
 
 def list_replica(description: Path, region: str, card: Path, address: str) -> bool:
-    """Add a replica to its region. Whether the description lists it now."""
+    """Adds a replica to its region; returns True if the description lists the replica now."""
     return _list(
         description, ["regions", region, "members"], {"card": _relative(card, description), "address": address}
     )
 
 
 def list_member(description: Path, region: str, card: Path, publish: list[str], read: list[str]) -> bool:
-    """Add a gateway or ingest job. Whether the description lists it now."""
+    """Adds a gateway or ingest job; returns True if the description lists the member now."""
     entry = {"card": _relative(card, description), "region": region, "publish": publish, "read": read}
     return _list(description, ["members"], entry)
 
 
 def as_line(entry: dict[str, Any]) -> str:
-    """An entry as one line of YAML."""
+    """Returns an entry as one line of YAML."""
     return "{" + ", ".join(f"{key}: {json.dumps(value)}" for key, value in entry.items()) + "}"
 
 
 def _relative(card: Path, description: Path) -> str:
-    """As the description names it: from where it lies, if the card lies below."""
+    """Returns the card's path relative to the description's folder if the card lies below, else the absolute path."""
     card, directory = card.resolve(), description.resolve().parent
     return str(card.relative_to(directory) if card.is_relative_to(directory) else card)
 
@@ -63,7 +62,7 @@ def _list(description: Path, where: list[str], entry: dict[str, Any]) -> bool:
 
 
 def _found(content: Any, where: list[str]) -> Any:
-    """The list of members. Regions are found by their names."""
+    """Returns the list at `where`; regions are found by their names."""
     for word in where:
         if isinstance(content, list):
             content = next(each for each in content if each["name"] == word) if content else {}
@@ -73,13 +72,13 @@ def _found(content: Any, where: list[str]) -> Any:
 
 
 def _sorted(content: Any, where: list[str]) -> Any:
-    """The whole content, where the order of that one list does not count."""
+    """Returns the whole content with the list at `where` sorted, for a comparison without regard to its order."""
     _found(content, where).sort(key=str)
     return content
 
 
 def _place(text: str, where: list[str], line: str) -> tuple[int, str]:
-    """Where the line goes in, with what surrounds it: at the head of the list, which is known exactly."""
+    """Returns the offset at the head of the list, whose position is exact, and the text to insert there."""
     node: Any = yaml.compose(text)
     for word in where:
         if isinstance(node, yaml.SequenceNode):

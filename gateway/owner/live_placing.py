@@ -1,11 +1,12 @@
-"""What running members say of each other, and which replica the owner should attach or detach next (A11, A12).
+"""Advice from running members on the next replica to attach or detach (A11, A12).
 
-Members are asked at their metrics ports, each by its name: whoever answers there speaks for that member alone, so f
-liars in a region have f voices whatever they say. What counts of it is decided in `bridge.topology.witnesses`; omega of
-a way follows from what gateways send and get, as replicas of their regions say; which step is proposed, in
-`bridge.topology.proposing`. Signing one is `attaching`.
+Members are asked at their metrics ports, each by its name: an answer there speaks for that member alone, so f liars
+in
+a region have f voices. `bridge.topology.witnesses` decides which reports count; omega of a path follows from the
+publications that gateways send and get, as replicas of their regions report; `bridge.topology.proposing` proposes the
+step. `attaching` signs a step.
 
-Not here: asking (the command does), the placement of an overlay that is yet to be (`placing`).
+Not here: asking members (the command does), placement of a planned overlay (`placing`).
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ from keys.shamir import threshold_of
 
 SPARES_MAX = 256
 NUMBER_MAX = 1e12
-"""What a member says beyond that is taken for that: no number of it makes another one vanish."""
+"""Larger reported numbers are cut to this bound, so that no number of one member hides another's."""
 RATE_MIN = 1e-3
-"""Messages a second of a way that nothing was seen on yet: it counts, and little."""
+"""Messages a second assumed for a path without traffic so far: the path counts, but little."""
 FIELDS = ("failures", "down_s", "watched_s", "from_per_s", "to_per_s")
 
 
 class SpareEntry(BaseModel):
-    """One file of the folder of spares: the line that a region has for each of its replicas."""
+    """A file of the folder of spares: the entry that a region has for each of its replicas."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     card: File = Field(description="card.json that the party made, as seen from the file")
@@ -54,8 +55,12 @@ class Spare:
 
 @dataclass(frozen=True, slots=True)
 class PlaceAdvice:
-    """What is known, and the next step. `failures`: by region, the replicas that k witnesses saw fail, and how often.
-    `silent`: members that were asked and said nothing that can be used, and why."""
+    """The next step and its grounds.
+
+    `failures`: by region, the replicas that k witnesses saw fail, with numbers of failures. `silent`: members without
+    a
+    usable answer, with the reason.
+    """
 
     step: PlaceStep | None
     region: str
@@ -66,7 +71,7 @@ class PlaceAdvice:
 
 
 def spares_in(folder: File, overlay: Overlay) -> list[Spare]:
-    """Those of the folder's `*.yaml` that are in no region yet, by file name. Raises TrustError."""
+    """Returns the replicas of the folder's `*.yaml` that are in no region yet, by file name. Raises TrustError."""
     if not folder.is_dir():
         raise TrustError(f"{folder}: is no folder; give one with a file NAME.yaml for each spare: card, address")
     found: list[Spare] = []
@@ -83,8 +88,10 @@ def spares_in(folder: File, overlay: Overlay) -> list[Spare]:
 
 
 def advise(overlay: Overlay, answers: Mapping[str, Mapping[str, Any]], spares: int) -> PlaceAdvice:
-    """`answers`: of `/status`, by the name of the member that was asked. Whoever says nothing useful counts as one that
-    saw nothing."""
+    """Returns advice from `answers` to `/status`, by the name of the asked member.
+
+    A member without a usable answer counts as a witness that saw nothing.
+    """
     reports: dict[str, Mapping[str, LinkSeen]] = {}
     silent: dict[str, str] = {}
     for name, answer in answers.items():
@@ -109,7 +116,7 @@ def advise(overlay: Overlay, answers: Mapping[str, Mapping[str, Any]], spares: i
 
 
 def _said(name: str, answer: Mapping[str, Any], overlay: Overlay) -> dict[str, LinkSeen] | str:
-    """What one member saw; in words, why that cannot be used."""
+    """Returns the links that one member saw, or the reason why its answer cannot be used."""
     findings = answer.get("findings")
     standing, seen = answer.get("overlay"), answer.get("seen")
     if not isinstance(standing, dict) or not isinstance(seen, dict):
@@ -131,8 +138,10 @@ def _said(name: str, answer: Mapping[str, Any], overlay: Overlay) -> dict[str, L
 def _paths(
     overlay: Overlay, reports: Mapping[str, Mapping[str, LinkSeen]], regions: Mapping[int, Sequence[str]]
 ) -> tuple[dict[str, float], list[Path]]:
-    """Messages a second of gateways and jobs, and ways between their regions, each with what goes along it: what one
-    region sends, dealt to others by what they get."""
+    """Returns messages a second of gateways and jobs, and weighted paths between their regions.
+
+    The rate of one region is split over the other regions in proportion to the messages that they get.
+    """
     rates: dict[str, float] = {}
     sent, got = dict.fromkeys(regions, 0.0), dict.fromkeys(regions, 0.0)
     homes: set[int] = set()
@@ -155,7 +164,9 @@ def _paths(
 
 
 def _fits(overlay: Overlay, sizes: Mapping[int, int]) -> bool:
-    """Whether the overlay's limits allow regions of these sizes (`Overlay`), both while a region changes and after."""
+    """Returns True if the overlay's limits allow regions of these sizes (`Overlay`), during a region's change and
+    after.
+    """
     tree = overlay.trees.newest
     for scope in overlay.policy.scopes:
         if scope.mode is Mode.PLAIN:

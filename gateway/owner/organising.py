@@ -1,10 +1,10 @@
-"""The owner looks at what replicas measured, and signs one change of the tree that spares most (paper D).
+"""Reorganisation by the owner: signs the change of the tree that saves most, by the replicas' measurements (paper D).
 
-    gathered     signed summaries as running replicas give them; whoever hands them over can only leave some out
-    proposed     the swap, inside the owner's `links`, that may be signed on top of what was signed last
-    apply_swap   the next version with it, which members follow live (`bridge.document.trees`)
+    gathered     signed summaries from running replicas; whoever passes them on can only leave some out
+    proposed     the swap, inside the owner's `links`, that may be signed on top of the last signed version
+    apply_swap   the next version with the swap, which members follow live (`bridge.document.trees`)
 
-Not here: asking the replicas, what is proposed (`bridge.measuring.proposing`).
+Not here: asking the replicas, choice of the swap (`bridge.measuring.proposing`).
 """
 
 from __future__ import annotations
@@ -30,12 +30,14 @@ from gateway.owner.views import carried
 from gateway.trust import TrustDomain, TrustError
 from keys.errors import KeysError
 
-SUMMARIES_MAX = 65_536  # that one answer of a replica may hold; stops one that never ends
+SUMMARIES_MAX = 65_536  # items of a replica's answer; stops an endless answer
 
 
 def gathered(told: Iterable[str], overlay: Overlay) -> list[ReplicaSummary | InterestSummary]:
-    """Returns of each replica the newest summary and its interests, each signed by it, of what anybody handed over; the
-    rest is left out."""
+    """Returns each replica's newest summary and its interests, among items with a valid signature of their replica.
+
+    Invalid and older items are left out.
+    """
     newest: dict[str, ReplicaSummary] = {}
     interests: dict[tuple[str, int], InterestSummary] = {}
     for each in list(told)[:SUMMARIES_MAX]:
@@ -52,7 +54,7 @@ def gathered(told: Iterable[str], overlay: Overlay) -> list[ReplicaSummary | Int
 
 
 def proposed(overlay: Overlay, told: Iterable[ReplicaSummary | InterestSummary], now: float) -> SwapProposal:
-    """What would be signed now. Raises TrustError if the owner never let replicas measure."""
+    """Returns the swap that would be signed now. Raises TrustError if the description never let replicas measure."""
     found = proposal(overlay, told, now)
     if found is None:
         raise TrustError("the overlay has no `organise`, so that nobody measures; add it to the description and sign")
@@ -62,8 +64,10 @@ def proposed(overlay: Overlay, told: Iterable[ReplicaSummary | InterestSummary],
 def apply_swap(
     out: Path, owner: Path, told: Iterable[str], now: float, grace_s: int = TREE_GRACE_S
 ) -> tuple[SwapProposal, Overlay | None]:
-    """Sign what `proposal` finds; None if that is nothing. `grace_s`: how long the former tree stays open. Raises
-    TrustError, OverlayError."""
+    """Signs the swap that `proposal` finds; returns None in the place of a version if there is no swap.
+
+    `grace_s`: seconds for which the former tree stays open. Raises TrustError, OverlayError.
+    """
     domain = TrustDomain.load(owner)
     with locked(domain):
         record, previous = open_record_of(domain, out)
@@ -78,7 +82,7 @@ def apply_swap(
 
 
 def edges_lines(overlay: Overlay) -> str:
-    """How the description has to name edges and potential links from now on."""
+    """Returns the lines with which the description has to name edges and potential links from now on."""
 
     def named(edges: Iterable[tuple[int, int]]) -> str:
         return ", ".join(f"[{overlay.latest[a].name}, {overlay.latest[b].name}]" for a, b in edges)

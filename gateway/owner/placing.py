@@ -1,9 +1,10 @@
-"""`veilmq overlay place`: from a file of regions, failures and paths to how many replicas each region should have.
+"""Work of `veilmq overlay place`: numbers of replicas per region, from a file of regions, failures and paths.
 
-Reads, gives every region the three replicas that it takes to share a secret, deals the rest by `bridge.topology`
-(A11, A12), and takes back the last of those for which there are too few trust domains, or with which a path would have
-too many shares: an overlay of these sizes can be signed. Nothing is signed or attached here (`attaching`); where the
-failures come from is the operator's to say.
+Gives every region the three replicas that sharing a secret takes, and distributes the rest by `bridge.topology` (A11,
+A12). Takes back the last replicas for which trust domains are missing, or with which a path would have too many
+shares:
+an overlay of these sizes can be signed. Nothing is signed or attached here (`attaching`). The operator supplies the
+numbers of failures.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from keys.columnsearch import CHOICES_LIMIT
 from keys.errors import OurFault
 from keys.shamir import threshold_of
 
-FIRST = SHARING_MIN - 1  # more replicas, and a region of one can share secrets
+FIRST = SHARING_MIN - 1  # added replicas with which a region of one can share secrets
 REGIONS_MAX = 10_000
 PATHS_MAX = 100_000
 REPLICAS_MAX = 1_000_000
@@ -36,7 +37,7 @@ class _Model(BaseModel):
 
 
 class PathEntry(_Model):
-    """`regions`: from the publisher's to the subscriber's, both included."""
+    """A path of publications. `regions`: from the publisher's to the subscriber's, both included."""
 
     regions: list[str] = Field(
         min_length=1, max_length=REGIONS_MAX, description="from the publisher's to the subscriber's"
@@ -45,7 +46,9 @@ class PathEntry(_Model):
 
 
 class PlacingEntry(_Model):
-    """The whole file. `replicas`: to be added, for every region has one; `failures`, `domains`: by region."""
+    """The whole file. `replicas`: to be added, since every region has one. `failures`, `domains`: numbers by
+    region.
+    """
 
     replicas: int = Field(ge=0, le=REPLICAS_MAX, description="brokers to be added; every region has one already")
     failures: dict[str, int] = Field(
@@ -67,7 +70,7 @@ class PlacingEntry(_Model):
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """What came out, with the names of the file."""
+    """The result of a placement, with the names of the file."""
 
     wanted: PlacingEntry
     names: tuple[str, ...]
@@ -95,8 +98,10 @@ class Placed:
 
 
 def place_replicas(path: File) -> Placed:
-    """Returns sizes with which the overlay can be signed. Raises TrustError, in one line, for a file that cannot be
-    used, and where there are none."""
+    """Returns sizes of regions with which the overlay can be signed.
+
+    Raises TrustError, in one line, if the file cannot be used or no such sizes exist.
+    """
     wanted = read_model(path, PlacingEntry)
     wrong = next((name for name, count in wanted.failures.items() if not 0 <= count <= FAILURES_MAX), None)
     if wrong is not None:
@@ -132,7 +137,7 @@ def _at_least(entry: PathEntry) -> int:
 
 
 def _refuse_what_nobody_signs(path: File, wanted: PlacingEntry) -> None:
-    """Raises TrustError where already three replicas in each region are too many, or too few can be had."""
+    """Raises TrustError if three replicas in each region are too many already, or are not available."""
     regions = wanted.failures.keys()
     if wanted.replicas < FIRST * len(regions):
         raise TrustError(
@@ -155,8 +160,12 @@ def _refuse_what_nobody_signs(path: File, wanted: PlacingEntry) -> None:
 
 
 def _signed_sizes(wanted: PlacingEntry, sizes: dict[str, int]) -> dict[str, int]:
-    """As many as there are trust domains; then two at a time off the largest region of a path that has too many shares,
-    of equals off the one that fails least."""
+    """Returns sizes cut down to the available trust domains and to the shares that a path may have.
+
+    Two replicas at a time are taken off the largest region of a path with too many shares; of equal regions, off the
+    one
+    with the fewest failures.
+    """
     sizes = {name: min(size, (wanted.domains.get(name, size) - 1) // 2 * 2 + 1) for name, size in sizes.items()}
     for entry in wanted.paths:
         while not load(entry, sizes)["fits"]:

@@ -1,11 +1,12 @@
-"""What an owner remembers of one of its overlays: rights in clear names, and the newest file that it signed.
+"""Record of one overlay in its owner's folder: rights in clear names, and the newest signed document.
 
     OWNER_DIR/overlays/NAME.json (mode 0600; it names hidden topics, but holds no key)
 
-The signed file cannot give clear names back, so the record is what rights are counted from; the policy's grants are
-derived from it. It holds the signed document too: whoever puts an older `overlay.json` before the owner gets nothing
-signed on top of it. It is written before `overlay.json`: after a crash between the two, the next version follows.
-Not here: how rights change (`rights`), members and signatures (`owner`).
+Clear names cannot be recovered from the signed file, so rights are kept in the record, and the policy's grants are
+derived from it. The record also holds the signed document, so that an older `overlay.json` put before the owner is
+never signed upon. The record is written before `overlay.json`: after a crash between the two, the next version
+follows.
+Not here: how rights change (`rights`), members and signatures (`signing`).
 """
 
 from __future__ import annotations
@@ -34,8 +35,12 @@ VALID_DAYS = 365
 
 @dataclass(frozen=True, slots=True)
 class GrantedRight:
-    """One right of one member on a clear filter. `since`: bumps of scopes when it was given, where the owner issues
-    keys; scopes that are not named were at 0, or their history was given too."""
+    """A right of one member on a clear filter.
+
+    `since`: bumps of scopes at the time of the grant, where the owner issues keys. Scopes without an entry were at 0,
+    or
+    their history was granted too.
+    """
 
     member: str
     filter: str
@@ -47,7 +52,7 @@ class GrantedRight:
 
 @dataclass(frozen=True, slots=True)
 class KnownScope:
-    """A scope of the overlay as the owner knows it. `generation` of its tokens; None where names are shown."""
+    """A scope of the overlay as the owner knows it. `generation`: of its tokens; None if names are shown."""
 
     wire: str
     clear: str
@@ -56,12 +61,19 @@ class KnownScope:
 
 @dataclass
 class OwnerRecord:
-    """See the module. `retiring`: the token generation before the present one, as long as it is read; `bumps`: by wire
-    filter, also of scopes that are gone: a scope that comes back may not come back under old keys. `numbers`, in the
-    same way, name them on the wire: none is used again for another. `streams`: by clear filter the first number that it
-    had, under which its readers know what they have seen, whatever its tokens. `protections`: by wire filter how the
-    scope was protected in earlier versions, also if it is gone: what waits of it waits still. `valid_days`,
-    `renew_before_days`: as the description said last; None: certificates are not renewed unasked."""
+    """The owner's record of one overlay.
+
+    `retiring`: the previous token generation, while it is read. `bumps`: by wire filter, also of removed scopes,
+    since a
+    scope that comes back may not come back under old keys. `numbers`: by wire filter, the scopes' numbers on the
+    wire; no
+    number is used again for another scope. `streams`: by clear filter, the scope's first number, under which readers
+    remember streams whatever the tokens. `protections`: by wire filter, the scope's protection in earlier versions,
+    also of
+    removed scopes, whose publications may still wait. `valid_days`, `renew_before_days`: from the last description;
+    None:
+    certificates are not renewed automatically.
+    """
 
     overlay: str
     generation: int = 0
@@ -75,12 +87,12 @@ class OwnerRecord:
     document: dict[str, Any] | None = None
     valid_days: int = VALID_DAYS
     renew_before_days: int | None = None
-    edges: list[list[int]] | None = None  # as the description said last
+    edges: list[list[int]] | None = None  # from the last description
 
     def wires(self, clear: str, root: bytes) -> list[str]:
-        """A clear filter as the wire shows it: inside a scope with tokens the tokens only, of each generation.
+        """Returns a clear filter as the wire shows it: inside a scope with tokens only tokens, of each generation.
 
-        A filter wider than such a scope names the scope's token filter beside itself.
+        A filter wider than such a scope also yields the scope's token filter.
         """
         scopes = list(self.scopes.values())
         home = most_specific([scope.clear for scope in scopes], clear)
@@ -90,7 +102,7 @@ class OwnerRecord:
         return list(dict.fromkeys(found))
 
     def grants(self, root: bytes) -> tuple[Grant, ...]:
-        """The policy's grants."""
+        """Returns the policy's grants."""
         merged: dict[tuple[str, str, int, int], Right] = {}
         wires = {clear: self.wires(clear, root) for clear in {granted.filter for granted in self.granted}}
         for granted in self.granted:
@@ -102,31 +114,33 @@ class OwnerRecord:
         )
 
     def granted_by_member(self) -> dict[str, list[GrantedRight]]:
-        """The same, for those who ask member by member: there may be thousands."""
+        """Returns granted rights by member, for callers that ask for each of thousands of members."""
         found: dict[str, list[GrantedRight]] = {}
         for granted in self.granted:
             found.setdefault(granted.member, []).append(granted)
         return found
 
     def number_of(self, wire: str) -> int:
-        """The number of the scope with this wire filter; its first one, if it has none yet."""
+        """Returns the number of the scope with this wire filter; assigns the next number if it has none."""
         return self.numbers.setdefault(wire, max(self.numbers.values(), default=0) + 1)
 
     def origin_of(self, known: KnownScope) -> int:
-        """With which number's streams a scope goes on: the first that its clear filter had. 0: that is its own."""
+        """Returns the number whose streams a scope continues: the first of its clear filter, or 0 for its own
+        number.
+        """
         own = self.number_of(known.wire)
         first = self.streams.setdefault(known.clear, own)
         return first if first < own else 0
 
     def raise_bumps(self, scopes: Iterable[Scope]) -> list[str]:
-        """Outdate the keys of these scopes; their clear filters."""
+        """Outdates the keys of these scopes; returns the scopes' clear filters."""
         raised = [scope.filter for scope in scopes if scope.keyed]
         for wire in raised:
             self.bumps[wire] = self.bumps.get(wire, 0) + 1
         return sorted({self.scopes[wire].clear for wire in raised if wire in self.scopes})
 
     def clear_names(self, root: bytes) -> dict[str, str]:
-        """Wire filters of scopes and rights to clear ones."""
+        """Returns clear filters by wire filter, for scopes and rights."""
         clears = sorted({granted.filter for granted in self.granted})
         names = {wire: clear for clear in clears for wire in self.wires(clear, root)}
         return names | {scope.wire: scope.clear for scope in self.scopes.values()}
@@ -153,12 +167,14 @@ class OwnerRecord:
 
     @classmethod
     def from_json(cls, content: bytes) -> OwnerRecord:
-        """Raises ValueError, KeyError or TypeError for what is no record, TrustError for a newer one."""
+        """Parses a record. Raises ValueError, KeyError or TypeError for an invalid one, TrustError for a newer
+        format.
+        """
         fields = json.loads(content)
         if int(fields["veilmq_owner"]) > RECORD_FORMAT:
             found = fields["veilmq_owner"]
             raise TrustError(f"is of format {found}, this program knows {RECORD_FORMAT}; upgrade veilmq")
-        # Absent in older ones: renewal, streams, protections.
+        # Absent in older records: renewal, streams, protections.
         valid_days, renew_before_days = fields.get("renewal", [VALID_DAYS, None])
         scopes = [KnownScope(str(wire), str(clear), generation) for wire, clear, generation in fields["scopes"]]
         numbers = {str(wire): int(number) for wire, number in fields["numbers"].items()}
@@ -182,15 +198,17 @@ class OwnerRecord:
 
 
 def record_path(domain: TrustDomain, overlay: str) -> Path:
-    """Where an owner keeps its record of an overlay."""
+    """Returns the path of an owner's record of an overlay."""
     return domain.directory / RECORDS / f"{overlay}.json"
 
 
 def open_record(domain: TrustDomain, overlay: str, out: Path) -> tuple[OwnerRecord, Overlay | None]:
-    """The record of an overlay, empty if this owner never signed one of that name, and what was signed last.
+    """Returns the record of an overlay and the last signed version; an empty record if this owner never signed the
+    name.
 
-    `out`: the signed file as it lies there. Raises TrustError if it is of another owner or overlay, or newer than the
-    record; an older one is of no consequence.
+    `out`: the present signed file. Raises TrustError if the file is of another owner or overlay, or newer than the
+    record;
+    an older file is ignored.
     """
     path = record_path(domain, overlay)
     present = _at(out, domain)
@@ -203,11 +221,11 @@ def open_record(domain: TrustDomain, overlay: str, out: Path) -> tuple[OwnerReco
     try:
         record = OwnerRecord.from_json(read_private(path))
         document = record.document or {}
-        if present is not None:  # maybe a member's copy: who endorsed our views, and what the organiser changed
+        if present is not None:  # maybe a member's copy, with endorsements of views and the organiser's changes
             there = present.to_document()
             document |= {"endorsements": document["endorsements"] + there["endorsements"]}
             document |= {"swaps": there["swaps"], "swap_endorsements": there["swap_endorsements"]}
-        # Expired certificates are no reason to refuse their replacement: judged at the beginning of time.
+        # Judged at time 0, so that expired certificates do not prevent their own replacement.
         newest = Overlay.load(document, 0, domain.owner.public_bytes)
     except PrivateFileError as error:
         raise TrustError(str(error)) from None
@@ -224,7 +242,7 @@ def open_record(domain: TrustDomain, overlay: str, out: Path) -> tuple[OwnerReco
 
 
 def open_record_of(domain: TrustDomain, out: Path) -> tuple[OwnerRecord, Overlay]:
-    """The same for a signed file that has to be there."""
+    """Returns the record and the last signed version of the existing file `out`. Raises TrustError."""
     present = _at(out, domain)
     if present is None:
         raise TrustError(f"{out}: No such file; make it with `veilmq overlay sign`")
@@ -235,7 +253,10 @@ def open_record_of(domain: TrustDomain, out: Path) -> tuple[OwnerRecord, Overlay
 
 @contextlib.contextmanager
 def locked(domain: TrustDomain) -> Iterator[None]:
-    """One command at a time: two would sign two overlays with one version. Raises TrustError."""
+    """Locks the owner's records for one command: two commands would sign two overlays with one version.
+
+    Raises TrustError.
+    """
     path = domain.directory / RECORDS / ".lock"
     try:
         private_directory(path.parent)
@@ -252,7 +273,7 @@ def locked(domain: TrustDomain) -> Iterator[None]:
 
 
 def save_record(domain: TrustDomain, record: OwnerRecord, overlay: Overlay) -> None:
-    """Remember what is about to be given out. Raises TrustError."""
+    """Stores the record with a version before the version is published. Raises TrustError."""
     path = record_path(domain, record.overlay)
     stored = replace(record, document=overlay.to_document())
     try:

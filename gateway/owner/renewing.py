@@ -1,9 +1,10 @@
-"""The owner's certificates of members, signed anew before they end: the same keys, the same rights, a later end.
+"""Renewal of the members' certificates in the overlay: same keys, same rights, a later expiry.
 
-Run again and again it does nothing until the first certificate has less than `before_days` to live. The owner's
-standing consent is `renew_before_days` in the description that was signed, or that a timer runs the command. Members
-adopt the version while they run. Not here: new keys (`veilmq trust rotate`), TLS certificates of identities, which
-their trust domains issue (`gateway.trust.leaves`).
+A repeated call does nothing until the first certificate has less than `before_days` to live. The owner consents by
+`renew_before_days` in the signed description, or by a timer that runs the command. Members adopt the version while
+they
+run. Not here: new keys (`veilmq trust rotate`), TLS certificates of identities, which their trust domains issue
+(`gateway.trust.leaves`).
 """
 
 from __future__ import annotations
@@ -23,22 +24,24 @@ BEFORE_DAYS = 60
 
 @dataclass(frozen=True, slots=True)
 class Renewed:
-    """`overlay` None: nothing had to be done. `first_end_s`: UNIX time at which the first certificate ends now."""
+    """The result of a renewal. `overlay` is None if none was due. `first_end_s`: next expiry (UNIX time in
+    seconds).
+    """
 
     overlay: Overlay | None
     first_end_s: float
 
 
 def consented(out: Path, owner: Path) -> bool:
-    """Whether the description that was signed last lets certificates be renewed without asking. Raises TrustError."""
+    """Returns True if the last signed description allows automatic renewal of certificates. Raises TrustError."""
     return open_record_of(TrustDomain.load(owner), out)[0].renew_before_days is not None
 
 
 def renew(out: Path, owner: Path, now: float, valid_days: int | None = None, before_days: int | None = None) -> Renewed:
-    """Sign the next version of `out` if that is due. What is None is as the description said when it was signed.
+    """Signs the next version of `out` if a renewal is due. Values of None are taken from the last signed description.
 
-    Certificates that have ended already are renewed too: nobody adopts another change on top of such a version. Raises
-    TrustError, OverlayError.
+    Expired certificates are renewed too: members adopt no other change on top of such a version. Raises TrustError,
+    OverlayError.
     """
     domain = TrustDomain.load(owner)
     with locked(domain):

@@ -1,8 +1,9 @@
-"""How an owner's record of rights changes: giving, taking, and what the owner's file may say. No files, no signatures.
+"""Changes of rights in an owner's record: granting, revoking, comparison with the description. No files, no signatures.
 
-Epochs count as the policy's calendar says. A right that is taken ends with the present epoch, or with the next one if
-keys of that may be out already; taken at once, it ends with the epoch before, and scopes that the member lost get a
-new bump, which outdates the keys that it holds. Without a key service there is one endless epoch: rights end at once.
+Epochs follow the policy's calendar. A revoked right ends with the present epoch, or with the next epoch if keys of
+that
+may be issued already. Revoked at once, the right ends with the previous epoch, and scopes that the member lost get a
+new bump, which outdates the keys held. Without a key service there is one endless epoch: rights end at once.
 """
 
 from __future__ import annotations
@@ -18,27 +19,32 @@ from keys.epochs import Calendar
 from keys.grants import ENDLESS, Grant, Right
 
 SESSION_MAX_S = 7 * 86_400
-"""How long somebody authorised in an ended epoch may still fetch its keys (docs/protocol.md §6.5), and needs its
-grant."""
+"""Seconds for which a member authorised in an ended epoch may still fetch its keys (docs/protocol.md §6.5), and needs
+its
+grant.
+"""
 Wanted = Sequence[tuple[str, Right]]
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """`ends_s`: UNIX time at which the last of the rights ends; `bumped`: clear filters of scopes with a new bump."""
+    """The result of a revocation. `ends_s`: UNIX time in seconds at which the last right ends. `bumped`: clear filters
+    of
+    scopes with a new bump.
+    """
 
     ends_s: float
     bumped: tuple[str, ...] = ()
 
 
 def first_unissued(calendar: Calendar, now: float) -> int:
-    """The first epoch of which nobody can have keys yet, whatever the clocks say."""
+    """Returns the first epoch for which no member can have keys yet, even with skewed clocks."""
     following = calendar.at(now) + 1
     return following + 1 if now >= calendar.fetch_from_s(following) - calendar.skew_s else following
 
 
 def check_wanted(wanted: Iterable[tuple[str, Right]], where: str) -> None:
-    """Raises TrustError for what is no filter."""
+    """Raises TrustError for an invalid filter."""
     for clear, right in wanted:
         try:
             check_filter(clear)
@@ -47,7 +53,7 @@ def check_wanted(wanted: Iterable[tuple[str, Right]], where: str) -> None:
 
 
 def give(record: OwnerRecord, policy: Policy, member: str, wanted: Wanted, history: bool, now: float) -> None:
-    """Add rights from the present epoch on, or as far back as keys are kept. Raises TrustError."""
+    """Adds rights from the present epoch on, with `history` from the oldest kept epoch on. Raises TrustError."""
     check_wanted(wanted, member)
     clears = sorted({scope.clear for scope in record.scopes.values()})
     for clear, right in wanted:
@@ -70,7 +76,7 @@ def give(record: OwnerRecord, policy: Policy, member: str, wanted: Wanted, histo
 def take(
     record: OwnerRecord, policy: Policy, root: bytes, member: str, wanted: Wanted | None, at_once: bool, now: float
 ) -> Taken:
-    """End rights of a member; None: all of them. Raises TrustError."""
+    """Ends the wanted rights of a member, or all if `wanted` is None. Raises TrustError."""
     calendar, present = policy.calendar, policy.calendar.at(now)
     endless = policy.issuer is Issuer.OWNER
     last = -1 if endless else present - 1 if at_once else first_unissued(calendar, now) - 1
@@ -99,12 +105,12 @@ def take(
 def scopes_lost(
     scopes: Iterable[Scope], member: str, before: Sequence[Grant], after: Sequence[Grant], epoch: int
 ) -> list[Scope]:
-    """Scopes whose keys the member could have, and may not have any more."""
+    """Returns the scopes whose keys the member could have before and may not have after."""
     return [s for s in scopes if holds_key(s, member, before, epoch) and not holds_key(s, member, after, epoch)]
 
 
 def holds_key(scope: Scope, member: str, grants: Iterable[Grant], epoch: int) -> bool:
-    """Whether the member gets the scope's key: to read it, or to seal some of it."""
+    """Returns True if the member gets the scope's key, as a reader or as a publisher of a part of the scope."""
     return any(
         grant.member == member
         and grant.live(epoch)
@@ -117,14 +123,16 @@ def holds_key(scope: Scope, member: str, grants: Iterable[Grant], epoch: int) ->
 
 
 def differences(held: Iterable[GrantedRight], wanted: Wanted) -> list[str]:
-    """Where the owner's file and a member's rights that were signed before differ, as text; empty if they agree."""
+    """Returns the differences between the description and a member's signed rights as text; empty if they agree."""
     signed = {(g.filter, g.right) for g in held if g.last_epoch == ENDLESS}
     found = [f"{word(right)} {clear} is new" for clear, right in wanted if (clear, right) not in signed]
     return found + [f"{word(right)} {clear} is gone" for clear, right in sorted(signed - set(wanted))]
 
 
 def forget_ended(record: OwnerRecord, calendar: Calendar, members: Mapping[str, object], now: float) -> None:
-    """Drop rights of those who left, and those that ended so long ago that nothing sealed then is left to open."""
+    """Drops rights of former members, and rights that ended so long ago that no message sealed then is left to
+    open.
+    """
     record.granted = [
         granted
         for granted in record.granted
@@ -134,19 +142,19 @@ def forget_ended(record: OwnerRecord, calendar: Calendar, members: Mapping[str, 
 
 
 def word(right: Right) -> str:
-    """publish or read."""
+    """Returns "publish" or "read"."""
     return str(right.name).lower()
 
 
 def _has(granted: GrantedRight, wanted: GrantedRight) -> bool:
-    """Whether what is wanted, which has no end, would add nothing."""
+    """Returns True if `granted` covers the wanted right, which has no end."""
     same = (granted.member, granted.filter, granted.right) == (wanted.member, wanted.filter, wanted.right)
     older = all(bump <= wanted.since.get(scope, 0) for scope, bump in granted.since.items())
     return same and granted.last_epoch == ENDLESS and granted.first_epoch <= wanted.first_epoch and older
 
 
 def _check_use(clear: str, right: Right, scopes: Sequence[str]) -> None:
-    """A right that no scope fits to is a slip of the pen."""
+    """Raises TrustError for a right that fits no scope, which is an error of the operator."""
     known = ", ".join(scopes) or "none"
     if right is Right.PUBLISH and not any(overlaps(clear, scope) for scope in scopes):
         raise TrustError(f"no scope has topics of {clear}; known are {known}")
@@ -155,7 +163,10 @@ def _check_use(clear: str, right: Right, scopes: Sequence[str]) -> None:
 
 
 def refreshed(scopes: Sequence[Scope], previous: Overlay | None) -> list[Scope]:
-    """Scopes whose data keys serve another number of messages than before. Everybody refuses data keys for more than
-    that, so those that were made under the old number end with their bump."""
+    """Returns scopes whose data keys serve another number of messages than before.
+
+    Members refuse data keys for more messages than the policy says, so keys made under the old number end with their
+    bump.
+    """
     before = {scope.filter: scope.refresh.messages for scope in previous.policy.scopes} if previous else {}
     return [scope for scope in scopes if before.get(scope.filter, scope.refresh.messages) != scope.refresh.messages]

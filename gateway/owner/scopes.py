@@ -1,9 +1,11 @@
-"""The policy's scopes from the description: wire filters, numbers, those that retire, and what may not change.
+"""The policy's scopes from the description: wire filters, numbers, retiring scopes, and forbidden changes.
 
-Members take a publication only under the protection that its scope has in their version: sealed, `shares_only` or
-plain. What was published under another one waits for hours in outboxes and sessions, and would be refused there after
-it was acknowledged. So that changes only if the owner says that nothing waits; in a scope with hidden names also with
-new tokens, since the scope of before then retires as it was. Not here: rights and keys in scopes (`rights`, `signing`).
+Members accept a publication only under the protection that its scope has in their version: sealed, `shares_only` or
+plain. Publications under another protection may wait for hours in outboxes and sessions, and would be refused after
+they were acknowledged. So a protection changes only if the owner confirms that no publication waits; in a scope with
+hidden names also with new tokens, since the previous scope then retires unchanged. Not here: rights and keys in
+scopes
+(`rights`, `signing`).
 """
 
 from __future__ import annotations
@@ -29,8 +31,11 @@ def scopes_of(
     previous: Overlay | None,
     options: SignOptions,
 ) -> list[Scope]:
-    """The policy's scopes and, in the record, their names. Those of the generation before are kept while it retires.
-    Raises TrustError."""
+    """Returns the policy's scopes and updates their names in the record; the previous generation stays while it
+    retires.
+
+    Raises TrustError.
+    """
     if options.new_tokens:
         if record.retiring is not None:
             raise TrustError("the tokens of before are still read; sign with --drop-retiring first")
@@ -82,7 +87,7 @@ def _scope(wire: str, entry: ScopeEntry, mode: Mode, regions: tuple[int, ...], r
 def _check_protection(
     scopes: Iterable[Scope], before: Mapping[str, Protection], known: Mapping[str, KnownScope]
 ) -> None:
-    """Raises TrustError for a scope that is protected in another way than when it was signed last."""
+    """Raises TrustError for a scope with another protection than in the last signed version."""
     for scope in scopes:
         was = before.get(scope.filter, scope.protection)
         if was is not scope.protection:

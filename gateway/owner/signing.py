@@ -1,13 +1,15 @@
-"""The overlay's owner: from a description, cards and a record of rights to the next signed version of `overlay.json`.
+"""Signing of the overlay: a description, cards and a record of rights become the next version of `overlay.json`.
 
-    sign_overlay     description and cards; rights of members that were signed before stay as they are
-    grant, revoke    rights of one member, on top of the version that was signed last
+    sign_overlay     description and cards; rights of members signed before stay
+    grant, revoke    rights of one member, on top of the last signed version
     rekey            as sign_overlay, and new material for the key servers
 
-Every member's box (`keys.handover`) is sealed anew with each version. With a key service the box holds names and token
-keys only, and the material that its servers derive keys from is dealt here, to `keyserver/NAME.material` beside the
-signed file, and kept nowhere: afterwards this directory cannot derive a scope's key. Written are first material, then
-record, then file; a crash between them is mended by signing again. Not here: descriptions, scopes, rights, replicas,
+Every member's box (`keys.handover`) is sealed anew with each version. With a key service the box holds names and
+token
+keys only. The material from which the key servers derive keys is dealt here, to `keyserver/NAME.material` beside the
+signed file, and is not kept: afterwards this directory cannot derive a scope's key. Material is written first, then
+the
+record, then the file; signing again repairs a crash between them. Not here: descriptions, scopes, rights, replicas,
 trees.
 """
 
@@ -54,9 +56,12 @@ REKEY = "`veilmq trust rekey`"
 
 @dataclass(frozen=True, slots=True)
 class Signed:
-    """A new version. `materials`: secret files to be handed over, one to each key server; `bumped`: clear filters of
-    scopes with new keys, since somebody was shut out or `refresh` changed; `since_s`: UNIX time from which new material
-    counts."""
+    """A new version.
+
+    `materials`: secret files to hand over, one to each key server. `bumped`: clear filters of scopes with new keys,
+    after an
+    exclusion or a change of `refresh`. `since_s`: UNIX time in seconds from which new material counts.
+    """
 
     overlay: Overlay
     materials: tuple[Path, ...] = ()
@@ -65,7 +70,7 @@ class Signed:
 
 
 def sign_overlay(description: Path, owner: Path, out: Path, now: float, options: SignOptions | None = None) -> Signed:
-    """Make `out`, a new version of it if it is there. Raises TrustError, OverlayError."""
+    """Signs `out`, or the next version of an existing `out`. Raises TrustError, OverlayError."""
     domain = TrustDomain.load(owner)
     wanted = read_description(description)
     with locked(domain):
@@ -119,14 +124,17 @@ def _sign(
 
 
 def rekey(description: Path, owner: Path, out: Path, now: float, options: SignOptions | None = None) -> Signed:
-    """Sign, and deal new material; the key service, its servers and the length of epochs may change."""
+    """Signs, and deals new material; the key service, its servers and the length of epochs may change.
+
+    Raises TrustError, OverlayError.
+    """
     return sign_overlay(description, owner, out, now, replace(options or SignOptions(), rekey=True))
 
 
 def grant(
     out: Path, owner: Path, member: str, wanted: Sequence[tuple[str, Right]], now: float, history: bool = False
 ) -> Overlay:
-    """The next version, in which `member` has these rights too. Raises TrustError, OverlayError."""
+    """Signs the next version, in which `member` also has these rights. Raises TrustError, OverlayError."""
 
     def change(record: OwnerRecord, overlay: Overlay, root: bytes) -> None:
         give(record, overlay.policy, member, wanted, history, now)
@@ -142,7 +150,9 @@ def revoke(
     now: float,
     at_once: bool = False,
 ) -> tuple[Overlay, Taken]:
-    """The next version, in which these rights of `member` end; None: all. Raises TrustError, OverlayError."""
+    """Signs the next version, in which these rights of `member` end; None: all rights. Raises TrustError,
+    OverlayError.
+    """
 
     def change(record: OwnerRecord, overlay: Overlay, root: bytes) -> Taken:
         return take(record, overlay.policy, root, member, wanted, at_once, now)
@@ -180,7 +190,7 @@ def _changed(
 
 
 def check_certificates(out: Path, overlay: Overlay, now: float) -> None:
-    """Raises TrustError for a version on top of which nobody would adopt another."""
+    """Raises TrustError for a version with expired certificates, on top of which members adopt no other version."""
     if any(m.certificate.not_after_ms < now * 1000 for m in overlay.members.values()):
         raise TrustError(f"{out}: certificates in it have ended; renew them by `veilmq overlay sign` first")
 
@@ -195,7 +205,7 @@ def next_version(
     gone: Collection[str] = (),
     policy: Policy | None = None,
 ) -> Overlay:
-    """What was signed last, with rights as the record says them, or others in it. Raises TrustError, OverlayError."""
+    """Signs the next version with the record's rights and the given changes. Raises TrustError, OverlayError."""
     stay = {**without_strangers(previous, views), **added}
     members = {name: member for name, member in stay.items() if name not in gone}
     forget_ended(record, previous.policy.calendar, members, now)
@@ -208,7 +218,9 @@ def next_version(
 
 
 def _epochs(wanted: Description, previous: Overlay | None, rekey: bool, now: float) -> tuple[Calendar, int | None]:
-    """The calendar, and the epoch from which new material counts; None if none is to be dealt. Raises TrustError."""
+    """Returns the calendar, and the epoch from which new material counts (None: no new material). Raises
+    TrustError.
+    """
     if previous is None:
         length_s = wanted.calendar(0).length_s
         zero_ms = int(now // length_s * length_s * 1000) if length_s else 0
@@ -238,7 +250,9 @@ def _epochs(wanted: Description, previous: Overlay | None, rekey: bool, now: flo
 
 
 def _restart(record: OwnerRecord, previous: Overlay, issuer: Issuer) -> None:
-    """Another issuer. Where it is the owner there are no epochs: rights that were ending end, and old keys end too."""
+    """Adapts the record to another issuer. An owner has no epochs: rights about to end do end, and old keys end
+    too.
+    """
     if issuer is Issuer.OWNER:
         record.raise_bumps(previous.policy.scopes)
         since = dict(record.bumps)
@@ -246,7 +260,9 @@ def _restart(record: OwnerRecord, previous: Overlay, issuer: Issuer) -> None:
 
 
 def _server_names(members: dict[str, Member], previous: Overlay | None, rekey: bool) -> tuple[str, ...]:
-    """In the order of the description, which numbers them. Raises TrustError when they changed without a rekey."""
+    """Returns key servers in the description's order, which numbers them. Raises TrustError for a change without a
+    rekey.
+    """
     names = tuple(name for name, m in members.items() if m.certificate.role is Role.KEY_SERVER)
     if previous is not None and names != previous.policy.key_servers and not rekey:
         raise TrustError(f"the list of key servers differs from what was signed before; change it by {REKEY}")
@@ -254,9 +270,9 @@ def _server_names(members: dict[str, Member], previous: Overlay | None, rekey: b
 
 
 def _deal(policy: Policy, epoch: int, directory: Path, replace_undealt: bool) -> tuple[Path, ...]:
-    """Secret files, one for each key server; nobody else keeps what is in them. Raises TrustError.
+    """Writes one secret file for each key server, the only copies of the material. Raises TrustError.
 
-    `replace_undealt`: files that are there belong to a first signing that a crash cut short.
+    `replace_undealt`: existing files belong to a first signing that a crash interrupted.
     """
     servers = policy.key_servers
     paths = tuple(directory / f"{name}.material" for name in servers)
@@ -287,7 +303,7 @@ def _rights(
     previous: Overlay | None,
     present: int,
 ) -> None:
-    """New members get what the description says; for the others it has to say what was signed before."""
+    """Gives new members their described rights; checks that the description repeats the signed rights of others."""
     held = record.granted_by_member()
     asked = [m.certificate.name for m in members.values() if m.certificate.role in (Role.GATEWAY, Role.INGEST)]
     for name, entry in zip(asked, wanted.members, strict=True):
@@ -317,7 +333,7 @@ def _gone(
     present: int,
     options: SignOptions,
 ) -> list[Scope]:
-    """Scopes that somebody held keys of who left, or whose key is lost and perhaps found by somebody."""
+    """Returns scopes whose keys a removed member held, or a lost key may expose."""
     if previous is None:
         return []
     left = [name for name in previous.members if name not in members]
@@ -338,7 +354,9 @@ def _signed(
     now: float,
     endorsements: Iterable[Endorsement],
 ) -> Overlay:
-    """The version that follows from the record, verified as a member will. Raises TrustError, OverlayError."""
+    """Signs the version that follows from the record, and verifies it as members do. Raises TrustError,
+    OverlayError.
+    """
     scopes = tuple(replace(scope, bump=record.bumps.get(scope.filter, 0)) for scope in policy.scopes)
     policy = replace(policy, scopes=scopes, grants=record.grants(domain.root))
     now_ms = int(now * 1000)
@@ -366,11 +384,11 @@ def _box(
     mine: Sequence[Grant],
     held: Sequence[GrantedRight],
 ) -> bytes:
-    """What the owner hands to one member; empty for those who read and publish nothing."""
+    """Returns the owner's box for one member; empty for a member that neither reads nor publishes."""
     name = member.certificate.name
     granted = []
     for scope in policy.scopes:
-        # Rights that ended count: what was sealed before may still wait to be opened.
+        # Ended rights count: messages sealed before may still wait to be opened.
         if not any(holds_key(scope, name, (replace(g, last_epoch=ENDLESS),), ENDLESS) for g in mine):
             continue
         known = record.scopes[scope.filter]
@@ -385,7 +403,7 @@ def _box(
 def _own_keys(
     root: bytes, record: OwnerRecord, scope: Scope, mine: Sequence[Grant], held: Sequence[GrantedRight]
 ) -> tuple[tuple[KeyName, bytes], ...]:
-    """Keys of the endless epoch: for readers since they have been readers, for publishers the present one."""
+    """Returns keys of the endless epoch: for readers the keys since their grant, for publishers the present key."""
     first, known = scope.bump, record.scopes[scope.filter]
     if any(grant.may_read_all(scope.filter, 0) for grant in mine):
         starts = [
@@ -399,7 +417,7 @@ def _own_keys(
 
 
 def publish(domain: TrustDomain, record: OwnerRecord, overlay: Overlay, out: Path) -> None:
-    """Remember the version, and write it where members will be given it from. Raises TrustError."""
+    """Stores the version in the record, then writes it to `out` for the members. Raises TrustError."""
     save_record(domain, record, overlay)
     try:
         write_public(out, document_bytes(overlay))

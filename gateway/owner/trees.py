@@ -1,12 +1,12 @@
-"""The next tree of regions as the owner signs it: when its number rises, and what the former one still is.
+"""Next tree of regions in a signed version: the rise of its number, and the former tree.
 
-Whatever changes how publications and keys go is another tree: edges, regions, and the regions of a scope. One change
-follows another once the former tree is closed at everybody who heard of it in time. Where regions stay, members have
-`TREE_SETTLE_S` for the links of new edges before they seal for it.
+Any change of the routes of publications and keys makes another tree: edges, regions, and the regions of a scope. The
+next change follows after the former tree is closed at every member that learned of it in time. Where regions stay,
+members have `TREE_SETTLE_S` for the links of new edges before they seal for the new tree.
 
-Where an organiser changes trees in the owner's place, the next version takes up what is in force, and edges that the
-description says as it did the last time mean: as they are. A tree of the owner's has a number beyond all that the
-organiser may have given meanwhile. Not here: what members do with it (`bridge.document.trees`).
+Where an organiser changes trees in the owner's place, the next version keeps the tree in force, and edges that equal
+those of the previous description mean: no change. A tree by the owner has a number above all that the organiser may
+have given meanwhile. Not here: the members' side (`bridge.document.trees`).
 """
 
 from __future__ import annotations
@@ -28,9 +28,12 @@ def next_tree(
     grace_s: int | None = None,
     described: Iterable[Sequence[int]] | None = None,
 ) -> tuple[tuple[tuple[int, int], ...], TreeChange]:
-    """Edges by the numbers of regions, and which tree they are. `grace_s`: how long the former stays open where another
-    follows it now. `described`: edges as the description said them the last time. Raises TrustError while two are
-    open."""
+    """Returns edges by region numbers, and the change of the tree.
+
+    `grace_s`: seconds for which the former tree stays open after a change. `described`: edges of the previous
+    description.
+    Raises TrustError while two trees are open.
+    """
     edges = described_edges(wanted, ids)
     if previous is None:
         return edges, TreeChange()
@@ -53,15 +56,17 @@ def next_tree(
 
 
 def described_edges(wanted: Description, ids: dict[str, int]) -> tuple[tuple[int, int], ...]:
-    """By the numbers of regions. Raises TrustError for a region that there is not."""
+    """Returns the description's edges by region numbers. Raises TrustError for an unknown region."""
     return tuple((region_id(ids, a, "edges"), region_id(ids, b, "edges")) for a, b in wanted.edges)
 
 
 def next_organising(
     wanted: Description, ids: dict[str, int], previous: Overlay | None, edges: Sequence[tuple[int, int]]
 ) -> Organising | None:
-    """As the description says. Where somebody organises, what it names as edge or link and is no edge now, may become
-    one. Raises TrustError."""
+    """Returns the described rules of organising. Raises TrustError.
+
+    With an organiser, every described edge or link that is not an edge now may become one.
+    """
     organising = wanted.organise.organising(ids, previous) if wanted.organise else None
     if organising is None or not organising.organiser:
         return organising
@@ -76,6 +81,6 @@ def _are_same(some: Iterable[Sequence[int]], others: Iterable[Sequence[int]]) ->
 
 
 def _regions(scopes: Sequence[Scope], previous: Overlay) -> bool:
-    """Whether scopes that were there have the regions that they had."""
+    """Returns True if existing scopes keep their regions."""
     before = {scope.filter: scope.regions for scope in previous.policy.scopes}
     return all(before.get(scope.filter, scope.regions) == scope.regions for scope in scopes)

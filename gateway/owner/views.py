@@ -1,8 +1,9 @@
-"""Views of regions as the owner carries them from one signed version to the next, and what its description may say.
+"""Views of regions from one signed version to the next, and their check against the description.
 
-A view that follows another has that one beside it, and members that left stay listed, until the former view is over:
+A view that follows another carries the former view, and members that left stay listed, until the former view is over:
 its time has passed *and* the owner has seen that k of its replicas endorsed the change. The owner is no member, so it
-sees that in a member's copy of the overlay file only (`attaching`). Not here: making the next view (`attaching`).
+sees endorsements only in a member's copy of the overlay file (`attaching`). Not here: making the next view
+(`attaching`).
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from keys.identity import CARRIERS
 
 
 def carried(overlay: Overlay, now: float) -> list[RegionView]:
-    """The newest view of each region; the one before goes with it unless it is over."""
+    """Returns the newest view of each region, with its former view unless that is over."""
     return [replace(view, former=None) if _is_over(overlay, view, now) else view for view in overlay.latest.values()]
 
 
 def closes_s(view: RegionView) -> float:
-    """UNIX time at which the view before this one ends, if the change came into force at once."""
+    """Returns the UNIX time in seconds at which the former view ends, if the change came into force at once."""
     return view.since_ms / 1000 + view.grace_s
 
 
@@ -33,7 +34,7 @@ def _is_over(overlay: Overlay, view: RegionView, now: float) -> bool:
 
 
 def leaving(overlay: Overlay, views: Iterable[RegionView]) -> dict[str, Member]:
-    """Replicas that these views name in a former one only: they stay listed, as they were."""
+    """Returns the replicas, unchanged, that these views name only in a former view."""
     views = list(views)
     gone = {name for view in views if view.former for name in view.former.members}
     gone -= {name for view in views for name in view.members}
@@ -41,7 +42,7 @@ def leaving(overlay: Overlay, views: Iterable[RegionView]) -> dict[str, Member]:
 
 
 def without_strangers(overlay: Overlay, views: Iterable[RegionView]) -> dict[str, Member]:
-    """Members without the replicas that none of these views names any more."""
+    """Returns the members without replicas that none of these views names."""
     named = {name for view in views for each in (view, view.former) if each for name in each.members}
     return {
         name: member
@@ -58,7 +59,9 @@ def described_views(
     previous: Overlay | None,
     now: float,
 ) -> list[RegionView]:
-    """In the order of the description. Raises TrustError where it names other replicas than were signed."""
+    """Returns views in the description's order. Raises TrustError if the description names other replicas than were
+    signed.
+    """
     before = {view.region: view for view in carried(previous, now)} if previous else {}
     names: dict[int, list[str]] = {}
     for name, member in members.items():
@@ -73,10 +76,11 @@ def described_views(
 def _described_view(
     description: Path, entry: RegionEntry, number: int, names: Sequence[str], previous: RegionView | None
 ) -> RegionView:
-    """The view that a region of the description has. `names`: those whose cards it lists; `previous`: what was signed.
+    """Returns the view of a described region. `names`: replicas with listed cards. `previous`: the signed view.
 
-    Raises TrustError where replicas differ from what was signed. Whatever else differs makes a view that no other
-    precedes: it takes a restart.
+    Raises TrustError if replicas differ from the signed view. Any other difference makes a view without a
+    predecessor,
+    which takes a restart.
     """
     if previous is None:
         return RegionView(number, 1, entry.name, tuple(names), entry.trusted)
