@@ -1,6 +1,6 @@
-"""What people who run a broker look at: totals, `$SYS` topics, the Prometheus endpoint.
+"""Figures for operators: totals, `$SYS` topics, the Prometheus endpoint.
 
-Imports `clients` and below; is handed what it shows.
+Imports `clients` and below; is handed the figures that it shows.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What the metrics port answers beside metrics: `/healthz`, `/readyz` and more, as a WSGI application around theirs.
+"""Answers of the metrics port besides metrics: `/healthz`, `/readyz` and more, as a WSGI application.
 
 /healthz   200 while the event loop turns: restart the process if not
 /readyz    200 while clients are served as they should be, else 503 with the findings: send clients elsewhere
-/status    all findings and how everything stands, in JSON: what `veilmq status` prints
-/summaries signed frames of what replicas of the overlay measured, in JSON: what `veilmq overlay organise` asks for
+/status    all findings and the whole standing, in JSON: printed by `veilmq status`
+/summaries signed frames of the replicas' measurements, in JSON: read by `veilmq overlay organise`
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from prometheus_client.core import Metric
 
 T = TypeVar("T")
 ANSWER_S = 5.0
-"""A loop that does not turn for so long is no health."""
+"""Seconds after which an event loop that does not turn is reported unhealthy."""
 Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
 class BrokerHealth(Protocol):
-    """Who knows how the process stands (`gateway/health`). Called on the event loop."""
+    """A judge of the process's standing (`gateway/health`), called on the event loop."""
 
     @property
     def ready(self) -> bool: ...
@@ -32,8 +32,9 @@ class BrokerHealth(Protocol):
 
 
 class HttpAnswers:
-    """The application. `health` None: there is nothing to know beyond that the loop turns. `summaries`: called on the
-    loop."""
+    """The WSGI application. Without `health` only the turning of the loop is judged. `summaries`: called on the
+    loop.
+    """
 
     def __init__(
         self,

@@ -1,7 +1,8 @@
-"""What people who run a broker look at: `$SYS` topics and the Prometheus endpoint, begun and ended with the broker.
+"""Operation of a broker: starts and ends `$SYS` topics and the Prometheus endpoint with the broker.
 
-What is shown is in `snapshot.py`, how in `sys_topics.py` and `prometheus.py`. Log lines are set up by whoever starts
-the process (`logs.configure`).
+The figures are in `snapshot.py`, their form in `sys_topics.py` and `prometheus.py`. The starter of the process sets
+up
+log lines (`logs.configure`).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Tallied(Protocol):
-    """What counts, beside the broker: tracing."""
+    """A counting part beside the broker: tracing."""
 
     figures: Figures
 
@@ -31,13 +32,15 @@ class Tallied(Protocol):
 
 
 AMQTT_PLUGIN = "BrokerSysPlugin"
-"""amqtt's plugin that fills the same topics. Where it alone is configured, it does, as with amqtt."""
+"""amqtt's plugin that fills `$SYS` topics. If it alone is configured, it fills them, as with amqtt."""
 
 
 class Operation:
-    """One broker's. `prepare`, then `start`, then `stop`; `stop` may come after any of them.
+    """The operation of one broker: `prepare`, then `start`, then `stop`; `stop` may follow any of them.
 
-    `observe` looks at the broker; `publish` takes what `$SYS` says; `overlay` is what carries publications beyond it.
+    `observe` returns the broker's snapshot; `publish` takes messages of `$SYS`; `overlay` returns the party that
+    carries
+    publications beyond the broker.
     """
 
     def __init__(
@@ -52,14 +55,14 @@ class Operation:
         self.observe, self._publish, self._overlay = observe, publish, overlay
         self.endpoint: Endpoint | None = None
         self.health: BrokerHealth | None = None
-        """Who knows how the process stands, if anybody; before `start`."""
+        """The judge of the process's standing, if any; set before `start`."""
         self.summaries: Callable[[], list[str]] = list
-        """What replicas of the overlay measured, for `/summaries`; before `start`."""
+        """Returns the measurements of the overlay's replicas for `/summaries`; set before `start`."""
         self.sys_topics: SysTopics | None = None
         self.tracing: Tallied | None = None
 
     def prepare(self) -> None:
-        """Take the port of the endpoint. Raises StartError."""
+        """Binds the port of the endpoint. Raises StartError."""
         if self._settings is not None and self._settings.metrics is not None:
             self.endpoint = Endpoint(self._settings.metrics.bind, self.collect)
 
@@ -80,11 +83,13 @@ class Operation:
         return 0 if any(name.endswith(f".{AMQTT_PLUGIN}") for name in settings.plugins) else INTERVAL_S
 
     def owns(self, topic: str) -> bool:
-        """Whether only we may write a topic: where amqtt's plugin has the same name for something else, ours counts."""
+        """Returns True if only we may write a topic: ours counts even if amqtt's plugin writes a topic with that
+        name.
+        """
         return self.sys_topics is not None and topic.startswith(ROOT) and self.sys_topics.owns(topic)
 
     def collect(self) -> list[Metric]:
-        """Everything that Prometheus is shown."""
+        """Returns all metrics for Prometheus."""
         found = list(broker_metrics(self.observe(), self.limits))
         overlay = self._overlay()
         if isinstance(overlay, Measured):

@@ -1,7 +1,8 @@
 """Prometheus endpoint: `veilmq_...` on a loopback listener, in base units (seconds, bytes, counts).
 
-The library's WSGI application in one thread of its own, one scrape at a time; what it shows is collected on the event
-loop, so that nothing is read while it changes. What is shown of the overlay comes from `metrics.Figures`.
+The library's WSGI application runs in its own thread, one scrape at a time. Its figures are collected on the event
+loop,
+so that no figure changes while it is read. Figures of the overlay come from `gateway.base.figures.Figures`.
 """
 
 from __future__ import annotations
@@ -29,15 +30,15 @@ log = logging.getLogger("veilmq.metrics")
 
 PREFIX = "veilmq_"
 COLLECT_S = 5.0
-"""A scrape that the event loop does not answer in so long fails; Prometheus asks again."""
+"""Seconds after which a scrape fails that the event loop does not answer; Prometheus asks again."""
 REQUEST_S = 5.0
-"""Whoever connects and asks nothing, or does not read the answer, holds up the next scrape for so long."""
+"""Seconds for which a client that sends no request, or does not read the answer, can delay the next scrape."""
 LOOK_S, STOP_S = 0.1, 0.5
-"""How often the thread looks whether it is to end, and how long the broker's end waits for it."""
+"""Seconds between the thread's checks for its end, and seconds that the broker's end waits for the thread."""
 
 
 def broker_metrics(snapshot: BrokerSnapshot, limits: Limits) -> Iterator[Metric]:
-    """What the broker says of itself."""
+    """Yields the broker's own metrics."""
     build = GaugeMetricFamily(PREFIX + "build_info", "Always 1.", labels=["version"])
     build.add_metric([release()], 1)
     yield build
@@ -65,7 +66,7 @@ def _limits(snapshot: BrokerSnapshot, limits: Limits) -> Iterator[Metric]:
 
 
 def overlay_metrics(figures: Figures, gauges: dict[str, int]) -> Iterator[Metric]:
-    """What this party did in the overlay, whom it suspects, whom it names."""
+    """Yields metrics of this party in the overlay: events, suspected members, named members."""
     events = CounterMetricFamily(PREFIX + "overlay_events", "Events by name.", labels=["event", "label"])
     for key, count in figures.counts.items():
         name, _, label = key.partition(".")
@@ -85,7 +86,10 @@ def overlay_metrics(figures: Figures, gauges: dict[str, int]) -> Iterator[Metric
 
 
 def tracing_metrics(figures: Figures, gauges: dict[str, int | float]) -> Iterator[Metric]:
-    """Who is traced, how well we do who judge them (0 well, 1 hardly running), what was told and refused."""
+    """Yields metrics of tracing: traced entities, the health of their judges (0 well, 1 hardly running), events told
+    and
+    refused.
+    """
     events = CounterMetricFamily(PREFIX + "tracing_events", "Events of tracing by name.", labels=["event", "label"])
     for key, count in figures.counts.items():
         name, _, label = key.partition(".")
@@ -96,7 +100,7 @@ def tracing_metrics(figures: Figures, gauges: dict[str, int | float]) -> Iterato
 
 
 def link_metrics(links: Sequence[LinkState]) -> Iterator[Metric]:
-    """One series a peer and direction: `out` is the link that we dialled, `in` the one on which the peer dialled us.
+    """Yields one series per peer and direction: `out` is a link that we dialled, `in` a link that the peer dialled.
 
     Between replicas each link carries publications one way only; a gateway has one link for both.
     """
@@ -142,7 +146,7 @@ _GAUGES = {
 
 
 class _OnLoop(Collector):
-    """Collects on the event loop, for the thread that serves."""
+    """A collector that collects on the event loop for the serving thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, collect: Callable[[], list[Metric]]) -> None:
         self._loop, self._collect = loop, collect
@@ -161,7 +165,7 @@ class _Handler(WSGIRequestHandler):
     timeout = REQUEST_S
 
     def log_message(self, format: str, *args: object) -> None:
-        """A scrape every few seconds is no news."""
+        """Logs nothing: a scrape every few seconds is no news."""
 
 
 class _Server(WSGIServer):
@@ -178,10 +182,12 @@ class _Server(WSGIServer):
 
 
 class Endpoint:
-    """Serves metrics from `start` to `stop`. `bind`: HOST:PORT, checked by the configuration."""
+    """A server of metrics from `start` to `stop`. `bind`: HOST:PORT, checked by the configuration."""
 
     def __init__(self, bind: str, collect: Callable[[], list[Metric]]) -> None:
-        """`collect` is called on the event loop for every scrape. Raises StartError if the port cannot be had."""
+        """Binds the port; `collect` is called on the event loop for every scrape. Raises StartError if the port is
+        unavailable.
+        """
         host, _, port = bind.rpartition(":")
         host = host.strip("[]")
         self._collect = collect
@@ -211,7 +217,9 @@ class Endpoint:
         LogEvent.METRICS_SERVED.say(log, self._server.server_name, self.port)
 
     async def stop(self) -> None:
-        """A scrape that runs may finish if it is soon; the thread closes the port, or the end of the process does."""
+        """Ends the thread, which closes the port. A running scrape gets STOP_S to finish; then the end of the process
+        closes all.
+        """
         if self._thread is None:
             self._server.server_close()
             return

@@ -1,7 +1,7 @@
-"""Every figure of the broker, once: its name for Prometheus, its topic on `$SYS`, its meaning, and where it is read.
+"""Registry of the broker's figures: the name for Prometheus, the topic on `$SYS`, the meaning and the source of each.
 
-A new figure is a row here; the endpoint, the topics and the documentation show it. What the overlay counts is named in
-`bridge.contract.figures`. Nothing is counted here: connections and the exchange do that (`traffic`), sessions do.
+A new figure is a row here; endpoint, topics and documentation show it. Figures of the overlay are named in
+`bridge.contract.figures`. Nothing is counted here: connections and the exchange count (`traffic`), and sessions.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ Number = int | float
 
 
 class FigureKind(Enum):
-    """A gauge goes up and down, a counter since the start only up; what has neither name is for `$SYS` alone."""
+    """The kind of a figure: a gauge goes up and down, a counter only up since the start. A figure without a name is for
+    `$SYS`.
+    """
 
     GAUGE = "gauge"
     COUNTER = "counter"
@@ -24,8 +26,12 @@ class FigureKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class BrokerFigure:
-    """`name`: after `veilmq_`, in base units; "": not for Prometheus. `topics`: below `$SYS/broker/`, with Mosquitto's
-    names. `load`: the name under which `$SYS/broker/load/` averages it."""
+    """A row of the registry.
+
+    `name`: after `veilmq_`, in base units; "": not for Prometheus. `topics`: below `$SYS/broker/`, with Mosquitto's
+    names.
+    `load`: the name of its average below `$SYS/broker/load/`.
+    """
 
     name: str
     kind: FigureKind
@@ -153,4 +159,4 @@ BROKER_FIGURES = (
         lambda s: sum(s.dropped.values()), ("publish/messages/dropped",), "publish/dropped",
     ),
 )  # fmt: skip
-"""What the broker counts of itself, in the order in which it is shown."""
+"""The broker's own figures, in the order in which they are shown."""

@@ -1,4 +1,4 @@
-"""The broker at one moment, as operators are shown it: gauges as they are, totals since the start. Data only."""
+"""Snapshot of the broker for operators: gauges, and totals since the start. Data only."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gateway.operation.traffic import Traffic
 
 @dataclass(frozen=True, slots=True)
 class BrokerSnapshot:
-    """The broker at one moment: gauges as they are, totals since the start."""
+    """The broker at one moment: gauges, and totals since the start."""
 
     traffic: Traffic
     figures: SessionFigures
@@ -34,7 +34,7 @@ class BrokerSnapshot:
 
     @property
     def published(self) -> int:
-        """Publications sent, over all receivers."""
+        """The number of publications sent, over all receivers."""
         return self.figures.delivered + self.traffic.flooded
 
     @property
@@ -43,7 +43,7 @@ class BrokerSnapshot:
 
     @property
     def dropped(self) -> dict[str, int]:
-        """Publications that a receiver did not get, by reason."""
+        """The number of publications that a receiver did not get, by reason."""
         figures = self.figures
         return {
             "qos0_away_or_slow": figures.dropped_qos0,

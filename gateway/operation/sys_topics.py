@@ -1,7 +1,8 @@
 """The broker's own figures on `$SYS/broker/...`, named as Mosquitto names them, so that its dashboards work.
 
-Every value is a retained message in text, sent when it changed. `load/...` are averages per minute over the last 1,
-5 and 15 minutes, exponentially weighted. Not here: `$SYS/veilmq/figures` of the overlay (`links.py`), Prometheus.
+Every value is a retained message in text, sent when it changed. `load/...` are averages per minute over the last 1, 5
+and 15 minutes, exponentially weighted. Not here: `$SYS/veilmq/figures` of the overlay (`gateway.base.figures`),
+Prometheus.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ WINDOWS_S = {"1min": 60.0, "5min": 300.0, "15min": 900.0}
 
 
 def release() -> str:
-    """Version of the installed distribution."""
+    """Returns the version of the installed distribution."""
     try:
         return version("veilmq")
     except PackageNotFoundError:
@@ -29,14 +30,14 @@ def release() -> str:
 
 
 class Load:
-    """Averages per minute of one rising total."""
+    """The averages per minute of one rising total."""
 
     def __init__(self) -> None:
         self._total = 0
         self.per_minute = dict.fromkeys(WINDOWS_S, 0.0)
 
     def update(self, total: int, elapsed_s: float) -> None:
-        """`elapsed_s` > 0 have passed since the last update."""
+        """Updates the averages; `elapsed_s` > 0 seconds have passed since the last update."""
         rate = (total - self._total) * 60.0 / elapsed_s
         self._total = total
         for window, window_s in WINDOWS_S.items():
@@ -45,7 +46,7 @@ class Load:
 
 
 class SysTopics:
-    """Publishes what `observe` returns. `publish` retains and routes a message; it must not raise."""
+    """The publisher of `observe`'s figures. `publish` retains and routes a message; it must not raise."""
 
     def __init__(
         self, observe: Callable[[], BrokerSnapshot], publish: Callable[[Message], None], interval_s: float
@@ -57,7 +58,7 @@ class SysTopics:
         self._task: asyncio.Task[None] | None = None
 
     def owns(self, topic: str) -> bool:
-        """Whether the topic is one of ours: whatever a plugin says there would contradict us."""
+        """Returns True if the topic is one of ours, where a plugin's message would contradict ours."""
         return topic in self._said
 
     def start(self) -> None:
@@ -75,7 +76,7 @@ class SysTopics:
             self.update()
 
     def update(self) -> None:
-        """Say everything that changed since the last time."""
+        """Publishes all values that changed since the last update."""
         snapshot = self._observe()
         for topic, value in values(snapshot):
             self._say(topic, str(value))
@@ -95,7 +96,7 @@ class SysTopics:
 
 
 def values(snapshot: BrokerSnapshot) -> Iterator[tuple[str, object]]:
-    """(topic below the root, value) of everything but loads and version."""
+    """Yields (topic below the root, value) of all figures but loads and version."""
     yield "uptime", f"{int(snapshot.uptime_s)} seconds"
     for figure in BROKER_FIGURES:
         for topic in figure.topics:
@@ -103,5 +104,5 @@ def values(snapshot: BrokerSnapshot) -> Iterator[tuple[str, object]]:
 
 
 def totals(snapshot: BrokerSnapshot) -> dict[str, int]:
-    """What `load/` is computed of."""
+    """Returns the totals from which `load/` is computed, by name."""
     return {figure.load: int(figure.value(snapshot)) for figure in BROKER_FIGURES if figure.load}

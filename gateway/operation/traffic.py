@@ -1,7 +1,8 @@
-"""What went through the broker, counted where it passes.
+"""Counters of the broker's traffic.
 
-`Traffic` is written by connections and the exchange: one addition a read, a write or a publication, never one a
-delivery. The broker adds up the rest from its sessions when somebody asks (`Snapshot`).
+Connections and the exchange add to `Traffic` once a read, a write or a publication, never once a delivery. On demand
+the
+broker adds the figures of its sessions (`Snapshot`).
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ if TYPE_CHECKING:
 
 
 class Traffic:
-    """Totals since the start. `packets`: of any type. `flooded`: deliveries that no session counts.
+    """The totals since the start. `packets`: of any type. `flooded`: deliveries that no session counts.
 
-    `held`: publications that waited for a receiver. `evaluated`: those of topics to which somebody subscribed with a
-    predicate; `withheld`: subscriptions that did not get one since their predicate does not hold. `defects`: exceptions
-    of ours.
+    `held`: publications that waited for a receiver. `evaluated`: publications to topics with a subscription that has
+    a
+    predicate. `withheld`: deliveries left out because the predicate does not hold. `defects`: internal errors.
     """
 
     __slots__ = (
@@ -57,12 +58,12 @@ class Traffic:
         self.publish_received = self.publish_bytes_received = 0
         self.flooded = self.flooded_bytes = self.held = self.evaluated = self.withheld = 0
         self.defects = Defects()
-        self.ended = SessionFigures()  # of sessions that are no more
+        self.ended = SessionFigures()  # of ended sessions
 
     def read(self, packets: Sequence[Packet]) -> None:
-        """The packets of one read."""
+        """Counts the packets of one read."""
         self.packets_received += len(packets)
-        if len(packets) == 1:  # most reads; a list and its sum would cost twice as much
+        if len(packets) == 1:  # most reads have one packet; a list and its sum would cost twice as much
             packet = packets[0]
             if type(packet) is Publish:
                 self.publish_received += 1
@@ -74,7 +75,7 @@ class Traffic:
             self.publish_bytes_received += sum(payloads)
 
     def session_ended(self, figures: SessionFigures | None) -> None:
-        """`figures`: None for one of which nothing was counted."""
+        """Adds the figures of an ended session; None if the session counted nothing."""
         if figures is not None:
             add_up(self.ended, figures)
 
@@ -83,6 +84,6 @@ _FIGURES = tuple(field.name for field in fields(SessionFigures))
 
 
 def add_up(total: SessionFigures, figures: SessionFigures) -> None:
-    """Add one session's figures to a sum."""
+    """Adds one session's figures to a sum."""
     for name in _FIGURES:
         setattr(total, name, getattr(total, name) + getattr(figures, name))

@@ -1,4 +1,4 @@
-"""amqtt's plugins beside our data plane: who asks them, when, and what they see of packets and sessions.
+"""amqtt's plugins beside our data plane: calls to plugins, and their view of packets and sessions.
 
 Imports `mqtt5` only.
 """

@@ -1,10 +1,12 @@
-"""amqtt's plugins beside our data plane: who asks them, when, and what they see of packets and sessions.
+"""Host of amqtt's plugins beside our data plane: calls to plugins, and their view of packets and sessions.
 
-A plugin of amqtt works unchanged: `authenticate`, `topic_filtering`, `on_*` events, `BrokerContext`. An event
-that no loaded plugin declares costs one dict look-up. Verdicts of topic plugins are remembered only for those
-that amqtt ships *and* that decide from session, topic, action and their configuration alone; any other is
-asked every time. A topic plugin that answers None denies, as in amqtt 0.12.1 (its manual says otherwise; the
-code fails closed, and so do we). This module routes nothing and knows no sockets.
+A plugin of amqtt works unchanged: `authenticate`, `topic_filtering`, `on_*` events, `BrokerContext`. An event that no
+loaded plugin declares costs one dict look-up. Verdicts of topic plugins are remembered only for plugins that ship
+with
+amqtt *and* decide from session, topic, action and configuration alone; every other plugin is asked every time. A
+topic
+plugin that answers None denies, as in amqtt 0.12.1 (its manual says otherwise; the code fails closed, and so do we).
+This module routes nothing and knows no sockets.
 """
 
 from __future__ import annotations
@@ -35,16 +37,19 @@ log = logging.getLogger("veilmq.broker")
 __all__ = ["Action", "BusyError", "EdgeSession", "PacketView", "PluginHost", "application_message"]
 
 _STEADY_PLUGINS = frozenset({"amqtt.plugins.topic_checking", "amqtt.contrib.shadows.plugin", "gateway.auth.acl_file"})
-"""Modules of amqtt whose topic plugins decide from their arguments and configuration alone. Others that amqtt ships ask
-a database or a web service, where a right may be taken away at any time."""
+"""Modules whose topic plugins decide from their arguments and configuration alone. Other plugins of amqtt ask a
+database
+or
+a web service, where a right may be taken away at any time.
+"""
 VERDICTS_PER_SESSION = 1_024
 """Stops clients that invent topic names from filling memory with remembered verdicts (per session)."""
 PENDING_EVENTS = 1_024
-"""Above so many event handlers that were started and have not finished, the sender's connection waits."""
+"""Started and unfinished event handlers above which the sender's connection waits."""
 
 
 class BusyError(Exception):
-    """An authentication plugin cannot say now; the client may come again."""
+    """An error of an authentication plugin that cannot answer now; the client may retry."""
 
 
 class _Phase:
@@ -72,10 +77,12 @@ class _Phase:
 
 
 class _Late:
-    """An attribute of amqtt's session that is made when somebody first looks: those of most sessions are never seen."""
+    """An attribute of amqtt's session made on first access, since most sessions never use it."""
 
     def __init__(self, make: Callable[[], Any], flag: str = "") -> None:
-        """`flag`: an attribute that then says that it was made; to look into `vars` would cost another dict."""
+        """Takes the factory; `flag` names an attribute set to True after the first access (looking into `vars` costs a
+        dict).
+        """
         self._make, self._flag = make, flag
 
     def __set_name__(self, owner: type[EdgeSession], name: str) -> None:
@@ -83,17 +90,17 @@ class _Late:
 
     def __get__(self, session: EdgeSession, owner: type[EdgeSession]) -> Any:
         value = self._make()
-        setattr(session, self._name, value)  # found before this from now on
+        setattr(session, self._name, value)  # shadows this descriptor from now on
         if self._flag:
             setattr(session, self._flag, True)
         return value
 
 
 class EdgeSession(Session):  # type: ignore[misc]
-    """What plugins see of a client. Protocol state lives in `mqtt5.session.ServerSession`.
+    """The plugins' view of a client. Protocol state lives in `mqtt5.session.ServerSession`.
 
-    `inflight_out`, `inflight_in` and `retained_messages` are amqtt's: the first two stay empty, the third is
-    where amqtt's persistence plugin leaves messages for a client that has not come back yet.
+    `inflight_out`, `inflight_in` and `retained_messages` are amqtt's: the first two stay empty; in the third amqtt's
+    persistence plugin leaves messages for a client that is away.
     """
 
     retained_messages = _Late(asyncio.Queue, "has_queue")
@@ -103,21 +110,21 @@ class EdgeSession(Session):  # type: ignore[misc]
     attributes = _Late(dict)
 
     is_internal = False
-    """A part of this process, such as a bridge: the operator's word, not a plugin's, says what it may do."""
+    """True for a part of this process, such as a bridge: the operator, not a plugin, grants its rights."""
     from_console = False
-    """A login at the console: nobody who connects over MQTT waits for its password to be verified."""
+    """True for a login at the console: no client on MQTT waits for the verification of its password."""
     owner_known = True
-    """False in a session that amqtt's persistence plugin brings back: it does not keep the user name."""
+    """False in a session restored by amqtt's persistence plugin, which does not store the user name."""
     phase = "new"
     has_queue = False
     verdicts: Mapping[tuple[str, Action], bool] = MappingProxyType({})
 
     def __init__(self) -> None:
-        """Nothing yet: amqtt's forty attributes are 2 kB, and most keep their default, which is the class's here."""
+        """Sets nothing: amqtt's forty attributes take 2 kB, and most keep their default, which is the class's here."""
 
     @property
     def transitions(self) -> _Phase:
-        """amqtt's state machine, as far as plugins look at it."""
+        """The part of amqtt's state machine that plugins read."""
         return _Phase(self)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -128,12 +135,12 @@ class EdgeSession(Session):  # type: ignore[misc]
         self.__dict__.update(state)
 
     def forget_verdicts(self) -> None:
-        """Rules, or the user, may be others from now on."""
+        """Drops remembered verdicts, because the rules or the user may have changed."""
         if self.verdicts:
             self.verdicts = EdgeSession.verdicts
 
     def remember(self, topic: str, action: Action, verdict: bool) -> None:
-        """Keep a verdict, up to a bound."""
+        """Stores a verdict; at VERDICTS_PER_SESSION verdicts all earlier ones are dropped."""
         verdicts = self.verdicts
         if not isinstance(verdicts, dict) or len(verdicts) >= VERDICTS_PER_SESSION:
             verdicts = self.verdicts = {}
@@ -146,7 +153,7 @@ class EdgeSession(Session):  # type: ignore[misc]
         return session
 
     def adopt(self, connect: Connect, client_id: str, peer: tuple[str, int] | None, tls: Any) -> None:
-        """Take over what a (new) CONNECT says; remembered verdicts end, the user may be another."""
+        """Takes over the fields of a CONNECT; remembered verdicts end, since the user may differ."""
         will, password = connect.will, connect.password
         said: dict[str, Any] = {
             "owner_known": True,
@@ -154,7 +161,7 @@ class EdgeSession(Session):  # type: ignore[misc]
             "clean_session": connect.clean_start,
             "keep_alive": connect.keep_alive_s,
             "username": connect.username,
-            # amqtt's plugins take text; bytes that are not UTF-8 become text that every one of them can handle.
+            # amqtt's plugins take text; bytes that are not UTF-8 become text that every plugin can handle.
             "password": None if password is None else password.decode("utf-8", "backslashreplace"),
             "will_flag": will is not None,
             "will_topic": will.topic if will else None,
@@ -167,13 +174,13 @@ class EdgeSession(Session):  # type: ignore[misc]
             "is_anonymous": False,
         }
         for name, value in said.items():
-            if getattr(self, name) != value:  # most are as they always are, and need no room
+            if getattr(self, name) != value:  # most keep their default and need no memory
                 setattr(self, name, value)
         self.forget_verdicts()
 
     @property
     def has_retained_messages(self) -> bool:
-        """Whether a plugin has left messages in `retained_messages`; asking does not make the queue."""
+        """True if a plugin has left messages in `retained_messages`; reading this property does not make the queue."""
         return self.has_queue and not self.retained_messages.empty()
 
     def __hash__(self) -> int:
@@ -184,13 +191,13 @@ class EdgeSession(Session):  # type: ignore[misc]
 
 
 _DEFAULTS = {name: value for name, value in vars(Session()).items() if value is None or type(value) in (bool, int, str)}
-"""Attributes of amqtt's session with the values that it begins with."""
+"""Attributes of amqtt's session with their initial values."""
 for _name, _value in _DEFAULTS.items():
     setattr(EdgeSession, _name, _value)
 
 
 class PacketView:
-    """What `on_mqtt_packet_*` plugins of amqtt read from a packet: type, length, text."""
+    """The plugins' view of a packet (`on_mqtt_packet_*` of amqtt): type, length, text."""
 
     __slots__ = ("_packet", "_version", "fixed_header", "payload", "protocol_ts", "variable_header")
 
@@ -222,7 +229,7 @@ _TYPES = {name: number for number, name in enumerate(_PACKET_NAMES, start=1)}
 
 
 def application_message(publish: Publish) -> IncomingApplicationMessage:
-    """The publication as amqtt's `on_broker_message_*` plugins get it."""
+    """Converts a publication to the form that amqtt's `on_broker_message_*` plugins get."""
     packet_id = publish.packet_id or None
     message = IncomingApplicationMessage(packet_id, publish.topic, publish.qos, publish.payload, publish.retain)
     message.publish_packet = PublishPacket.build(
@@ -232,51 +239,51 @@ def application_message(publish: Publish) -> IncomingApplicationMessage:
 
 
 class PluginHost:
-    """Asks amqtt's plugin manager, and only where somebody listens."""
+    """The front of amqtt's plugin manager, which it calls only if a plugin would answer."""
 
     def __init__(self, manager: PluginManager[Any], *, allow_anonymous: bool = False) -> None:
         self._manager = manager
-        # All that the configuration names, and no others.
+        # The plugins that the configuration names, and no others.
         self.plugins: tuple[Any, ...] = tuple(manager._plugins)
         # User names are proven by enhanced authentication (`enhanced_auth.py`).
         self.has_methods = False
         self._allow_anonymous = allow_anonymous
         self._steady = all(type(plugin).__module__ in _STEADY_PLUGINS for plugin in manager._topic_plugins)
         deciding = [getattr(plugin, "decides", None) for plugin in manager._topic_plugins]
-        # Where every topic plugin can say at once, nobody waits for verdicts (`auth/acl_file.py`).
+        # If every topic plugin decides synchronously, no client waits for verdicts (`auth/acl_file.py`).
         self._deciding = tuple(filter(None, deciding)) if all(deciding) else ()
         self.is_prompt = bool(self._deciding)
         self.rights_version = 0
-        """Rises whenever rights may be others."""
+        """A number that rises with every possible change of rights."""
         covering = [getattr(plugin, "covers", None) for plugin in manager._topic_plugins]
         self._covering = tuple(filter(None, covering)) if all(covering) else None
-        # Without topic plugins everything is permitted and nobody is asked.
+        # Without topic plugins everything is permitted.
         self.filters_topics = bool(manager._topic_plugins)
         declared = manager._event_plugin_callbacks
         self.sees_packets_received = MQTTEvents.PACKET_RECEIVED in declared
         self.sees_packets_sent = MQTTEvents.PACKET_SENT in declared
         self.sees_messages = BrokerEvents.MESSAGE_RECEIVED in declared or BrokerEvents.MESSAGE_BROADCAST in declared
         self._followers: list[Callable[[frozenset[str]], None]] = []
-        self._changes: dict[int, set[str]] = {}  # of logins under way: whose standing changed meanwhile
+        self._changes: dict[int, set[str]] = {}  # per login under way: users whose standing changed meanwhile
         self._marking = [plugin for plugin in self.plugins if hasattr(plugin, "mark")]
         for plugin in self._marking:
             plugin.when_changed = self._users_changed
-        # No plugin has a say in publications, or wants to know of them.
+        # No plugin decides on publications or sees them.
         self.is_absent = not (self.filters_topics or self.sees_messages)
 
     # ----------------------------------------------------------------------------------------------- users
 
     def standing(self, user: str) -> str | None:
-        """Returns how a user stands with the plugins that know users: another text once the password is another one.
+        """Returns a mark of a user from the plugins that know users; a changed password changes the mark.
 
-        None: no plugin has this user any more. Empty where no plugin can tell.
+        None: no plugin has this user any more. Empty if no plugin has marks.
         """
         marks = [plugin.mark(user) for plugin in self._marking]
         known = [mark for mark in marks if mark is not None]
         return "-".join(known) if known or not marks else None
 
     def follow_users(self, follower: Callable[[frozenset[str]], None]) -> None:
-        """Calls `follower` after each change of users or rights, with those whose standing changed."""
+        """Calls `follower` after each change of users or rights, with the users whose standing changed."""
         self._followers.append(follower)
 
     def _users_changed(self, users: frozenset[str]) -> None:
@@ -287,7 +294,9 @@ class PluginHost:
 
     @contextlib.contextmanager
     def users_changed_meanwhile(self) -> Iterator[set[str]]:
-        """Gives a set that fills with those whose standing changes: a login that began before must not count."""
+        """Yields a set that fills with users whose standing changes, so that a login that began before does not
+        count.
+        """
         changed: set[str] = set()
         self._changes[id(changed)] = changed
         try:
@@ -296,9 +305,9 @@ class PluginHost:
             del self._changes[id(changed)]
 
     async def proves(self, session: EdgeSession) -> bool:
-        """Returns whether a plugin that knows users confirms name and password, and none denies them.
+        """Returns True if a plugin that knows users confirms name and password, and no plugin denies them.
 
-        Raises BusyError where a plugin cannot say now.
+        Raises BusyError if a plugin cannot answer now.
         """
         with self.users_changed_meanwhile() as changed:
             return await self._proves(session) and session.username not in changed
@@ -315,28 +324,30 @@ class PluginHost:
         return bool(given) and all(given)
 
     def covers(self, session: EdgeSession, topic_filter: str) -> bool:
-        """Whether the client may receive all that a filter matches. A plugin that cannot say so without a message says
-        no: rather is a shared group served twice than never."""
+        """Returns True if the client may receive all topics that a filter matches.
+
+        A plugin that cannot answer without a message counts as no: serving a shared group twice is better than never.
+        """
         if session.is_internal or not self.filters_topics:
             return True
         return self._covering is not None and all(one(session, topic_filter) for one in self._covering)
 
     def forget_verdicts(self, sessions: Iterable[EdgeSession]) -> None:
-        """Rights have changed: everything is asked anew."""
+        """Drops the remembered verdicts of these sessions after a change of rights."""
         self.rights_version += 1
         for session in sessions:
             session.forget_verdicts()
 
     @property
     def allows_anonymous(self) -> bool:
-        """Whether clients are let in that prove nothing."""
+        """True if clients without a login are admitted."""
         return self._allow_anonymous
 
     def adopt(self, allow_anonymous: bool) -> None:
         self._allow_anonymous = allow_anonymous
 
     def lets_in(self, session: EdgeSession) -> bool | None:
-        """What is known of a login without asking a plugin; None: ask them (`authenticate`)."""
+        """Returns the verdict on a login if no plugin has to be asked, else None (`authenticate`)."""
         if session.is_internal:
             return True
         if self._allow_anonymous and session.username is None:
@@ -345,13 +356,17 @@ class PluginHost:
         if self._manager._auth_plugins:
             return None
         if self.has_methods and session.username is not None:
-            return False  # a name that could be proven and is only claimed
+            return False  # a name that enhanced authentication could prove is only claimed
         session.is_anonymous = self._allow_anonymous
         return self._allow_anonymous
 
     async def authenticate(self, session: EdgeSession) -> bool:
-        """amqtt's rule: some plugin answers, and none says no. No plugins, or a client without user name:
-        as `allow_anonymous` says. A plugin that raises refuses. Raises MqttError (0x89) where one is too busy."""
+        """Returns the verdict on a login by amqtt's rule: at least one plugin answers, and none says no.
+
+        Without plugins, or for a client without a user name, `allow_anonymous` decides. A plugin that raises refuses.
+        Raises
+        MqttError (0x89) if a plugin is too busy.
+        """
         known = self.lets_in(session)
         if known is not None:
             return known
@@ -370,7 +385,7 @@ class PluginHost:
         return bool(given) and all(given.values())
 
     def verdict(self, session: EdgeSession, topic: str, action: Action) -> bool | None:
-        """The verdict of the topic plugins, remembered or said at once; None if they must be asked."""
+        """Returns the verdict of the topic plugins if it is remembered or immediate; None if they must be asked."""
         if session.is_internal or not self.filters_topics:
             return True
         known = session.verdicts.get((topic, action))
@@ -380,7 +395,7 @@ class PluginHost:
         return known
 
     async def ask(self, session: EdgeSession, topic: str, action: Action) -> bool:
-        """Ask every topic plugin. One that raises denies."""
+        """Asks every topic plugin. A plugin that raises denies."""
         try:
             answers = await self._manager.map_plugin_topic(session=session, topic=topic, action=action)
         except Exception:  # noqa: BLE001  the log has its traceback
@@ -395,7 +410,7 @@ class PluginHost:
         return event in self._manager._event_plugin_callbacks
 
     def fire(self, event: Events, **arguments: Any) -> None:
-        """Start the handlers of an event in order; nobody waits for them (see `is_behind`)."""
+        """Starts the handlers of an event in order, without waiting for them (see `is_behind`)."""
         if event not in self._manager._event_plugin_callbacks:
             return
         firing: Coroutine[Any, Any, None] = self._manager.fire_event(event, **arguments)
@@ -408,7 +423,9 @@ class PluginHost:
 
     @property
     def is_behind(self) -> bool:
-        """Whether so many handlers are pending that whoever causes more should wait for `catch_up`."""
+        """True if more than PENDING_EVENTS handlers are pending, so that a causer of events should wait for
+        `catch_up`.
+        """
         return len(self._manager._fired_events) > PENDING_EVENTS
 
     async def catch_up(self) -> None:

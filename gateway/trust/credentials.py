@@ -4,8 +4,8 @@
     entity.json    its certificate, the authority that issued it, and the discovery nodes that it may believe
     topic.bin      the advertisement of its trace topic, once it has one (written by the entity itself)
 
-An entity is no member of an overlay: it connects to a gateway as any MQTT client does, and these files prove who it
-is inside the messages. Not here: what is said (`bridge.tracking.entity`, `bridge.tracking.tracker`), TLS and
+An entity is no member of an overlay: it connects to a gateway as any MQTT client does, and these files prove its
+identity inside the messages. Not here: the messages (`bridge.tracking.entity`, `bridge.tracking.tracker`), TLS and
 passwords of the connection.
 """
 
@@ -34,7 +34,7 @@ MAX_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What is in the directory. `nodes`: public keys of discovery nodes by name."""
+    """The content of the directory. `nodes`: public keys of discovery nodes by name."""
 
     directory: Path
     identity: Identity = field(repr=False)
@@ -50,7 +50,8 @@ class Credentials:
     def issue(
         cls, domain: TrustDomain, name: str, nodes: Iterable[Card], out: Path, now: float, days: int = LIFE_DAYS
     ) -> Credentials:
-        """Make a directory: a new key, certified by the domain. `nodes`: cards of gateways that are discovery nodes.
+        """Makes a directory with a new key, certified by the domain. `nodes`: cards of gateways that are discovery
+        nodes.
 
         Raises TrustError for an invalid name, or when `out` holds an identity already.
         """
@@ -75,14 +76,14 @@ class Credentials:
                 "nodes": {card.name: _b64(card.public_key) for card in nodes},
             }
             write_public(out / "entity.json", json.dumps(content, indent=2).encode() + b"\n")
-            write_private(out / "key.pem", identity.private_pem())  # last: says that the rest is there
+            write_private(out / "key.pem", identity.private_pem())  # last: its presence means that all files are there
         except (KeysError, PrivateFileError) as error:
             raise TrustError(str(error)) from None
         return cls.load(out, now)
 
     @classmethod
     def load(cls, directory: Path, now: float) -> Credentials:
-        """Raises TrustError when a file is missing, readable by others, damaged or over."""
+        """Reads the directory. Raises TrustError when a file is missing, readable by others, damaged or expired."""
         path = directory / "entity.json"
         if not path.exists():
             raise TrustError(f"{directory}: holds no entity; make one with `veilmq trust issue --role entity`")
@@ -109,14 +110,16 @@ class Credentials:
     # ---------------------------------------------------------------------------------------- the trace topic
 
     def advertisement(self) -> Advertisement | None:
-        """That of a former life; None if there is none, or it is damaged: then a new topic is asked for."""
+        """Returns the stored advertisement; None if it is missing or damaged: the entity then asks for a new topic."""
         try:
             return Advertisement.decode((self.directory / "topic.bin").read_bytes())
         except (OSError, KeysError):
             return None
 
     def keep(self, advertisement: Advertisement) -> None:
-        """For the next life. A disk that refuses costs a new trace topic then, and nothing now."""
+        """Stores the advertisement for the next start. After a failed write the next start asks for a new trace
+        topic.
+        """
         try:
             write_private(self.directory / "topic.bin", advertisement.encode(), replace=True)
         except PrivateFileError:
@@ -124,7 +127,9 @@ class Credentials:
 
 
 def _fits_a_topic(name: str) -> bool:
-    """Whether topics that only this entity may use say so: `Broker` and `PublishOnly` are names of other things."""
+    """Returns True if topics constrained to this entity parse so: `Broker` and `PublishOnly`, for example, mean other
+    things.
+    """
     try:
         parsed = constrained.parse(answers_to(name))
     except TopicError:

@@ -1,16 +1,16 @@
-"""Trust domains and identities as files: who signs, who is who, and which file must stay private.
+"""Trust domains and identities as files: authorities, keys and cards, with private files checked.
 
 A trust domain (`veilmq trust init DIR`) holds
     ca.pem, ca.key        its certificate authority (TLS)
     owner.key             the key that signs an overlay, if this domain owns one
     root.key              32 secret bytes: the owner derives from it the keys that hide names and, where there is no
                           key service, those of the scopes
-    overlays/NAME.json    what the owner remembers of an overlay (`record`)
+    overlays/NAME.json    the owner's record of an overlay (`record`)
 An identity (`veilmq trust issue`) is the directory that one member runs from
     key.pem, cert.pem     its Ed25519 key and its TLS certificate
     ca.pem                the authority that issued it
-    card.json             its public part, signed by itself: what the overlay's owner needs
-Private files have mode 0600 and are refused with any other; no private key leaves its directory, but for an
+    card.json             its public part, signed by itself, for the overlay's owner
+Private files have mode 0600 and are refused with any other; no private key leaves its directory, except the key of an
 identity that the domain issues ready-made. Not here: the overlay file (`overlay_file`, `owner`), new keys for an
 identity (`rotation`).
 """
@@ -41,7 +41,7 @@ CARD_FORMAT = 2
 CARD_BEGIN, CARD_END = b"-----BEGIN VEILMQ CARD-----", b"-----END VEILMQ CARD-----"
 LEAF_DAYS = 825
 MAX_CARD_BYTES = 64 << 10
-"""Stops a card from elsewhere from being read without end."""
+"""Stops an endless file in the place of a card from being read."""
 ISSUABLE = (Role.REPLICA, Role.GATEWAY, Role.INGEST, Role.KEY_SERVER)
 PREVIOUS = "previous"
 TAKING = "taking"
@@ -49,14 +49,14 @@ IDENTITY_FILES = ("key.pem", "cert.pem", "ca.pem", "card.json")
 
 
 class TrustError(OperatorError):
-    """One line for the operator: the file, what is wrong with it, and the cure."""
+    """An error of files or rights in one line for the operator: the file, the fault and the cure."""
 
 
 @dataclass(frozen=True, slots=True)
 class Card:
     """The public part of an identity. `ca`: DER of the authority of its trust domain.
 
-    `former`: after a rotation the public key of before, which signed this card too (`former_signature`).
+    `former`: after a rotation the previous public key, which also signed this card (`former_signature`).
     """
 
     name: str
@@ -84,11 +84,11 @@ class Card:
         }
 
     def signed_bytes(self) -> bytes:
-        """Canonical JSON of all fields: what the holder signs to prove that the key is its own."""
+        """Returns all fields in canonical JSON, signed by the holder as proof that it has the key."""
         return json.dumps(self._fields(), sort_keys=True, separators=(",", ":")).encode()
 
     def signed(self, identity: Identity, former: Identity | None) -> Card:
-        """Signed by its holder and, after a rotation, by the holder's key of before."""
+        """Returns the card signed by its holder and, after a rotation, by the holder's previous key."""
         card = replace(self, former=former.public_bytes if former else b"")
         content = card.signed_bytes()
         return replace(
@@ -103,7 +103,10 @@ class Card:
 
     @classmethod
     def load(cls, path: Path) -> Card:
-        """Read a card and verify that its holder made it, and whoever it says held it before. Raises TrustError."""
+        """Reads a card and verifies the signatures of its holder and of the previous key, if it names one.
+
+        Raises TrustError.
+        """
         content = read_public(path, MAX_CARD_BYTES)
         try:
             if CARD_BEGIN in content:  # as `export` writes it, behind certificates
@@ -146,7 +149,7 @@ class TrustDomain:
 
     @classmethod
     def create(cls, directory: Path, name: str, now: float) -> TrustDomain:
-        """Make a new trust domain. Raises TrustError if the directory has one already."""
+        """Makes a new trust domain. Raises TrustError if the directory has one already."""
         if (directory / "ca.key").exists():
             raise TrustError(f"{directory}: holds a trust domain already; take another directory")
         authority = Identity.generate(secrets.token_bytes(32))
@@ -157,14 +160,16 @@ class TrustDomain:
             write_private(directory / "owner.key", Identity.generate(secrets.token_bytes(32)).private_pem())
             write_public(directory / "ca.pem", ca_pem)
             write_public(directory / "domain.json", json.dumps({"veilmq_domain": 1, "name": name}).encode() + b"\n")
-            write_private(directory / "ca.key", authority.private_pem())  # last: says that the rest is there
+            write_private(
+                directory / "ca.key", authority.private_pem()
+            )  # last: its presence means that all files are there
         except (KeysError, PrivateFileError) as error:
             raise TrustError(str(error)) from None
         return cls.load(directory)
 
     @classmethod
     def load(cls, directory: Path) -> TrustDomain:
-        """Raises TrustError when a file is missing, readable by others, or not what it should be."""
+        """Reads a trust domain. Raises TrustError when a file is missing, readable by others, or invalid."""
         if not (directory / "ca.key").exists():
             raise TrustError(f"{directory}: holds no trust domain; make one with `veilmq trust init {directory}`")
         try:
@@ -195,10 +200,11 @@ class TrustDomain:
         now: float,
         former: Identity | None = None,
     ) -> LocalIdentity:
-        """Make an identity directory: a new key, its TLS certificate for `hosts`, and its card.
+        """Makes an identity directory: a new key, its TLS certificate for `hosts`, and its card.
 
         `former`: the identity that this one replaces. Raises TrustError for an invalid name or host, or when `out`
-        holds an identity already.
+        holds an
+        identity already.
         """
         if role not in ISSUABLE:
             raise TrustError(f"role {role} is not issued; take one of {', '.join(ISSUABLE)}")
@@ -213,7 +219,7 @@ class TrustDomain:
             write_public(out / "ca.pem", self.ca_pem)
             write_public(out / "cert.pem", leaf)
             write_public(out / "card.json", card.signed(identity, former).to_json())
-            write_private(out / "key.pem", identity.private_pem())  # last: says that the rest is there
+            write_private(out / "key.pem", identity.private_pem())  # last: its presence means that all files are there
         except (KeysError, PrivateFileError) as error:
             raise TrustError(str(error)) from None
         return LocalIdentity.load(out)
@@ -253,9 +259,9 @@ class LocalIdentity:
 
     @classmethod
     def load(cls, directory: Path) -> LocalIdentity:
-        """Raises TrustError when a file is missing, readable by others, or does not belong to the others.
+        """Reads an identity, after finishing a rotation that a crash interrupted.
 
-        A rotation that a crash cut short is finished first.
+        Raises TrustError when a file is missing, readable by others, or does not fit the other files.
         """
         finish_taking(directory)
         if not (directory / "key.pem").exists():
@@ -274,9 +280,9 @@ class LocalIdentity:
 
 
 def finish_taking(directory: Path) -> None:
-    """Move what `taking/` holds to its place, and what was there to `previous/`. Raises TrustError.
+    """Moves the files of `taking/` to their place, and the replaced files to `previous/`. Raises TrustError.
 
-    File by file, and each step may be repeated: whatever moment a crash chose, the next start goes on from there.
+    Files move one by one and each step may be repeated, so that after a crash at any moment the next start continues.
     """
     taking, previous = directory / TAKING, directory / PREVIOUS
     if not taking.is_dir():
@@ -297,7 +303,7 @@ def finish_taking(directory: Path) -> None:
 
 
 def load_key(path: Path) -> Identity:
-    """An Ed25519 private key in PEM. Raises TrustError; the message never holds key material."""
+    """Reads an Ed25519 private key in PEM. Raises TrustError; the message never holds key material."""
     try:
         private = load_pem_private_key(read_private(path), None)
     except PrivateFileError as error:
@@ -310,7 +316,7 @@ def load_key(path: Path) -> Identity:
 
 
 def read_public(path: Path, max_bytes: int) -> bytes:
-    """A file that is no secret. Raises TrustError when it is absent or larger than it can be."""
+    """Reads a file that is no secret. Raises TrustError when it is absent or larger than `max_bytes`."""
     try:
         with path.open("rb") as file:
             content = file.read(max_bytes + 1)
@@ -322,7 +328,9 @@ def read_public(path: Path, max_bytes: int) -> bytes:
 
 
 def describe(directory: Path) -> dict[str, Any]:
-    """What `veilmq trust show` prints of a trust domain or an identity directory: nothing secret."""
+    """Returns the output of `veilmq trust show` for a trust domain or an identity directory; nothing in it is
+    secret.
+    """
     if (directory / "ca.key").exists():
         domain = TrustDomain.load(directory)
         return {
@@ -344,9 +352,10 @@ def describe(directory: Path) -> dict[str, Any]:
 
 
 def export(directory: Path, out: Path) -> None:
-    """Write the public part in PEM, for other tools. Raises TrustError.
+    """Writes the public part in PEM, for other tools. Raises TrustError.
 
-    A trust domain: its authority and the owner's public key. An identity: its certificate, its authority, and its card,
+    A trust domain: its authority and the owner's public key. An identity: its certificate, its authority, and its
+    card,
     which `Card.load` finds there too.
     """
     if (directory / "ca.key").exists():

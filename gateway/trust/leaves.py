@@ -1,7 +1,8 @@
-"""TLS certificates of identities, issued anew by their own trust domain before they end: the same key, a later end.
+"""Renewal of TLS certificates of identities by their own trust domain before expiry: same key, later end.
 
-Nobody else has to agree, since members know each other by the key and not by the certificate. The running process
-notices the new file (`live_overlay`). Not here: a new key (`rotation`), the overlay's own certificates, which its owner
+No other party has to agree, since members know each other by the key and not by the certificate. The running process
+notices the new file (`live_overlay`). Not here: a new key (`rotation`), the overlay's own certificates, which its
+owner
 signs.
 """
 
@@ -23,7 +24,7 @@ BEFORE_DAYS = 60
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """`is_new`: whether it was issued just now. `ends_s`: UNIX time at which the certificate ends."""
+    """A TLS certificate of an identity. `is_new`: issued by this call. `ends_s`: expiry, UNIX time in seconds."""
 
     name: str
     is_new: bool
@@ -33,8 +34,11 @@ class Leaf:
 def renew_leaf(
     directory: Path, domain: TrustDomain, now: float, valid_days: int = LEAF_DAYS, before_days: int = BEFORE_DAYS
 ) -> Leaf:
-    """Replace the certificate of the identity in `directory` if it has fewer than `before_days` left. No certificate
-    outlives the domain's authority, so none is issued that would have to be renewed at once. Raises TrustError."""
+    """Replaces the certificate of the identity in `directory` if fewer than `before_days` are left.
+
+    No certificate outlives the domain's authority, so none is issued that would need renewal at once. Raises
+    TrustError.
+    """
     if valid_days <= before_days:
         raise TrustError(f"--days {valid_days} is no longer than --before {before_days}: it would renew for ever")
     local = LocalIdentity.load(directory)

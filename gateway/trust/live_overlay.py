@@ -1,9 +1,10 @@
-"""The signed overlay as a file of a running process: noticed when somebody replaces it, rewritten when the links bring
-a newer one, and what follows from it for TLS and for our own key.
+"""The signed overlay as a file of a running process: replaced files are noticed, newer versions from links are written.
 
-Which document is believed and adopted is decided by `bridge.membership.adopting`; files are made and verified in
-`overlay_file` and `rotation`. Whatever goes wrong here is one line in the log: a process that runs goes on with what
-it has.
+A change also updates TLS and the process's own key. `bridge.membership.adopting` decides which document is believed
+and
+adopted; `overlay_file` and `rotation` make and verify files. Every error here is one line in the log: a running
+process
+continues with its present state.
 """
 
 from __future__ import annotations
@@ -24,24 +25,28 @@ from keys.identity import Identity
 log = logging.getLogger("veilmq.overlay")
 
 LOOK_EVERY_S = 2.0
-"""How often the file is looked at. A look is one `stat`: no signal is needed, which a container might not pass on."""
+"""Seconds between checks of the file by one `stat`: no signal is needed, which a container might not pass on."""
 
 
 class LiveOverlay:
-    """One process's overlay file. `local`: the identity that we run as; `seen`: the file's stamp from before `overlay`
-    was read from it, so that what is put there meanwhile is not missed."""
+    """The overlay file of a process.
+
+    `local`: the process's identity. `seen`: the file's stamp from before `overlay` was read from it, so that a
+    replacement
+    meanwhile is not missed.
+    """
 
     def __init__(
         self, path: Path, local: LocalIdentity, tls: LinkTls, overlay: Overlay, seen: FileStamp | None
     ) -> None:
         self._path, self._pin = path, local.directory / "overlay.pin"
         self.local, self.tls, self.overlay = local, tls, overlay
-        self._newest = overlay  # which may count after a restart only
+        self._newest = overlay  # may take effect only after a restart
         self._seen = seen
         self._shown = Stamps((local.cert,))
 
     def changed(self) -> bytes | None:
-        """The file's content if it was replaced since the last call; nothing in it is verified."""
+        """Returns the file's unverified content if it was replaced since the last call, else None."""
         self._drop_previous()
         self._show_renewed()
         now = stamp(self._path)
@@ -55,23 +60,27 @@ class LiveOverlay:
             return None
 
     def keep(self, overlay: Overlay) -> None:
-        """Write a newer overlay that was verified, so that a restart begins with it."""
+        """Writes a newer verified overlay, so that a restart begins with it."""
         self._newest = overlay
         if stamp(self._path) not in (None, self._seen):
-            return  # somebody replaced it just now: `changed` comes first, then `complete`
+            return  # replaced a moment ago: `changed` comes first, then `complete`
         try:
             self._seen = save_overlay(self._path, self._pin, overlay, self._seen) or self._seen
         except (TrustError, OverlayError, PrivateFileError, OSError) as error:
             LogEvent.OVERLAY_NOT_KEPT.say(log, overlay.policy.version, error)
 
     def complete(self) -> None:
-        """The file that somebody put there was looked at: if it is older, or lacks endorsements, ours replaces it."""
+        """Replaces a file that was put there and checked, if it is older than the known overlay or lacks
+        endorsements.
+        """
         self.keep(self._newest)
 
     def adopt(self, overlay: Overlay) -> Identity | None:
-        """Keep it, and believe its members on links from the next handshake on.
+        """Keeps the overlay, and trusts its members on links from the next handshake on.
 
-        If it lists the key that `veilmq trust rotate` prepared for us, take and show it: our identity from now on.
+        If the overlay lists the key that `veilmq trust rotate` prepared for this member, takes and shows the key, and
+        returns
+        the new identity.
         """
         self.keep(overlay)
         before, self.overlay = self.overlay, overlay
@@ -102,7 +111,7 @@ class LiveOverlay:
         return self.local.identity
 
     def _drop_previous(self) -> None:
-        """Erase the key of before a rotation once nobody goes by it."""
+        """Erases the key from before a rotation once the overlay no longer lists it."""
         if not (self.local.directory / PREVIOUS).exists():
             return
         try:
@@ -112,7 +121,7 @@ class LiveOverlay:
             LogEvent.PREVIOUS_KEY_NOT_ERASED.say(log, error)
 
     def _show_renewed(self) -> None:
-        """Show the TLS certificate that our trust domain issued anew, from the next handshake on."""
+        """Shows a TLS certificate that the trust domain renewed, from the next handshake on."""
         if not self._shown.changed():
             return
         try:
@@ -124,9 +133,10 @@ class LiveOverlay:
 
 
 def take_listed_key(local: LocalIdentity, overlay: Overlay) -> LocalIdentity:
-    """The identity to run as: the present one while the overlay lists its key first, else the next, if it is prepared.
+    """Returns the identity to run as: the present one while the overlay lists its key first, else a prepared next one.
 
-    The former key goes on while the overlay lists it beside and no next one is there. Raises TrustError.
+    The former key stays in use while the overlay lists it as the former one and no next key is prepared. Raises
+    TrustError.
     """
     member = overlay.members.get(local.name)
     if member is None or member.certificate.public_key == local.identity.public_bytes:

@@ -1,8 +1,8 @@
-"""The signed overlay as a member meets it: read, verified, pinned, rewritten; and our own box in it opened.
+"""The signed overlay as a member's file: read, verified, pinned, rewritten; and the member's own box opened.
 
-A *pin* is a private file of ours that remembers the owner of the first overlay and the highest version seen; another
-owner or an older version is refused afterwards. Not here: making and signing the file (`owner`), noticing that it
-changed (`live_overlay`).
+A *pin* is a private file that holds the owner of the first overlay and the highest version seen; another owner or an
+older version is refused afterwards. Not here: making and signing the file (`owner`), noticing its changes
+(`live_overlay`).
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from keys.grants import ENDLESS
 from keys.handover import open_grants
 
 MAX_OVERLAY_BYTES = 16 << 20
-"""Stops a wrong path from being read as an overlay; 10,000 members are below it."""
+"""Stops a wrong path from being read as an overlay; 10,000 members fit."""
 
 
 def load_overlay(path: Path, now_ms: int, pin: Path | None = None) -> Overlay:
-    """Read and verify the signed overlay, and raise the pin. Raises TrustError, OverlayError."""
+    """Reads and verifies the signed overlay, and raises the pin. Raises TrustError, OverlayError."""
     document = read_document(path)
     if pin is None:
         return Overlay.load(document, now_ms)
@@ -45,12 +45,13 @@ def load_overlay(path: Path, now_ms: int, pin: Path | None = None) -> Overlay:
 
 
 def save_overlay(path: Path, pin: Path, overlay: Overlay, seen: FileStamp | None) -> FileStamp | None:
-    """Keep a newer overlay that was verified already. Raises TrustError, OverlayError.
+    """Writes a newer verified overlay; returns the stamp of the written file, or None if none was written.
 
-    The file goes first: after a crash it is newer than the pin, which `load_overlay` raises; the other order could
-    leave a file that the pin refuses. A file that is as new, or newer, is left as it is, unless it lacks endorsements
-    or swaps; so is one that somebody put there since it was `seen`. Returns the stamp of what was written, None if
-    nothing was.
+    The file is written before the pin: after a crash it is newer than the pin, which `load_overlay` raises; the other
+    order
+    could leave a file that the pin refuses. A file that is as new or newer stays, unless it lacks endorsements or
+    swaps; so
+    does a file that was replaced since `seen`. Raises TrustError, OverlayError.
     """
     owner, version = _read_pin(pin)
     if owner not in (None, overlay.owner):
@@ -69,12 +70,12 @@ def save_overlay(path: Path, pin: Path, overlay: Overlay, seen: FileStamp | None
 
 
 def document_bytes(overlay: Overlay) -> bytes:
-    """The content of the file."""
+    """Returns the content of the overlay's file."""
     return json.dumps(overlay.to_document(), indent=1).encode() + b"\n"
 
 
 def read_document(path: Path) -> dict[str, Any]:
-    """The file's JSON object; nothing in it is verified. Raises TrustError, OverlayError."""
+    """Returns the file's JSON object, unverified. Raises TrustError, OverlayError."""
     try:
         document = json.loads(read_public(path, MAX_OVERLAY_BYTES))
     except (ValueError, RecursionError):
@@ -85,9 +86,9 @@ def read_document(path: Path) -> dict[str, Any]:
 
 
 def load_secrets(local: LocalIdentity, overlay: Overlay) -> tuple[list[ScopeSecret], ScopeKeys]:
-    """What the owner sealed for us: names and token keys of our scopes and, without a key service, their keys.
+    """Opens the member's box: names and token keys of its scopes and, without a key service, the scopes' keys.
 
-    A scope that the overlay no longer has is left out. Raises TrustError when the box is not for our key.
+    A scope that the overlay no longer has is left out. Raises TrustError when the box is not for the member's key.
     """
     member = overlay.members.get(local.name)
     if member is None:
@@ -113,8 +114,10 @@ def load_secrets(local: LocalIdentity, overlay: Overlay) -> tuple[list[ScopeSecr
 
 
 def worst_search(overlay: Overlay, scope: Scope) -> int:
-    """Most choices of replicas that a reader works out for a key of the scope if f of each region lie; each takes
-    some 10 us (`make bench-keys`). 0 in a scope without keys."""
+    """Returns the most choices of replicas that a reader tries for a key of the scope if f of each region lie.
+
+    Each choice takes some 10 us (`make bench-keys`). Returns 0 for a scope without keys.
+    """
     if scope.mode is Mode.PLAIN:
         return 0
     regions = overlay.regions_of(scope)
@@ -122,7 +125,7 @@ def worst_search(overlay: Overlay, scope: Scope) -> int:
 
 
 def describe_overlay(overlay: Overlay) -> dict[str, Any]:
-    """What `veilmq overlay show` prints; all of it is public."""
+    """Returns the output of `veilmq overlay show`; all of it is public."""
     policy = overlay.policy
     calendar = policy.calendar
     return {
@@ -173,7 +176,7 @@ def describe_overlay(overlay: Overlay) -> dict[str, Any]:
 
 
 def describe_keys(scope: Scope) -> dict[str, Any]:
-    """How a scope's data keys travel, and when they are renewed; nothing for a plain one."""
+    """Returns how a scope's data keys travel and when they are renewed; empty for a plain scope."""
     if scope.mode is Mode.PLAIN:
         return {}
     messages, sealed_bytes, seconds = scope.refresh.values
@@ -184,7 +187,7 @@ def describe_keys(scope: Scope) -> dict[str, Any]:
 
 
 def _tree(overlay: Overlay) -> dict[str, Any]:
-    """Which tree the edges are; while the one before is open, what that was and when who heard in time closes it."""
+    """Returns the number of the tree; while the former tree is open also its edges and the time of its end."""
     change = overlay.arrangement.change
     shown: dict[str, Any] = {"number": change.number, "swaps": len(overlay.swaps)}
     if change.former is not None:
@@ -193,7 +196,7 @@ def _tree(overlay: Overlay) -> dict[str, Any]:
 
 
 def _change(overlay: Overlay, view: RegionView) -> dict[str, Any]:
-    """A view that follows another, which is still beside it."""
+    """Returns the change of a view whose former view is still in the document."""
     former = view.former
     assert former is not None
     closes_s = overlay.closes_at(view.region)
@@ -208,9 +211,9 @@ def _change(overlay: Overlay, view: RegionView) -> dict[str, Any]:
 
 
 def describe_grants(overlay: Overlay, names: dict[str, str] | None = None) -> dict[str, Any]:
-    """What `veilmq trust show` prints of a signed overlay: who may do what, and in which epochs, as dates.
+    """Returns the output of `veilmq trust show` for a signed overlay: each member's rights with their epochs as dates.
 
-    `names`: wire filters to clear ones, as far as the caller knows them.
+    `names`: clear filters by wire filter, as far as the caller knows them.
     """
     policy, known = overlay.policy, names or {}
     calendar = policy.calendar
@@ -236,7 +239,7 @@ def describe_grants(overlay: Overlay, names: dict[str, str] | None = None) -> di
 
 
 def date_of(moment_s: float) -> str:
-    """A UNIX time as an operator reads it, in UTC."""
+    """Returns a UNIX time in seconds as an operator reads it, in UTC."""
     try:
         return datetime.fromtimestamp(moment_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     except (OverflowError, ValueError, OSError):
@@ -244,12 +247,12 @@ def date_of(moment_s: float) -> str:
 
 
 def day_of(moment_s: float) -> str:
-    """The same without the time of day."""
+    """Returns a UNIX time in seconds as a date in UTC, without the time of day."""
     return date_of(moment_s)[:10]
 
 
 def _is_behind(path: Path, overlay: Overlay) -> bool:
-    """Whether a file is of an older version, lacks endorsements or swaps, or is none of this owner's."""
+    """Returns True if a file is of an older version, lacks endorsements or swaps, or is not a file of this owner."""
     try:
         there = Overlay.load(read_document(path), 0, overlay.owner)
     except (TrustError, OverlayError):

@@ -1,12 +1,13 @@
-"""A new key for an identity, while its member goes on: prepared, countersigned, taken, and the old one erased.
+"""Rotation of an identity's key while its member runs: prepared, countersigned, taken, and the old key erased.
 
     veilmq trust rotate IDENTITY_DIR --domain DIR    makes IDENTITY_DIR/next; the card in it is signed by both keys
-    veilmq overlay sign ... --card next/card.json    the overlay lists the new key, and for a while the former beside it
-    take_next                                        the process moves next/ to its place, what was there to previous/
+    veilmq overlay sign ... --card next/card.json    the overlay lists the new key, and for a while the former beside
+    it
+    take_next                                        the process moves next/ to its place, the old files to previous/
     drop_previous                                    erases previous/ once the overlay no longer lists that key
 
-Moving is a rename that says what is to be done, then steps that may be repeated (`trust.finish_taking`). Not here: when
-a process switches (`live_overlay`), what the owner accepts (`membership`).
+The move is a rename that records the intent, then steps that may be repeated (`trust.finish_taking`). Not here: the
+moment at which a process switches (`live_overlay`), the cards that the owner accepts (`owner.cards`).
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ NEXT = "next"
 
 
 def prepare(directory: Path, domain: TrustDomain, now: float) -> LocalIdentity:
-    """Make `next/` in an identity directory, issued by its own trust domain. Raises TrustError."""
+    """Makes `next/` in an identity directory, issued by its own trust domain. Raises TrustError."""
     local = LocalIdentity.load(directory)
     domain.check_issued(local)
     if (directory / NEXT / "key.pem").exists():
@@ -40,7 +41,7 @@ def prepare(directory: Path, domain: TrustDomain, now: float) -> LocalIdentity:
 
 
 def take_next(directory: Path) -> None:
-    """From now on the identity is what `next/` holds; the former files lie in `previous/`. Raises TrustError."""
+    """Makes `next/` the identity from now on, and moves the former files to `previous/`. Raises TrustError."""
     LocalIdentity.load(directory / NEXT)
     _erase_previous(directory)
     try:
@@ -52,7 +53,10 @@ def take_next(directory: Path) -> None:
 
 
 def drop_previous(directory: Path, overlay: Overlay, now_ms: int) -> bool:
-    """Erase the former key unless the overlay still lists it; whether there is none any more. Raises TrustError."""
+    """Erases the former key unless the overlay still lists it; returns True if no former key is left.
+
+    Raises TrustError.
+    """
     card = directory / PREVIOUS / "card.json"
     if card.exists():
         former = Card.load(card)
