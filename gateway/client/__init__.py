@@ -1,4 +1,4 @@
-"""An asyncio client of MQTT 5 that comes back by itself, with TLS, redialling and what waits for acknowledgement.
+"""An asyncio client of MQTT 5 that reconnects automatically, with TLS, redialling and pending acknowledgements.
 
 Imports `base` and `mqtt5`; knows neither broker nor overlay.
 """

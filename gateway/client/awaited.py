@@ -1,4 +1,4 @@
-"""Who waits for the acknowledgement of a publication, or for its refusal, and how long the server takes to give it.
+"""Pending acknowledgements of a client's publications: callbacks for success or refusal, and the server's delay.
 
 One publication at a time is timed, from its writing to its acknowledgement. No I/O: `mqtt_client` calls.
 """
@@ -18,7 +18,9 @@ from gateway.mqtt5.types import ReasonCode
 
 @dataclass(frozen=True, slots=True)
 class Awaiting:
-    """The token of one publication. `written_at`: of `time.perf_counter` (uvloop's clock counts milliseconds)."""
+    """The token of one publication. `written_at`: seconds of `time.perf_counter` (uvloop's clock counts
+    milliseconds).
+    """
 
     on_ack: Callable[[], object] | None
     on_refused: Callable[[int], None] | None
@@ -26,12 +28,12 @@ class Awaiting:
 
 
 class Acknowledgements:
-    """Those of one client. `refused`: publications that the server answered with a reason code of failure."""
+    """The pending acknowledgements of one client. `refused`: publications answered with a reason code of failure."""
 
     def __init__(self, figures: LinkFigures) -> None:
         self.refused = 0
         self.refusal = NO_PROPERTIES
-        """Of the answer that refused the publication that `on_refused` is told of."""
+        """Properties of the answer that refused a publication, valid during `on_refused`."""
         self._figures = figures
         self._timed: float | None = None
 
@@ -41,7 +43,7 @@ class Acknowledgements:
         return Awaiting(on_ack, on_refused, time.perf_counter() if written_now and self._timed is None else None)
 
     def written(self, awaiting: Awaiting) -> None:
-        """It is on its way, not in a queue."""
+        """Starts timing a publication that was sent and is no longer queued."""
         self._timed = awaiting.written_at or self._timed
 
     def completed(self, action: Completed) -> None:
@@ -59,5 +61,5 @@ class Acknowledgements:
             awaiting.on_ack()
 
     def lost(self) -> None:
-        """The connection is gone: nothing is timed any more."""
+        """Stops timing, because the connection is gone."""
         self._timed = None

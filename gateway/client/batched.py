@@ -1,5 +1,7 @@
-"""What a connection writes, collected and handed to its transport once per turn of the event loop: one system call, one
-TLS record. Nothing is bounded here: who writes heeds `pause_writing`."""
+"""Batched writes of a connection: collected and handed to the transport once per turn of the event loop, with one
+system
+call and one TLS record. Nothing is bounded here: a writer heeds `pause_writing`.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +11,14 @@ from gateway.base import LinkFigures
 
 
 class BatchedWriter:
-    """See the module. Bytes that were handed over count as sent in `figures`."""
+    """The buffer of a connection's writes, flushed once per turn. Flushed bytes count as sent in `figures`."""
 
     def __init__(self, figures: LinkFigures) -> None:
         self._figures = figures
         self._out: list[bytes] = []
         self._due = False
         self.transport: asyncio.Transport | None = None
-        """None: no connection. What was not handed over when it ended is forgotten by `clear`."""
+        """The transport, or None without a connection. `clear` drops bytes that were unsent at the connection's end."""
 
     def write(self, data: bytes) -> None:
         self._out.append(data)
@@ -25,7 +27,7 @@ class BatchedWriter:
             asyncio.get_running_loop().call_soon(self.flush)
 
     def flush(self) -> None:
-        """Now, not at the end of the turn."""
+        """Writes the buffer now, without waiting for the end of the turn."""
         self._due = False
         if self._out and self.transport is not None:
             data = b"".join(self._out)

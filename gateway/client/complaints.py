@@ -1,4 +1,4 @@
-"""Why a client has no connection: said once in the log, not at every attempt."""
+"""Log of reasons for a missing connection: each reason once, not at every attempt."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ log = logging.getLogger("veilmq.client")
 SAID_MAX = 16
 NOT_MQTT5 = "does not speak MQTT 5: it would strip user properties; use an MQTT 5 broker"
 CONNACK_OF_V3 = b"\x20\x02"
-"""CONNACK with nothing but flags and code: MQTT 5 has a length of properties in it (MQTT 5.0 §3.2.2)."""
+"""The head of a CONNACK with flags and code only; MQTT 5 adds a length of properties (MQTT 5.0 §3.2.2)."""
 
 
 class ClientError(OperatorError):
-    """Why there is no connection: one line, cause and cure. `code`: the peer's reason code, or 0x88."""
+    """A failed connection: one line, cause and cure. `code`: the peer's reason code, or 0x88."""
 
     def __init__(self, text: str, code: int = ReasonCode.SERVER_UNAVAILABLE) -> None:
         super().__init__(text)
@@ -24,7 +24,9 @@ class ClientError(OperatorError):
 
 
 class Complaints:
-    """What was said since the last connection; `SAID_MAX` different lines, a peer that invents more is not logged."""
+    """The reasons logged since the last connection: at most `SAID_MAX`, so that a peer that invents more fills no
+    log.
+    """
 
     def __init__(self) -> None:
         self._said: set[str] = set()
@@ -35,5 +37,5 @@ class Complaints:
             LogEvent.UNREACHABLE.say(log, text)
 
     def forget(self) -> None:
-        """The connection stands."""
+        """Forgets logged reasons, because a connection stands."""
         self._said.clear()

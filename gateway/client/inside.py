@@ -1,6 +1,7 @@
 """A client of our own broker, within its process: over a pair of sockets, without listener and login.
 
-The broker knows it as a part of itself by its name, and asks no plugin what it may do: whoever uses it has to.
+The broker knows the client by its name as an internal part and asks no plugin for its rights; the user of the client
+has to check rights.
 """
 
 from __future__ import annotations
@@ -13,13 +14,15 @@ from gateway.client.mqtt_client import MqttClient
 
 
 class Here(Protocol):
-    """Our broker. `internal` makes its end of a connection to a part of this process."""
+    """Our broker. `internal` returns the broker's end of a connection to a part of this process."""
 
     def internal(self, listener: str) -> asyncio.Protocol: ...
 
 
 class LocalEnd(MqttClient):
-    """`name`: of its session, and of the bounds that the broker has for it; begins as `gateway.clients.INTERNAL`."""
+    """An internal client. `name`: of its session and its bounds in the broker; begins with
+    `gateway.clients.INTERNAL`.
+    """
 
     def __init__(self, name: str, here: Here, **options: Any) -> None:
         super().__init__("", 0, client_id=name, keep_alive_s=0, **options)
@@ -35,5 +38,5 @@ class LocalEnd(MqttClient):
             await loop.create_connection(lambda: self, sock=ours)
         except BaseException:
             if self._out.transport is None:
-                ours.close()  # or the broker would wait for our CONNECT
+                ours.close()  # otherwise the broker would wait for our CONNECT
             raise

@@ -1,11 +1,11 @@
-"""An asyncio client of MQTT 5: one connection that comes back by itself, with batched reads and writes.
+"""An asyncio client of MQTT 5: one connection that is restored automatically, with batched reads and writes.
 
-What packets mean is `mqtt5.client_session`; here are sockets, TLS, timers, reconnecting and subscribing anew.
-`MqttClient` serves the links of the overlay and everything that wants to talk to a broker;
-`gateway/overlay/region_client.py` has one to each replica of a region. Callbacks run on the event loop and must not
-block.
+`mqtt5.client_session` interprets packets; here are sockets, TLS, timers, reconnecting and subscribing anew.
+`MqttClient` serves the links of the overlay and every other client of a broker; `gateway/overlay/region_client.py`
+has
+one to each replica of a region. Callbacks run on the event loop and must not block.
 
-    clean_start (the default)   nothing survives a connection: what was not acknowledged is the caller's to repeat
+    clean_start (the default)   no state survives a connection: the caller repeats unacknowledged publications
     clean_start=False           QoS 1 and 2 survive reconnects, and wait here, bounded, while there is no connection
 """
 
@@ -45,24 +45,25 @@ from gateway.mqtt5.types import MAXIMUM_PACKET_SIZE_SAID, MAXIMUM_REMAINING_LENG
 
 CONNECT_TIMEOUT_S = 10.0
 END_S = 1.0
-"""A peer that does not take our farewell is cut off: with TLS it could otherwise keep the connection from ending."""
+"""Seconds after which a peer is cut off that does not read our last bytes: with TLS it could delay the end forever."""
 PACKET_BYTES_MAX = MAXIMUM_REMAINING_LENGTH + 5
 TOO_MUCH = (ReasonCode.PACKET_TOO_LARGE, ReasonCode.QOS_NOT_SUPPORTED, ReasonCode.RETAIN_NOT_SUPPORTED)
 
 
 class MqttClient(asyncio.Protocol):
-    """See the module. `start` (or `connect`), then use it; `close` ends it for good.
+    """An MQTT 5 client with one connection: `start` or `connect`, then use it; `close` ends it for good.
 
-    `verify_peer`: gets the certificate (DER) after the TLS handshake and says whether it is the one we meant.
-    `receive_maximum`: messages that the server may have sent us and we not yet acknowledged (back-pressure).
+    `verify_peer`: gets the certificate (DER) after the TLS handshake and returns True if the peer is the intended
+    one.
+    `receive_maximum`: messages that the server may have sent and we have not acknowledged yet (back-pressure).
     `manual_ack`: messages are acknowledged by `acknowledge`, not when `on_publish` returns.
-    `limits`: what may be in flight to the server, and wait for it. `random`: 0..1, spreads reconnects.
-    `elsewhere`: where the server may be besides; asked, and tried, whenever it does not answer at its address.
-    `unusable`: why the server's offer (CONNACK) rules it out; empty if it does not. Then the connection ends.
-    `copies`: shared by clients to which the same publications come.
+    `limits`: bounds of messages in flight to the server and queued. `random`: 0..1, spreads reconnects.
+    `elsewhere`: other addresses of the server, requested and tried when its own address does not answer.
+    `unusable`: returns why the server's CONNACK rules the server out, or ""; a reason ends the connection.
+    `copies`: shared by clients that receive the same publications.
     """
 
-    cure_without_v5 = NOT_MQTT5  # said of a broker that refuses MQTT 5
+    cure_without_v5 = NOT_MQTT5  # text for a broker that refuses MQTT 5
 
     def __init__(
         self,
@@ -92,17 +93,17 @@ class MqttClient(asyncio.Protocol):
         self.manual_ack = manual_ack
         self.on_publish: Callable[[Publish], object] = lambda _: None
         self.on_publishes: Callable[[Sequence[Publish]], object] | None = None
-        """With `manual_ack`, instead of `on_publish`: what one read brought, while nothing else came with it."""
+        """With `manual_ack`, called instead of `on_publish` with the messages of a read that brought nothing else."""
         self.on_up: Callable[[], object] = lambda: None
         self.on_down: Callable[[], object] = lambda: None
         self.last_error = ""
-        self.refusal: ReasonCode | None = None  # in CONNACK, of the last attempt
-        self.ended: ReasonCode | None = None  # with which the session ended the last connection that stood
+        self.refusal: ReasonCode | None = None  # reason code in the CONNACK of the last attempt
+        self.ended: ReasonCode | None = None  # reason code with which the session ended the last connection
         self.session_present = False
-        self.told: UserProperties = ()  # in the last CONNACK
+        self.told: UserProperties = ()  # user properties of the last CONNACK
         self.packet_limit = PACKET_BYTES_MAX
-        """The largest packet, in bytes, that the server takes, as it said last."""
-        self.clock_ahead_s: float | None = None  # of the server, when it answered our CONNECT
+        """The largest packet, in bytes, that the server accepts, by its last CONNACK."""
+        self.clock_ahead_s: float | None = None  # the server's clock minus ours at the last CONNACK
         self.figures = LinkFigures()
         self._redial, self._unusable = Redial((host, port), elsewhere, random), unusable
         self._ssl, self._verify_peer = ssl, verify_peer
@@ -143,12 +144,12 @@ class MqttClient(asyncio.Protocol):
     # ------------------------------------------------------------------------------------- lifetime
 
     def start(self) -> None:
-        """Connect in the background, and again whenever the connection is lost. Needs a running event loop."""
+        """Connects in the background, and again whenever the connection is lost. Needs a running event loop."""
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run(), name=f"client {self.address}")
 
     async def connect(self) -> None:
-        """`start`, and wait for the first CONNACK. Raises ClientError when the first attempt fails."""
+        """Starts, and waits for the first CONNACK. Raises ClientError when the first attempt fails."""
         self._first = asyncio.get_running_loop().create_future()
         self.start()
         try:
@@ -158,7 +159,7 @@ class MqttClient(asyncio.Protocol):
             raise
 
     async def close(self) -> None:
-        """DISCONNECT and end. What still waits is given up."""
+        """Sends DISCONNECT and ends. Waiting messages are given up."""
         task, self._task = self._task, None
         transport = self._out.transport
         if transport is not None and self._up and not transport.is_closing():
@@ -167,7 +168,7 @@ class MqttClient(asyncio.Protocol):
             transport.close()
             if self._lost is not None:
                 await asyncio.wait([self._lost], timeout=1.0)
-        transport = self._out.transport  # gone, if the connection ended meanwhile
+        transport = self._out.transport  # None if the connection ended meanwhile
         if transport is not None:
             transport.abort()
             if self._lost is not None:
@@ -180,13 +181,15 @@ class MqttClient(asyncio.Protocol):
 
     @property
     def connected(self) -> bool:
-        """CONNACK came and the connection stands."""
+        """True if the connection stands and CONNACK came."""
         return self._up
 
     @property
     def load(self) -> tuple[int, int, int]:
-        """Messages that the server has not acknowledged, those that wait for its window or for a connection, and what
-        both cost, in bytes."""
+        """The numbers of unacknowledged and of waiting messages (for the server's window or a connection), and the
+        bytes
+        of both.
+        """
         session = self._session
         return len(session.outbound.unacknowledged), len(session.waiting), session.held_bytes
 
@@ -198,7 +201,7 @@ class MqttClient(asyncio.Protocol):
             await asyncio.sleep(self._redial.ended(up_s, self._wait_longest))
 
     async def _connection(self) -> float | None:
-        """One connection from its beginning to its end; how long it was up, in seconds, or None."""
+        """Runs one connection from beginning to end; returns the seconds that it was up, or None."""
         loop = asyncio.get_running_loop()
         self._up_at, self._why, self._wait_longest, self.refusal, self.ended = None, "", False, None, None
         lost = self._lost = loop.create_future()
@@ -216,7 +219,7 @@ class MqttClient(asyncio.Protocol):
         await loop.create_connection(lambda: self, host, port, ssl=self._ssl, ssl_handshake_timeout=handshake_s)
 
     def note(self, text: str, code: int = ReasonCode.SERVER_UNAVAILABLE) -> None:
-        """Remember why there is no connection; say so once, not at every attempt."""
+        """Stores the reason for a missing connection, and logs it once, not at every attempt."""
         self.last_error = text
         self._complaints.say(text)
         if self._first is not None and not self._first.done():
@@ -235,13 +238,15 @@ class MqttClient(asyncio.Protocol):
         on_refused: Callable[[int], None] | None = None,
         urgent: bool = False,
     ) -> bool:
-        """Send or queue a message. False: it was not taken (no connection, queue full, too large).
+        """Sends or queues a message; returns False if it was not accepted (no connection, queue full, too large).
 
-        `properties`: user properties, or all of them. `on_ack` is called once the server has taken a message
-        of QoS 1 or 2; never if the server refuses it, nor after the connection if nothing survives one. `on_refused`
-        gets the reason code if the server refuses it or has said that it cannot take it; then the result is True.
-        `urgent`: see `ClientSession.publish`.
-        Raises MalformedPacket or UnsendablePacket for what no MQTT packet can carry.
+        `properties`: user properties, or all properties. `on_ack` is called once the server has accepted a message of
+        QoS 1 or
+        2; never if the server refuses it, nor after the connection if no state survives. `on_refused` gets the reason
+        code if
+        the server refuses the message or has said that it cannot take it; then the result is True. `urgent`: see
+        `ClientSession.publish`. Raises MalformedPacket or UnsendablePacket for a message that no MQTT packet can
+        carry.
         """
         if not self._up and (not qos or self._connect.clean_start):
             return False
@@ -270,27 +275,29 @@ class MqttClient(asyncio.Protocol):
         self, topic_filter: str, qos: int = 1, *, no_local: bool = False, retain_as_published: bool = True,
         retain_handling: int = 0, on_answer: Callable[[int], None] | None = None,
     ) -> None:  # fmt: skip
-        """Want a filter, now and after every reconnect. `on_answer` gets the reason code of each SUBACK.
+        """Subscribes a filter, now and after every reconnect. `on_answer` gets the reason code of each SUBACK.
 
-        The same wish twice on one connection is asked once. Raises TooManySubscriptionsError.
+        A repeated subscription is sent once per connection. Raises TooManySubscriptionsError.
         """
         options = Subscription(topic_filter, qos, no_local, retain_as_published, retain_handling)
         if self._wanted.want(options, on_answer):
             self._ask()
 
     def unsubscribe(self, topic_filter: str) -> None:
-        """Want the filter no longer."""
+        """Unsubscribes a filter."""
         if self._wanted.drop(topic_filter):
             self._ask()
 
     def acknowledge(self, publish: Publish, code: int = ReasonCode.SUCCESS) -> None:
-        """With `manual_ack`: the message (the object that `on_publish` got) is dealt with. Any order, any time."""
+        """Acknowledges a message with `manual_ack` (the object that `on_publish` got), in any order and at any
+        time.
+        """
         data = self._session.acknowledge(publish, ReasonCode(code))
         if data:
             self._write(data)
 
     def acknowledge_all(self, publishes: Sequence[Publish]) -> None:
-        """The same for several at once."""
+        """Acknowledges several messages with `manual_ack` at once."""
         data = self._session.acknowledge_all(publishes)
         if data:
             self._write(data)
@@ -363,7 +370,7 @@ class MqttClient(asyncio.Protocol):
                 self.figures.received += len(publishes)
                 self.on_publishes(publishes)
                 return
-        # Bytes first: what a resumed session repeats goes before what a callback publishes (MQTT 5.0 §4.6).
+        # Bytes first: a resumed session's repetitions precede publications of callbacks (MQTT 5.0 §4.6).
         for action in actions:
             if type(action) is bytes:
                 self._write(action)
@@ -411,7 +418,7 @@ class MqttClient(asyncio.Protocol):
             return
         verb = "ended the connection" if self._up else "refused the connection"
         self._why = f"{self._where} {verb}: {action.text} (0x{action.reason:02x}); see the log of that broker"
-        # Whoever took our session over would be thrown out by us in turn, for ever.
+        # A quick return would throw out the client that took our session over, and so on forever.
         self._wait_longest = action.reason is ReasonCode.SESSION_TAKEN_OVER
         if self._first is not None and not self._first.done():
             self._first.set_exception(ClientError(self._why, action.reason))
@@ -436,7 +443,7 @@ class MqttClient(asyncio.Protocol):
         return asyncio.get_running_loop().time()
 
     def _arm(self) -> None:
-        """(Re)start the session's timer: CONNACK, keep-alive, an unanswered PINGREQ."""
+        """(Re)starts the session's timer: CONNACK, keep-alive, an unanswered PINGREQ."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

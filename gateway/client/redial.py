@@ -1,7 +1,7 @@
-"""Where and when the next attempt to reach a peer goes: its own address, then others that may be its, then a pause.
+"""Address and time of the next attempt to reach a peer: its own address, then possible others, then a pause.
 
-Pauses double from RETRY_FIRST_S to RETRY_MOST_S, and are spread by half of themselves, so that those who lost the same
-peer do not come back together. No I/O and no clock: `mqtt_client` connects and sleeps.
+Pauses double from RETRY_FIRST_S to RETRY_MOST_S and are spread by half of their length, so that clients that lost a
+common peer do not return together. No I/O and no clock: `mqtt_client` connects and sleeps.
 """
 
 from __future__ import annotations
@@ -12,27 +12,27 @@ from typing import TypeAlias
 RETRY_FIRST_S = 0.25
 RETRY_MOST_S = 30.0
 STABLE_S = 10.0
-"""A connection that lasted so long was a good one: the next attempt after it does not wait."""
+"""Seconds after which a connection counts as good: the pauses after it begin at the shortest again."""
 ELSEWHERE_MAX = 4
-"""Other addresses tried in a round: whoever makes some up delays us by so many attempts, no more."""
+"""Other addresses tried in a round: invented addresses delay us by so many attempts, no more."""
 
 Address: TypeAlias = tuple[str, int]
 
 
 def host_port(address: Address) -> str:
-    """HOST:PORT as in URLs, an IPv6 address in brackets (RFC 3986 §3.2.2)."""
+    """Returns HOST:PORT as in URLs, with an IPv6 address in brackets (RFC 3986 §3.2.2)."""
     host, port = address
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def split_host_port(text: str) -> Address:
-    """The reverse of `host_port`. Raises ValueError."""
+    """Splits HOST:PORT, the reverse of `host_port`. Raises ValueError."""
     host, _, port = text.rpartition(":")
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
 class Redial:
-    """Attempts go in rounds over `own` and what `elsewhere` says then; only between rounds is there a pause.
+    """The plan of attempts: rounds over `own` and the addresses of `elsewhere`, with pauses only between rounds.
 
     `random`: 0..1. An address on which a connection stood is tried again first.
     """
@@ -41,12 +41,13 @@ class Redial:
         self._own, self._elsewhere, self._random = own, elsewhere, random
         self._place = self._failures = 0
         self.address = own
-        """Where the next attempt goes."""
+        """The address of the next attempt."""
 
     def ended(self, up_s: float | None, longest: bool = False) -> float:
-        """The connection ended that stood for `up_s` seconds, or (None) the attempt failed: seconds until the next.
+        """Records the end of a connection after `up_s` seconds, or a failed attempt (None); returns seconds until the
+        next.
 
-        `longest`: the peer would not have us; if that was the last address of the round, wait as long as ever.
+        `longest`: the peer refuses us; at the end of the round the longest pause follows.
         """
         if up_s is None:
             others = [address for address in dict.fromkeys(self._elsewhere()) if address != self._own]

@@ -1,10 +1,11 @@
-"""TLS for the links of the overlay: who may connect, and which member it is that did.
+"""TLS for the links of the overlay: admits members only, and recognises the member of a connection.
 
-Both sides show a certificate. Trusted are the certificate authorities of the trust domains that the signed
-overlay lists; a chain to one of them is necessary, not sufficient: the key in the certificate must also be the
-key that the overlay's owner certified for a member (`recognise`), so no authority can bring in a member of its
-own making or imitate a member of another domain. Host names are not checked, for the key is the stronger name.
-TLS 1.3 only. Members and our own certificate may change while links stand: new handshakes see the new state.
+Both sides show a certificate. The certificate authorities of the trust domains in the signed overlay are trusted; a
+chain to one of them is necessary, not sufficient: the key in the certificate must also be the key that the overlay's
+owner certified for a member (`recognise`), so no authority can bring in a member of its own making or imitate a
+member
+of another domain. Host names are not checked, for the key is the stronger name. TLS 1.3 only. Members and our own
+certificate may change while links stand: new handshakes see the new state.
 
 Not here: listeners for ordinary clients (`gateway/broker/edge_broker.py`), making certificates
 (`gateway/trust/domains.py`).
@@ -28,7 +29,7 @@ SOMEBODY_ELSE = "shows the certificate of somebody else; check the address, or t
 
 
 class TlsError(OperatorError):
-    """One line for the operator: who, what is wrong, and the cure."""
+    """An error of TLS in one line for the operator: the member, the fault and the cure."""
 
 
 class _Member(Protocol):
@@ -39,9 +40,10 @@ class _Member(Protocol):
 
 
 class LinkTls:
-    """Contexts of one member for all its links, and the recognition of peers.
+    """The TLS contexts of one member for all its links, and the recognition of peers.
 
-    `members`: name to member as in `Overlay.members`. `clock`: seconds since the UNIX epoch. Raises TlsError when key,
+    `members`: name to member as in `Overlay.members`. `clock`: seconds since the UNIX epoch. Raises TlsError when
+    key,
     certificate or an authority cannot be used, or when the certificate is not that of `name` in the overlay.
     """
 
@@ -66,10 +68,11 @@ class LinkTls:
         self.show(cert, key)
 
     def trust(self, members: Mapping[str, _Member]) -> None:
-        """From the next handshake on believe these members, and no others. Standing connections are left alone.
+        """Trusts these members, and no others, from the next handshake on. Standing connections are left alone.
 
-        An authority that is gone stays known to the contexts, which have no way to forget; nobody whom only it vouches
-        for is recognised. Raises TlsError for an authority that cannot be read; then nothing has changed.
+        A removed authority stays in the contexts, which cannot forget; members that only it vouches for are not
+        recognised.
+        Raises TlsError, before any change, for an authority that cannot be read.
         """
         added = _authorities_of(members) - self._authorities
         for authority in added:
@@ -85,9 +88,9 @@ class LinkTls:
         }
 
     def show(self, cert: Path, key: Path) -> None:
-        """From the next handshake on show this chain: at the start, and after a rotation.
+        """Shows this certificate chain from the next handshake on: at the start, and after a rotation.
 
-        Raises TlsError for what cannot be shown or is not ours in the overlay; then nothing has changed.
+        Raises TlsError, before any change, for a certificate that cannot be shown or is not ours in the overlay.
         """
         _show(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), cert, key)
         shown = public_key_of(ssl.PEM_cert_to_DER_cert(_first_certificate(cert)))
@@ -99,7 +102,7 @@ class LinkTls:
             _show(context, cert, key)
 
     def recognise(self, cert_der: bytes | None) -> str | None:
-        """Name of the member whose key this certificate shows; None for anybody else.
+        """Returns the name of the member with this certificate's key, or None for any other certificate.
 
         After a rotation the former key counts too, until the end of its overlay certificate.
         """
@@ -112,24 +115,26 @@ class LinkTls:
         return name if self._clock() * 1000 < not_after_ms else None
 
     def peer(self, transport: BaseTransport) -> str | None:
-        """Name of the member at the other end of a connected transport; None for anybody else."""
+        """Returns the name of the member at the other end of a connected transport, or None for any other peer."""
         ssl_object = transport.get_extra_info("ssl_object")
         return self.recognise(ssl_object.getpeercert(binary_form=True)) if ssl_object is not None else None
 
 
 def _authorities_of(members: Mapping[str, _Member]) -> set[bytes]:
-    """Those of trust domains. Who vouches for a hosted broker's web certificate vouches for no member."""
+    """Returns the authorities of trust domains. The authority of a hosted broker's web certificate vouches for no
+    member.
+    """
     return {m.ca for m in members.values() if m.ca and m.certificates[0].role is not Role.HOSTED}
 
 
 def shows(ssl_object: Any, recognise: Callable[[bytes], bool]) -> bool:
-    """Whether the other end of a connection (None: without TLS) shows the certificate (DER) that is meant."""
+    """Returns True if the other end of a connection (None: without TLS) shows the intended certificate (DER)."""
     shown: bytes | None = ssl_object.getpeercert(binary_form=True) if ssl_object is not None else None
     return recognise(shown) if shown else False
 
 
 def explain(error: BaseException, address: str) -> str:
-    """One line for a failed TLS handshake or a connection that ended in it."""
+    """Returns one line for a failed TLS handshake or a connection that ended in the handshake."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return (
             f"{address} shows a certificate that no trust domain of the overlay issued "

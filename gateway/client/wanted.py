@@ -1,7 +1,8 @@
-"""What a client wants to be subscribed to, and what of it has been asked on the connection that stands.
+"""Subscriptions that a client wants, and their state on the present connection.
 
-Turns wishes into SUBSCRIBE and UNSUBSCRIBE, a bounded number at a time, again after every reconnect that lost the
-session, and asks the same thing once a connection. It writes nothing itself: the client passes `send`.
+Sends SUBSCRIBE and UNSUBSCRIBE for them, a bounded number at a time, again after every reconnect that lost the
+session,
+and each request once a connection. Writes nothing by itself: the client passes `send`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ FILTERS_PER_PACKET = 64
 
 
 class TooManySubscriptionsError(Exception):
-    """More than MAX_SUBSCRIPTIONS filters on one connection; use wildcards."""
+    """An error of more than MAX_SUBSCRIPTIONS filters on one connection; use wildcards."""
 
 
 @dataclass(slots=True)
@@ -36,13 +37,13 @@ class _Wish:
 
 @dataclass(frozen=True, slots=True)
 class _Dropping:
-    """Token of an UNSUBSCRIBE."""
+    """The token of an UNSUBSCRIBE."""
 
     filters: tuple[str, ...]
 
 
 class WantedSubscriptions:
-    """Wishes of one client; outlives connections and sessions."""
+    """The wanted subscriptions of one client; they outlive connections and sessions."""
 
     def __init__(self, address: str) -> None:
         self._address = address
@@ -50,7 +51,9 @@ class WantedSubscriptions:
         self._unwanted: dict[str, None] = {}
 
     def want(self, options: Subscription, on_answer: Callable[[int], None] | None) -> bool:
-        """False if exactly this has been asked on this connection: then the answer is, or will be, the same.
+        """Adds a wanted subscription; returns False if it was sent on this connection already, with or without an
+        answer
+        yet.
 
         Raises TooManySubscriptionsError.
         """
@@ -69,20 +72,20 @@ class WantedSubscriptions:
         return True
 
     def drop(self, topic_filter: str) -> bool:
-        """Want the filter no longer; False if it was not wanted."""
+        """Removes a wanted subscription; returns False if it was not wanted."""
         if self._wanted.pop(topic_filter, None) is None:
             return False
         self._unwanted[topic_filter] = None
         return True
 
     def connected(self, session_present: bool) -> None:
-        """A new connection; without a session the server knows nothing of ours."""
+        """Begins a new connection; without a session the server has none of our subscriptions."""
         if not session_present:
             self._unwanted.clear()
             self._forget_asked()
 
     def again(self) -> None:
-        """Ask everything once more, and for what is retained."""
+        """Marks all subscriptions to be sent once more, with a request for retained messages."""
         self._forget_asked()
         for wish in self._wanted.values():
             wish.options = replace(wish.options, retain_handling=0)
@@ -92,7 +95,7 @@ class WantedSubscriptions:
             wish.asked, wish.code = False, None
 
     def ask(self, session: ClientSession, send: Callable[[bytes], None], now: float) -> None:
-        """SUBSCRIBE and UNSUBSCRIBE what has not been asked on this connection."""
+        """Sends SUBSCRIBE and UNSUBSCRIBE for all filters that were not sent on this connection."""
         missing = [wish for wish in self._wanted.values() if not wish.asked]
         try:
             for start in range(0, len(missing), FILTERS_PER_PACKET):
@@ -107,10 +110,10 @@ class WantedSubscriptions:
                 for topic_filter in filters:
                     del self._unwanted[topic_filter]
         except Refused:
-            pass  # too many at once: the rest is asked with the next answer
+            pass  # too many at once: the rest is sent with the next answer
 
     def answered(self, action: Answered) -> None:
-        """SUBACK or UNSUBACK came."""
+        """Takes a SUBACK or UNSUBACK."""
         if not isinstance(action.packet, SubAck) or not isinstance(action.token, tuple):
             return
         for options, code in zip(action.token, action.packet.codes, strict=True):
@@ -123,7 +126,7 @@ class WantedSubscriptions:
                     wish.on_answer(code)
 
     def unanswered(self, action: Unanswered) -> None:
-        """The connection ended before the answer: ask again, should the session survive."""
+        """Takes back a request whose connection ended before the answer: it is sent again if the session survives."""
         if isinstance(action.token, _Dropping):
             again = (f for f in action.token.filters if f not in self._wanted)
             self._unwanted.update(dict.fromkeys(again))

@@ -1,8 +1,9 @@
-"""`veilmq demo`: the whole system on loopback, every role a process of its own, with telemetry of this machine.
+"""`veilmq demo`: the whole system on loopback, every role in its own process, with telemetry of this machine.
 
-Reading order: `setup` (files of all roles), `play` (the course), `telemetry` and `witness` (unchanged paho clients
-at both ends), `liar` (the replica that can lie), `timeline` (faults), `report` (what counts). The Spark process is
-`spark_ingest.demo`. No role knows that it is part of a demonstration but the liar.
+Reading order: `setup` (files of all roles), `play` (the course), `telemetry` and `witness` (unchanged paho clients at
+both ends), `liar` (the replica that can lie), `timeline` (faults), `report` (figures and verdict). The Spark process
+is
+`spark_ingest.demo`. No role but the liar knows that it is part of a demonstration.
 """
 
 from __future__ import annotations
@@ -35,11 +36,13 @@ INTERRUPTED = 130
 
 
 def run(seconds: float, json_output: bool, keep: bool, seed: int | None = None) -> int:
-    """Run the demonstration; its exit status.
+    """Runs the demonstration; returns its exit status.
 
     `seconds`: publishing time. `json_output`: one object on standard output, progress on standard error. `keep`:
-    leave everything running until Ctrl-C, and the files afterwards. `seed`: who lies and who is killed.
-    0: everything arrived, nobody innocent was named; 1: not so; 2: it could not run here, one line says why.
+    leave
+    everything running until Ctrl-C, and the files afterwards. `seed`: chooses the liar and the victims. Status 0:
+    everything arrived, no innocent member was named; 1: otherwise; 2: it could not run here, one line gives the
+    reason.
     """
     progress = Console(stderr=json_output)
     seed = secrets.randbelow(1 << 32) if seed is None else seed
@@ -96,7 +99,7 @@ def _show(report: DemoReport, json_output: bool) -> None:
 
 @contextmanager
 def _ended_once() -> Iterator[None]:
-    """SIGTERM and SIGHUP end the demonstration as Ctrl-C does; a second one does not disturb the cleaning up."""
+    """Lets SIGTERM and SIGHUP end the demonstration as Ctrl-C does; a second signal does not disturb the clean-up."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         for each in ENDING_SIGNALS:

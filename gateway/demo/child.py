@@ -1,7 +1,7 @@
-"""How the demonstration's own processes talk to the one that started them: JSON lines out, words in.
+"""Protocol between the demonstration and its own processes: JSON lines out, words in.
 
-Events go to standard output, commands come on standard input, troubles go to standard error. End of input means
-that the starter is gone: the process stops too, so nothing is left behind.
+Events go to standard output, commands come on standard input, troubles go to standard error. At the end of input the
+starter is gone: the process stops too, so that no process is left behind.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ STOP = "stop"
 
 
 def emit(event: str, **fields: Any) -> None:
-    """Tell the starter something."""
+    """Sends an event to the starter."""
     print(json.dumps({"event": event, **fields}, separators=(",", ":")), flush=True)
 
 
 class Commands:
-    """Words from the starter, in order; endless `stop` after the end of input."""
+    """The words from the starter, in order; `stop` without end after the end of input."""
 
     def __init__(self) -> None:
         self._words: queue.SimpleQueue[str] = queue.SimpleQueue()
@@ -35,7 +35,7 @@ class Commands:
         self._words.put(STOP)
 
     def next(self, timeout_s: float) -> str | None:
-        """The next word, None if none came in time."""
+        """Returns the next word, or None after `timeout_s`."""
         if self._ended:
             return STOP
         try:
@@ -47,7 +47,9 @@ class Commands:
 
 
 def run_child(main: Callable[[], None]) -> int:
-    """Exit status of `main`: a full disk and the like are one line on standard error and status 2."""
+    """Returns the exit status of `main`; a full disk and similar errors are one line on standard error and status
+    2.
+    """
     try:
         main()
     except KeyboardInterrupt:

@@ -1,8 +1,10 @@
 """The replica that can be made to lie: an ordinary replica whose node is wrapped with the simulator's adversary.
 
-Honest until SIGUSR1, then it alters every share and all content that it forwards, until SIGUSR2. The only way
-to such a replica is this module; `veilmq broker` has none. While it lies it also writes down some of what it
-receives: that is all that a replica ever gets to see. Run by `processes.py`:
+Honest until SIGUSR1; then it alters every share and all content that it forwards, until SIGUSR2. Only this module
+makes
+such a replica; `veilmq broker` has none. While it lies it also writes down some received messages: no replica ever
+sees
+more. Run by `processes.py`:
 
     python -m gateway.demo.liar -c r1b.yaml --seed N --saw FILE
 """
@@ -26,11 +28,11 @@ from gateway.party import serve
 from keys.envelope import PROPERTY_HEADER
 
 SEEN_MAX = 256
-"""Messages that are written down: enough to find one whose sender is known, little on disk."""
+"""Messages written down: enough to find one with a known sender, little on disk."""
 
 
 class Liar(Adversary):
-    """Stands between node and links. `lying` says whether it lies now."""
+    """An adversary between node and links. `lying`: True while it lies."""
 
     def __init__(self, node: OverlayNode, seed: int, saw: Path) -> None:
         super().__init__(
@@ -59,7 +61,7 @@ class Liar(Adversary):
 
 
 def main() -> int:
-    """The process of its own."""
+    """Runs the lying replica's process."""
     parser = argparse.ArgumentParser(description="A replica that lies between SIGUSR1 and SIGUSR2.")
     parser.add_argument("-c", "--config", type=Path, required=True)
     parser.add_argument("--seed", type=int, required=True)

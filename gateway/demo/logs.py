@@ -1,8 +1,8 @@
-"""What the demonstration's clients write down, one JSON object a line: what was sent, confirmed and received.
+"""Logs of the demonstration's clients, one JSON object a line: messages sent, confirmed and received.
 
-The table at the end is made of these lines and of the rows in Spark's sink, of nothing that a broker says about
-itself. Times are nanoseconds of the machine's monotonic clock, which all its processes share. Nothing is counted
-here: `report.py` does that.
+The final table is made of these lines and of the rows in Spark's sink, and of no statement of a broker about itself.
+Times are nanoseconds of the machine's monotonic clock, which all its processes share. Nothing is counted here:
+`report.py` counts.
 """
 
 from __future__ import annotations
@@ -16,14 +16,16 @@ from types import TracebackType
 from typing import Any
 
 PROBE = "probe-"
-"""Messages whose id begins so only find out whether the whole way is open; they are in no figure."""
+"""The prefix of ids of messages that only test the whole path; they count in no figure."""
 
 Properties = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """One message of a telemetry client. `confirmed`: its PUBACK came; `plain_ns`: its twin to the ordinary broker."""
+    """A message of a telemetry client. `confirmed`: its PUBACK came. `plain_ns`: sending time of its twin to the plain
+    broker.
+    """
 
     id: str
     topic: str
@@ -37,7 +39,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class SeenMessage:
-    """One message as the subscriber got it. `id` is empty where the payload holds none."""
+    """A message as the subscriber got it. `id` is empty if the payload has none."""
 
     id: str
     topic: str
@@ -47,12 +49,12 @@ class SeenMessage:
 
 
 def digest_of(payload: bytes) -> str:
-    """SHA-256 of a payload, in hex."""
+    """Returns the SHA-256 of a payload, in hex."""
     return hashlib.sha256(payload).hexdigest()
 
 
 def id_of(payload: bytes) -> str:
-    """The id that the publisher put into the payload; empty if it cannot be read."""
+    """Returns the id that the publisher put into the payload; empty if it cannot be read."""
     try:
         return str(json.loads(payload)["id"])
     except (ValueError, KeyError, TypeError):
@@ -60,7 +62,7 @@ def id_of(payload: bytes) -> str:
 
 
 class LineLog:
-    """Appends JSON lines; `flush` makes them visible to other processes. Raises OSError."""
+    """A log to which JSON lines are appended; `flush` makes them visible to other processes. Raises OSError."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("a", encoding="utf-8")
@@ -81,7 +83,7 @@ class LineLog:
 
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The objects of a log; nothing if there is no such file. A last line that is cut short is left out."""
+    """Yields the objects of a log; none if the file does not exist. A truncated last line is left out."""
     if not path.exists():
         return
     with path.open(encoding="utf-8") as file:
@@ -91,7 +93,7 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def sent_messages(lines: Iterable[Mapping[str, Any]]) -> dict[str, Sent]:
-    """By id: what a telemetry log says was sent, and which of it was confirmed."""
+    """Returns the sent messages of a telemetry log by id, each with its confirmation."""
     entries = list(lines)
     confirmed = {str(entry["confirmed"]) for entry in entries if "confirmed" in entry}
     return {
@@ -111,7 +113,7 @@ def sent_messages(lines: Iterable[Mapping[str, Any]]) -> dict[str, Sent]:
 
 
 def seen_messages(lines: Iterable[Mapping[str, Any]], path: str) -> list[SeenMessage]:
-    """In order of arrival: what the subscriber got on `path` ("sealed" or "plain")."""
+    """Returns the messages that the subscriber got on `path` ("sealed" or "plain"), in order of arrival."""
     return [
         SeenMessage(
             id=str(entry["id"]),

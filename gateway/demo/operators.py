@@ -1,7 +1,7 @@
-"""What the operators of the roles can see: the figures that each role publishes to its local clients.
+"""The operators' view of the roles: the figures that each role publishes to its local clients.
 
-Used for two things only: to know when all links are up, and to tell who blames whom. No figure of the table's
-upper half comes from here. A process that was killed takes its figures with it; what it had said stays counted.
+Used for two purposes only: to know when all links are up, and to report blame. No figure of the table's upper half
+comes from here. A killed process takes its figures with it; figures published before stay counted.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ KEEP_ALIVE_S = 30
 
 
 class Ledger:
-    """What roles have said so far. `names`: the roles that are expected to say something."""
+    """The figures of all roles so far. `names`: the roles expected to publish figures."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._lock = threading.Lock()  # paho calls back in one thread a client
@@ -32,7 +32,7 @@ class Ledger:
         self._named: dict[str, set[str]] = {name: set() for name in self._earlier}
 
     def take(self, name: str, payload: bytes) -> None:
-        """One publication of figures by role `name`; what is no object of figures is left out."""
+        """Takes one publication of figures by role `name`; other payloads are ignored."""
         try:
             figures = json.loads(payload)
         except ValueError:
@@ -43,29 +43,31 @@ class Ledger:
                 self._named[name].update(figures.get("named", ()))
 
     def restarted(self, name: str) -> None:
-        """The process of `name` is gone: its next figures begin at zero. Nothing for roles that say nothing."""
+        """Records that the process of `name` is gone: its next figures begin at zero. Does nothing for roles without
+        figures.
+        """
         with self._lock:
             if name not in self._earlier:
                 return
             self._earlier[name].update(self._latest.pop(name, {}).get("suspected", {}))
 
     def not_ready(self) -> list[str]:
-        """Roles that say nothing yet, or have links that are not up."""
+        """Returns the roles without figures so far, or with links that are not up."""
         with self._lock:
             return [name for name in self._earlier if not _linked(self._latest.get(name))]
 
     def epoch(self) -> int:
-        """The latest epoch that any role is in."""
+        """Returns the latest epoch of any role."""
         with self._lock:
             return max((int(figures.get("epoch", 0)) for figures in self._latest.values()), default=0)
 
     def counted(self, figure: str) -> int:
-        """A figure, over all roles that run now."""
+        """Returns the sum of a figure over all running roles."""
         with self._lock:
             return sum(int(figures.get("counts", {}).get(figure, 0)) for figures in self._latest.values())
 
     def blamed(self) -> Blamed:
-        """What all roles say, the liar's too."""
+        """Returns the blame reported by all roles, including the liar."""
         suspected: dict[str, dict[str, int]] = {}
         named: dict[str, list[str]] = {}
         with self._lock:
@@ -78,7 +80,7 @@ class Ledger:
 
 
 class Operators:
-    """One paho client for each role, at its operator's listener. `ports`: role name -> port."""
+    """The operators: one paho client for each role, at its operator's listener. `ports`: port by role name."""
 
     def __init__(self, ports: Mapping[str, int]) -> None:
         self.ledger = Ledger(ports)

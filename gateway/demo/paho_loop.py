@@ -1,7 +1,7 @@
-"""Several paho clients on one thread, driven as paho offers it to a program that has its own loop.
+"""Several paho clients on one thread, driven through paho's interface for programs with their own loop.
 
-With `loop_start` each client has a thread; with some hundred messages a second these take the interpreter from each
-other more often than they work, and the demonstration's clients would cost as much as the replicas that it shows.
+With `loop_start` each client has a thread; at some hundred messages a second these threads take the interpreter from
+each other more often than they work, and the demonstration's clients would cost as much as its replicas.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from paho.mqtt.enums import MQTTErrorCode
 from gateway.demo.child import Commands
 
 LOOK_EVERY_S = 0.5
-"""How often clients are asked for their keep alive, and connected again."""
+"""Seconds between checks of the clients' keep-alive and connections."""
 LISTEN_EVERY_S = 0.1
-"""How long a command waits at most."""
+"""Longest wait of a command, in seconds."""
 
 
 class PahoLoop:
-    """Reads and writes for its clients, which `connect_async` told where to; first connections too."""
+    """The loop that reads, writes and connects for its clients, whose addresses `connect_async` has set."""
 
     def __init__(self, *clients: Client) -> None:
         self._clients = clients
         self._look_at = 0.0
 
     def serve(self, seconds: float) -> None:
-        """Do what there is to do within so long; with 0 what can be done now."""
+        """Serves the clients for `seconds`; with 0 does only the work that is due now."""
         until = time.monotonic() + seconds
         while True:
             now = time.monotonic()
@@ -50,11 +50,11 @@ class PahoLoop:
     def _look(self) -> None:
         for client in self._clients:
             if client.loop_misc() != MQTTErrorCode.MQTT_ERR_SUCCESS:
-                with contextlib.suppress(OSError):  # nobody listens there yet: the next look tries again
+                with contextlib.suppress(OSError):  # no listener there yet: the next check tries again
                     client.reconnect()
 
     def next_word(self, commands: Commands, seconds: float) -> str | None:
-        """Serve for so long, or until a command comes: that one."""
+        """Serves for `seconds` or until a command comes; returns the command, or None."""
         until = time.monotonic() + seconds
         while True:
             left_s = until - time.monotonic()

@@ -3,7 +3,7 @@
     build the files -> start every role -> wait until the way is open from end to end -> publish, with faults
     -> drain -> read the logs of both ends and Spark's sink -> Report
 
-Progress goes to the console that is passed in. What is counted and how stands in `report.py`.
+Progress goes to the console that is passed in. Definitions of the figures are in `report.py`.
 """
 
 from __future__ import annotations
@@ -42,21 +42,21 @@ from keys.envelope import PROPERTY_HEADER, PROPERTY_SHARES, SignedHeader, from_p
 from keys.errors import KeysError
 
 READY_S = 180.0
-"""A slow machine starts Spark in less."""
+"""Seconds to wait for all roles; a slow machine starts Spark in less."""
 DRAIN_S = 60.0
 LATE_S = 2.0
-"""After everything has arrived: time for a duplicate that would follow."""
+"""Seconds to wait after the last arrival for a duplicate that would follow."""
 POLL_S = 0.1
 PLAIN = "plain"
 VEILMQ = ("-c", "from gateway.cli import main; main()")
-"""The command `veilmq`, also where it runs from its source and is not installed."""
+"""The command `veilmq`, also from an uninstalled source tree."""
 SHOW_EVERY_S = 1.0
 DISK_LOW_BYTES = 16 << 20
-"""Below this our databases will soon fail, each in its own words: one line says it before."""
+"""Free bytes below which our databases will soon fail, each with its own error: one line reports this before."""
 
 
 class Play:
-    """State of one run. `directory` holds what `setup.build` made; processes belong to `fleet`."""
+    """The state of one run. `directory` holds the files of `setup.build`; processes belong to `fleet`."""
 
     def __init__(
         self, layout: DemoLayout, timeline: Timeline, fleet: DemoProcesses, ledger: Ledger, console: Console
@@ -70,12 +70,12 @@ class Play:
         self._log = layout.directory / "logs"
         self._shown = 0.0
         self._unlinked: tuple[str, ...] = ()
-        self._before = (0, 0)  # epoch and waits when publishing began
+        self._before = (0, 0)  # epoch and waits at the start of publishing
 
     # ------------------------------------------------------------------------------------------- starting
 
     def start(self) -> None:
-        """Start all processes; the replica that will lie gets the same configuration as the others."""
+        """Starts all processes; the future liar gets an ordinary replica's configuration."""
         self._log.mkdir(exist_ok=True)
         for name in (*KEY_SERVERS, *REPLICAS):
             self._start_member(name)
@@ -118,7 +118,7 @@ class Play:
     # ------------------------------------------------------------------------------------------- watching
 
     def _turn(self, until_s: float = POLL_S) -> None:
-        """Look after processes, take their events, show some of Spark's rows. Raises DemoError."""
+        """Checks the processes, takes their events, shows some of Spark's rows. Raises DemoError."""
         time.sleep(until_s)
         self._fleet.check()
         if shutil.disk_usage(self._layout.directory).free < DISK_LOW_BYTES:
@@ -145,7 +145,7 @@ class Play:
         return int(self._facts[process].get(event, {}).get(field, 0))
 
     def _wait(self, what: str, missing: Callable[[], list[str]], timeout_s: float) -> None:
-        """Until nothing is missing. Raises DemoError that says what still is after `timeout_s`."""
+        """Waits until `missing` returns nothing. Raises DemoError that names the missing items after `timeout_s`."""
         until = time.monotonic() + timeout_s
         with self._console.status(what) as status:
             while waiting := missing():
@@ -155,7 +155,7 @@ class Play:
                 self._turn()
 
     def wait_ready(self) -> None:
-        """Until every link is up and a probe has gone the whole way to the subscriber and into Spark."""
+        """Waits until every link is up and a probe has reached the subscriber and Spark."""
         begun = time.monotonic()
         self._say(
             f"starting {len(REPLICAS)} replicas, {len(KEY_SERVERS)} key servers, {len(GATEWAYS)} gateways, "
@@ -175,7 +175,7 @@ class Play:
     # ------------------------------------------------------------------------------------------- the course
 
     def publish(self) -> None:
-        """Publishing time with the injected faults, then until the last confirmation."""
+        """Publishes with the injected faults, then waits for the last confirmation."""
         telemetry, seconds = self._fleet["telemetry"], self._timeline.seconds
         self._before = (self._ledger.epoch(), self._ledger.counted("key_waits"))
         telemetry.say("go")
@@ -217,7 +217,7 @@ class Play:
                 self._start_member(step.replica)
 
     def drain(self) -> None:
-        """Until subscriber and Spark have everything, at most so long; what is missing then is lost."""
+        """Waits until subscriber and Spark have all messages, at most DRAIN_S; messages missing then are lost."""
         confirmed = self._fact("telemetry", "done", "sent") - self._fact("telemetry", "done", "unconfirmed")
         until = time.monotonic() + DRAIN_S
         self._say(f"{confirmed} messages published; waiting until all have arrived")
@@ -244,7 +244,7 @@ class Play:
     # ------------------------------------------------------------------------------------------- counting
 
     def report(self) -> DemoReport:
-        """Figures from the logs of both ends and from Spark's sink."""
+        """Returns the figures from the logs of both ends and from Spark's sink."""
         sent = sent_messages(read_lines(self._log / "sent.jsonl"))
         received = list(read_lines(self._log / "received.jsonl"))
         rows = list(read_sink(self._sink))
@@ -267,7 +267,7 @@ class Play:
         return KeyServiceTally(len(KEY_SERVERS), 1, epochs, max(0, self._ledger.counted("key_waits") - waits))
 
     def keep_running(self) -> None:
-        """Go on publishing, uncounted, until the user interrupts."""
+        """Continues to publish, uncounted, until the user interrupts."""
         self._facts["telemetry"] = {}
         self._start_telemetry(0.0, None)
         self._fleet["telemetry"].say("go")
@@ -282,7 +282,7 @@ class Play:
 
 
 def read_sink(path: Path) -> Iterator[ReportRow]:
-    """The rows that Spark wrote. Raises DemoError if there is no sink."""
+    """Yields the rows that Spark wrote. Raises DemoError if there is no sink."""
     if not path.exists():
         raise DemoError(f"{path}: Spark wrote no sink", 1)
     with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
@@ -291,9 +291,9 @@ def read_sink(path: Path) -> Iterator[ReportRow]:
 
 
 def find_sample(replica: str, path: Path, rows: list[ReportRow], sent: dict[str, Sent]) -> ReportSample | None:
-    """Of the messages that the replica wrote down and whose clear form we know: the first that brought a share.
+    """Returns the first written-down message that brought the replica a share and whose clear form is known, or None.
 
-    Publisher and sequence, which every replica can read, lead to the row in Spark and so to what was sent.
+    Publisher and sequence, which every replica can read, lead to the row in Spark and so to the sent message.
     """
     first = None
     known = {(row.publisher, row.sequence): row.id for row in rows if not row.id.startswith(PROBE)}
@@ -321,5 +321,5 @@ def find_sample(replica: str, path: Path, rows: list[ReportRow], sent: dict[str,
 
 
 def print_json(report: DemoReport) -> None:
-    """Exactly one object on standard output."""
+    """Prints exactly one object on standard output."""
     print(json.dumps(report.to_json(), ensure_ascii=False), flush=True)

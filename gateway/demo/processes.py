@@ -1,9 +1,9 @@
-"""Operating-system processes of the demonstration: started, watched, spoken to, and always cleaned up.
+"""Operating-system processes of the demonstration: started, watched, commanded, and always cleaned up.
 
-Each is a session of its own, so Ctrl-C reaches the starter alone, which then ends the others in order; what
-does not end in time is killed with everything it started (Spark's JVM too). One that ends unasked ends the
-demonstration: `DemoError` with one line, and the tail of its log. What the processes do is no concern of this
-module.
+Each is a session of its own, so Ctrl-C reaches the starter alone, which then ends the others in order. A process that
+does not end in time is killed with everything it started (Spark's JVM too). A process that ends without a request
+ends
+the demonstration: `DemoError` with one line, and the tail of its log. This module does not know the processes' work.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from gateway.demo.setup import DemoError
 TAIL_LINES = 15
 TERMINATE_S = 5.0
 BAD_INPUT = 2
-"""Exit status of our programs for what an operator can cure; the last line of the log says what."""
+"""Exit status of our programs for errors that an operator can cure; the last line of the log has the error."""
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 EVENTS_MAX = 100_000
-"""Stops a child that talks without end from filling memory."""
+"""Stops a child that emits events without end from filling memory."""
 PACKAGE_ROOT = Path(__file__).resolve().parents[2]
 
 
 class Process:
-    """One process. `talks`: it speaks the protocol of `child.py`; otherwise all its output goes to the log."""
+    """A process. `talks`: it speaks the protocol of `child.py`; otherwise all its output goes to the log."""
 
     def __init__(self, name: str, arguments: Sequence[str], directory: Path, talks: bool = False) -> None:
         self.name = name
@@ -49,7 +49,7 @@ class Process:
         self.may_end = False
 
     def start(self) -> None:
-        """Start it, or start it again after `kill`."""
+        """Starts the process, also again after `kill`."""
         self.log.parent.mkdir(exist_ok=True)
         environment = dict(os.environ)
         paths = [str(PACKAGE_ROOT), *filter(None, [environment.get("PYTHONPATH")])]
@@ -76,19 +76,19 @@ class Process:
             try:
                 event = json.loads(line)
             except ValueError:
-                continue  # a library that prints
+                continue  # output of a library
             if isinstance(event, dict) and not self._events.full():
                 self._events.put(event)
 
     def events(self) -> list[dict[str, Any]]:
-        """What it said since the last call."""
+        """Returns the events since the last call."""
         found = []
         while not self._events.empty():
             found.append(self._events.get())
         return found
 
     def say(self, word: str) -> None:
-        """Send a command; one that has ended hears nothing."""
+        """Sends a command; does nothing if the process has ended."""
         if self._popen is None or self._popen.stdin is None:
             return
         with contextlib.suppress(BrokenPipeError, ValueError):
@@ -96,19 +96,19 @@ class Process:
             self._popen.stdin.flush()
 
     def signal(self, number: int) -> None:
-        """To the process alone."""
+        """Sends a signal to the process alone."""
         if self._popen is not None and self._popen.poll() is None:
             self._popen.send_signal(number)
 
     def kill(self) -> None:
-        """SIGKILL to the process, as a crash: it may not tidy up. Waits until it is gone."""
+        """Sends SIGKILL to the process, as in a crash without clean-up, and waits until it is gone."""
         self.may_end = True
         if self._popen is not None:
             self._popen.kill()
             self._popen.wait()
 
     def check(self) -> None:
-        """Raises DemoError if it ended unasked."""
+        """Raises DemoError if the process ended without a request."""
         status = self._popen.poll() if self._popen is not None else None
         if status is None or (self.may_end and status in (0, -signal.SIGKILL, -signal.SIGTERM)):
             return
@@ -119,13 +119,13 @@ class Process:
         raise DemoError(f"{self.name} ended unexpectedly {how}; the end of its log follows", 1, tail)
 
     def tail(self) -> list[str]:
-        """The last lines of its log."""
+        """Returns the last lines of the process's log."""
         if not self.log.exists():
             return []
         return self.log.read_text("utf-8", "replace").splitlines()[-TAIL_LINES:]
 
     def wait(self, timeout_s: float) -> bool:
-        """Whether it ended in time and everything that it said has been read."""
+        """Waits for the end of the process; returns True if it ended in time and all its events have been read."""
         if self._popen is None:
             return True
         try:
@@ -137,7 +137,7 @@ class Process:
         return True
 
     def terminate(self) -> None:
-        """Ask it to end: by its own protocol if it has one, so that Spark's JVM goes first."""
+        """Asks the process to end: by its own protocol if it has one, so that Spark's JVM ends first."""
         self.may_end = True
         if self._talks:
             self.say("stop")
@@ -145,7 +145,7 @@ class Process:
             self.signal(signal.SIGTERM)
 
     def kill_group(self) -> None:
-        """SIGKILL to it and all that it started."""
+        """Sends SIGKILL to the process and all processes that it started."""
         if self._popen is None:
             return
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -160,7 +160,7 @@ class Process:
 
 
 class DemoProcesses:
-    """All processes of one demonstration; on exit from the `with` block none of them is left."""
+    """All processes of one demonstration; the exit from the `with` block ends all of them."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -178,19 +178,19 @@ class DemoProcesses:
         return self._processes[name]
 
     def start(self, name: str, *arguments: str, talks: bool = False) -> Process:
-        """Start `python ARGUMENTS`; `name` may be that of a process that has ended."""
+        """Starts `python ARGUMENTS`; `name` may be the name of a process that has ended."""
         process = Process(name, arguments, self._directory, talks)
         self._processes[name] = process
         process.start()
         return process
 
     def check(self) -> None:
-        """Raises DemoError if any process ended unasked."""
+        """Raises DemoError if any process ended without a request."""
         for process in self._processes.values():
             process.check()
 
     def close(self) -> None:
-        """Ask all to end, then kill what is left. A second Ctrl-C meanwhile changes nothing."""
+        """Asks all processes to end, then kills the rest. A second Ctrl-C meanwhile changes nothing."""
         with undisturbed():
             for process in self._processes.values():
                 process.terminate()
@@ -203,7 +203,7 @@ class DemoProcesses:
 
 @contextlib.contextmanager
 def undisturbed() -> Iterator[None]:
-    """Ignore requests to end. A mask would not do: threads that libraries started could take the signal."""
+    """Ignores requests to end. A signal mask would not do: threads started by libraries could take the signal."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,8 +1,8 @@
-"""From the digests at both ends to the figures, the verdict and the table. Pure: reads no file, starts nothing.
+"""Report of a demonstration: figures, verdict and table from the digests at both ends. Pure: no files, no processes.
 
-*published*: messages whose PUBACK the telemetry clients got. *delivered*: those of them that the subscriber
-received unaltered (topic, payload digest, user properties). *lost*: the others. *wrong*: receptions that differ
-from what was sent or were never sent. *duplicated*: unaltered receptions beyond the first.
+*published*: messages whose PUBACK the telemetry clients got. *delivered*: published messages that the subscriber
+received unaltered (topic, payload digest, user properties). *lost*: the other published messages. *wrong*: receptions
+that differ from the sent message or were never sent. *duplicated*: unaltered receptions beyond the first.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from keys.envelope import PROPERTY_SHARES
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """One way from end to end. Latencies in milliseconds, first unaltered receptions only."""
+    """The figures of one path from end to end. Latencies in milliseconds, first unaltered receptions only."""
 
     published: int
     delivered: int
@@ -36,7 +36,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class ReportRow:
-    """One row of Spark's sink. `publisher` in hex."""
+    """A row of Spark's sink. `publisher` in hex."""
 
     publisher: str
     sequence: int
@@ -47,7 +47,7 @@ class ReportRow:
 
 @dataclass(frozen=True, slots=True)
 class SparkTally:
-    """`rows`: published messages with an unaltered row; the rest as in Tally."""
+    """The figures of Spark's sink. `rows`: published messages with an unaltered row; the rest as in Tally."""
 
     rows: int
     lost: int
@@ -57,13 +57,13 @@ class SparkTally:
 
 @dataclass(frozen=True, slots=True)
 class Blamed:
-    """Who blames whom: member -> reporter -> how often; named: member -> reporters."""
+    """The blame by all reporters. `suspected`: member -> reporter -> count; `named`: member -> reporters."""
 
     suspected: Mapping[str, Mapping[str, int]]
     named: Mapping[str, Sequence[str]]
 
     def without(self, liar: str) -> Blamed:
-        """What honest parties say: a liar may accuse anybody."""
+        """Returns the blame by honest parties, without the liar's, who may accuse any member."""
         suspected = {m: {by: n for by, n in who.items() if by != liar} for m, who in self.suspected.items()}
         named = {m: tuple(by for by in who if by != liar) for m, who in self.named.items()}
         return Blamed({m: who for m, who in suspected.items() if who}, {m: who for m, who in named.items() if who})
@@ -71,7 +71,7 @@ class Blamed:
 
 @dataclass(frozen=True, slots=True)
 class ReportSample:
-    """One message as a replica saw it, and what its sender had written. Properties are the decoded frames."""
+    """A message as a replica saw it, and as its sender wrote it. Properties are the decoded frames."""
 
     replica: str
     wire_topic: str
@@ -83,7 +83,9 @@ class ReportSample:
 
 @dataclass(frozen=True, slots=True)
 class KeyServiceTally:
-    """Key servers, how many of them were killed, epochs that the publishing saw, publications that waited for a key."""
+    """The figures of the key service: servers, killed servers, epochs while publishing, publications that waited for a
+    key.
+    """
 
     servers: int
     down: int
@@ -96,10 +98,10 @@ class KeyServiceTally:
 
 @dataclass(frozen=True, slots=True)
 class DemoReport:
-    """Everything that the table and `--json` show.
+    """All figures of the table and of `--json`.
 
-    `entities`: how many Spark knows, and how many of them are online. `unlinked`: roles that lack links at the
-    end, although the killed replica runs again. `failures` is empty if the demonstration succeeded.
+    `entities`: numbers of entities that Spark knows and of online ones. `unlinked`: roles that lack links at the end,
+    although the killed replica runs again. `failures` is empty if the demonstration succeeded.
     """
 
     sealed: Tally
@@ -114,7 +116,7 @@ class DemoReport:
     sample: ReportSample | None
 
     def failures(self) -> list[str]:
-        """One line for each reason to end with status 1."""
+        """The reasons to end with status 1, one line each."""
         sealed, spark, liar = self.sealed, self.spark, self.timeline.liar
         named = sorted(set(self.blamed.named) - {liar})
         found = [
@@ -139,7 +141,7 @@ class DemoReport:
         return [why for failed, why in found if failed]
 
     def to_json(self) -> dict[str, Any]:
-        """The object that `--json` prints."""
+        """Returns the object that `--json` prints."""
         sealed = self.sealed
         steps = [{"at_s": s.at_s, "replica": s.replica, "what": s.action.name.lower()} for s in self.timeline.steps]
         return {
@@ -179,9 +181,9 @@ class DemoReport:
 
 
 def tally(sent: Mapping[str, Sent], seen: Iterable[SeenMessage], *, plain: bool = False) -> Tally:
-    """Compare what was confirmed with what arrived. `plain`: latency against the twin at the ordinary broker.
+    """Compares confirmed messages with received ones. `plain`: latency against the twin at the ordinary broker.
 
-    An unconfirmed message is neither published nor lost; that it arrives all the same is no error.
+    An unconfirmed message is neither published nor lost, and its arrival is no error.
     """
     delivered: set[str] = set()
     wrong = duplicated = 0
@@ -203,7 +205,7 @@ def tally(sent: Mapping[str, Sent], seen: Iterable[SeenMessage], *, plain: bool 
 
 
 def tally_spark(sent: Mapping[str, Sent], rows: Iterable[ReportRow]) -> SparkTally:
-    """Compare what was confirmed with the rows of Spark's sink."""
+    """Compares confirmed messages with the rows of Spark's sink."""
     counts: Counter[str] = Counter()
     wrong = 0
     for row in rows:
@@ -220,7 +222,9 @@ def tally_spark(sent: Mapping[str, Sent], rows: Iterable[ReportRow]) -> SparkTal
 
 
 def percentile(values: Sequence[float], part: float) -> float:
-    """Nearest rank: the smallest value that at least `part` (0 < part <= 1) of all do not exceed. NaN of none."""
+    """Returns the nearest rank: the smallest value that at least `part` (0 < part <= 1) of all do not exceed; NaN for
+    none.
+    """
     if not values:
         return math.nan
     ordered = sorted(values)
@@ -237,7 +241,7 @@ def _percentiles(way: Tally) -> dict[str, float | None]:
 
 
 def render(report: DemoReport) -> Group:
-    """The table, what a replica saw, and the verdict, for a rich console."""
+    """Returns the table, a message as a replica saw it, and the verdict, for a rich console."""
     table = Table(
         title="VeilMQ: six replicas, two regions, one liar, one crash", show_header=False, title_justify="left"
     )

@@ -1,7 +1,8 @@
-"""What this machine measures of itself: cores, memory, disks, network, load, temperatures (psutil).
+"""Sensors of this machine: cores, memory, disks, network, load, temperatures (psutil).
 
-A sweep reads everything once. What a machine does not have (temperatures in a virtual machine, disks in a
-container) is left out, and nothing is made up. Names hold no host name.
+A sweep reads every sensor once. Missing sensors (temperatures in a virtual machine, disks in a container) are left
+out,
+and no value is invented. Names hold no host name.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ TEMPERATURES_MAX = 16
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One value. `kind` and `number` become topic levels."""
+    """The value of a sensor. `kind` and `number` become topic levels."""
 
     kind: str
     number: int
@@ -33,12 +34,12 @@ class Reading:
 
 
 def machine_id() -> str:
-    """Eight hex digits that stay the same on one machine and do not tell its name."""
+    """Returns eight hex digits that are constant on one machine and do not reveal its name."""
     return hashlib.sha256((MACHINE_LABEL + platform.node()).encode()).hexdigest()[:8]
 
 
 def sweep() -> list[Reading]:
-    """Every sensor once."""
+    """Returns a reading of every sensor."""
     return [*_cores(), *_memory(), *_load(), *_disks(), *_network(), *_temperatures()]
 
 
@@ -82,7 +83,7 @@ def _disk_counters() -> dict[str, Any]:
 
 @cache
 def _busiest_disks() -> list[str]:
-    """Chosen once: a sensor keeps its number."""
+    """Returns the busiest disks, chosen once, so that a sensor keeps its number."""
     return _busiest({name: each.read_bytes + each.write_bytes for name, each in _disk_counters().items()})
 
 
@@ -101,7 +102,7 @@ def _busiest_interfaces() -> list[str]:
 
 
 def _busiest(moved: Mapping[str, int]) -> list[str]:
-    """Names of devices that moved any bytes, most first."""
+    """Returns the names of devices that moved any bytes, the busiest first."""
     return sorted((name for name, count in moved.items() if count), key=lambda name: -moved[name])[:DEVICES_MAX]
 
 

@@ -1,8 +1,8 @@
-"""The files of the demonstration: trust domains, identities, the signed overlay, one YAML for each role.
+"""Files of the demonstration: trust domains, identities, the signed overlay, one YAML for each role.
 
-All is made by the functions behind `veilmq trust` and `veilmq overlay sign`, and the YAML files are what
-`veilmq broker -c` reads anywhere: with other addresses they run on other machines. Every replica belongs to
-a trust domain of its own. Nothing is started here.
+All files are made by the functions behind `veilmq trust` and `veilmq overlay sign`, and `veilmq broker -c` reads the
+YAML files anywhere: with other addresses they run on other machines. Every replica belongs to its own trust domain.
+Nothing is started here.
 
     plant  (region 1): r1a r1b r1c ──┐
       gateway `site`                 │  joined by an edge of the region tree
@@ -33,7 +33,7 @@ REGIONS: Mapping[str, tuple[str, ...]] = {"plant": ("r1a", "r1b", "r1c"), "centr
 REPLICAS = tuple(replica for replicas in REGIONS.values() for replica in replicas)
 KEY_SERVERS = ("k1", "k2", "k3", "k4")
 EPOCHS: Mapping[str, int] = {"length_s": 10, "ahead_s": 3, "grace_s": 2, "skew_s": 1, "history_epochs": 0}
-"""Seconds, where an installation has hours: a short run is to see keys change."""
+"""Times of epochs in seconds, where an installation has hours: a short run is to see keys change."""
 GATEWAYS: Mapping[str, str] = {"site": "plant", "control": "centre"}
 INGEST = "spark"
 DOMAINS: Mapping[str, str] = {
@@ -43,24 +43,26 @@ DOMAINS: Mapping[str, str] = {
     "control": "owner",
     INGEST: "owner",
 }
-"""Member -> the trust domain that issues its certificate; the owner also signs the overlay."""
+"""Trust domains that issue the members' certificates, by member; the owner also signs the overlay."""
 TELEMETRY = "machine/#"
 PROTECTED: Mapping[str, Any] = {"filter": TELEMETRY, "tokens": True}
 LINGER_MS = 50
-"""Where two slow cores carry all this and Spark, batches wait for each other, and so for a processor less often; where
-there is time enough all replicas have a batch before the next reading comes, and nothing waits."""
+"""Milliseconds for which a batch may wait for more publications. On two slow cores, which also run Spark, batches fill
+and
+cost less work; on faster machines all replicas acknowledge a batch before the next reading, and no reading waits.
+"""
 AVAILABILITY = "entities/#"
 AVAILABILITY_PREFIX = "entities"
 PORTS = range(20_000, 32_000)
-"""Below the range from which systems draw ports of outgoing connections, which could take ours meanwhile."""
+"""Ports below the range for outgoing connections, from which another process could take ours meanwhile."""
 FREE_BYTES_MIN = 256 << 20
-"""What a run writes to disk at most, with a margin."""
+"""The most bytes that a run writes to disk, with a margin."""
 
 
 class DemoError(OperatorError):
-    """Why the demonstration cannot go on, in one line: cause and cure.
+    """An error that ends the demonstration, in one line: cause and cure.
 
-    `status`: exit status. `tail`: last lines of the log of the process that is to blame.
+    `status`: exit status. `tail`: last lines of the log of the process at fault.
     """
 
     def __init__(self, message: str, status: int = 2, tail: Sequence[str] = ()) -> None:
@@ -71,7 +73,7 @@ class DemoError(OperatorError):
 
 @dataclass(frozen=True, slots=True)
 class DemoLayout:
-    """Where everything is. Ports on the loopback interface."""
+    """The paths of all files, and ports on the loopback interface."""
 
     directory: Path
     overlay_ports: Mapping[str, int]
@@ -84,7 +86,7 @@ class DemoLayout:
 
     @property
     def grants(self) -> Path:
-        """Where Spark's receiver writes the scope keys for its executors."""
+        """The file in which Spark's receiver writes the scope keys for its executors."""
         return self.identity(INGEST) / "scope_keys.json"
 
     def config(self, name: str) -> Path:
@@ -95,7 +97,7 @@ class DemoLayout:
 
 
 def build(directory: Path, now: float) -> DemoLayout:
-    """Write all files into the empty directory `directory`. Raises DemoError, TrustError, OverlayError, OSError."""
+    """Writes all files into the empty directory `directory`. Raises DemoError, TrustError, OverlayError, OSError."""
     free = shutil.disk_usage(directory).free
     if free < FREE_BYTES_MIN:
         raise DemoError(
@@ -126,14 +128,14 @@ def build(directory: Path, now: float) -> DemoLayout:
 
 
 def role_of(member: str) -> Role:
-    """What a member of `DOMAINS` is certified as."""
+    """Returns the role in the certificate of a member of `DOMAINS`."""
     if member == INGEST:
         return Role.INGEST
     return Role.REPLICA if member in REPLICAS else Role.KEY_SERVER if member in KEY_SERVERS else Role.GATEWAY
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of the loopback interface that nobody uses now. Raises DemoError if there are too few."""
+    """Returns free ports of the loopback interface. Raises DemoError if there are too few."""
     found: list[int] = []
     start = secrets.randbelow(len(PORTS))
     for step in range(len(PORTS)):
@@ -150,7 +152,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def overlay_description(layout: DemoLayout) -> dict[str, Any]:
-    """The owner's description: who is in, how regions are joined, what is sealed, who may do what."""
+    """Returns the owner's description: members, joined regions, sealed topics, rights."""
     members = {
         "site": {"publish": [TELEMETRY, f"{AVAILABILITY_PREFIX}/site/#"], "read": []},
         "control": {"publish": [f"{AVAILABILITY_PREFIX}/control/#"], "read": [TELEMETRY, AVAILABILITY]},
@@ -186,7 +188,9 @@ def overlay_description(layout: DemoLayout) -> dict[str, Any]:
 
 
 def replica_settings(layout: DemoLayout, name: str) -> dict[str, Any]:
-    """A replica: one listener for the overlay (mutual TLS), one for its operator on this machine."""
+    """Returns a replica's settings: one listener for the overlay (mutual TLS), one for its operator on this
+    machine.
+    """
     return {
         "listeners": {
             "overlay": {"bind": f"{HOST}:{layout.overlay_ports[name]}", "overlay": True},
@@ -199,7 +203,7 @@ def replica_settings(layout: DemoLayout, name: str) -> dict[str, Any]:
 
 
 def key_server_settings(layout: DemoLayout, name: str) -> dict[str, Any]:
-    """A key server: one listener for members of the overlay, and what the owner handed over."""
+    """Returns a key server's settings: one listener for members of the overlay, and the material from the owner."""
     return {
         "listeners": {"overlay": {"bind": f"{HOST}:{layout.overlay_ports[name]}", "overlay": True}},
         "data": f"data/{name}",
@@ -212,7 +216,7 @@ def key_server_settings(layout: DemoLayout, name: str) -> dict[str, Any]:
 
 
 def gateway_settings(layout: DemoLayout, name: str) -> dict[str, Any]:
-    """A gateway: an ordinary listener for its clients, and what of their traffic is sealed."""
+    """Returns a gateway's settings: an ordinary listener for its clients, and the filters that it seals."""
     protect: list[Mapping[str, Any]] = [{"filter": AVAILABILITY}]
     if name == "site":
         protect.insert(0, PROTECTED)

@@ -1,8 +1,10 @@
 """The publishers' process: this machine's telemetry, from two unchanged paho clients, to the site gateway.
 
 One client speaks MQTT 3.1.1, the other MQTT 5 with user properties; each sensor belongs to one of them. A third
-client sends a twin of every message to an ordinary broker, for the comparison of latencies. Everything is QoS 1.
-The log holds what was sent, and what paho's `on_publish` confirmed. Run by `processes.py`:
+client
+sends a twin of every message to an ordinary broker, for the comparison of latencies. Everything is QoS 1. The log
+holds
+sent messages and their confirmations by paho's `on_publish`. Run by `processes.py`:
 
     python -m gateway.demo.telemetry --site PORT --plain PORT --log FILE [--rate N] [--seconds S]
 
@@ -33,18 +35,20 @@ from gateway.demo.sensors import Reading, machine_id, sweep
 HOST = "127.0.0.1"
 RATE = 240.0
 BEHIND_S = 0.25
-"""A machine that was busy for longer skips what it missed; shorter delays are caught up."""
+"""Seconds of delay above which missed readings are skipped; shorter delays are caught up."""
 PROBE_EVERY_S = 0.5
 CONFIRM_S = 30.0
-"""How long the last confirmations are waited for."""
+"""Longest wait in seconds for the last confirmations."""
 KEEP_ALIVE_S = 30
 CONNECTED_EVERY_S = 0.1
 STAYS_S = 60.0
-"""Between looks for a command once all is sent: devices stay connected, so online, as long as anybody counts."""
+"""Seconds between checks for a command after the last message: devices stay connected, so online, until all is
+counted.
+"""
 
 
 class DemoDevice:
-    """A paho client and the ids of its messages that are not confirmed yet."""
+    """A paho client and the ids of its unconfirmed messages."""
 
     def __init__(self, name: str, port: int, protocol: MQTTProtocolVersion, log: LineLog | None) -> None:
         self._five = protocol == MQTTProtocolVersion.MQTTv5
@@ -55,7 +59,7 @@ class DemoDevice:
         self.client.connect_async(HOST, port, KEEP_ALIVE_S)
 
     def properties_of(self, reading: Reading) -> Pairs:
-        """User properties that this client adds: MQTT 3.1.1 has none."""
+        """Returns the user properties that this client adds; none for MQTT 3.1.1."""
         return (("sensor", reading.sensor), ("unit", reading.unit)) if self._five else ()
 
     def publish(self, id_: str, topic: str, payload: str, properties: Pairs) -> None:
@@ -98,13 +102,13 @@ class Publishers:
         return all(client.is_connected() for client in self._clients)
 
     def probe(self, number: int) -> None:
-        """A message that belongs to no figure, by each client on its own topic."""
+        """Sends an uncounted message by each client on its own topic."""
         for device, way in zip((*self.devices, self._twin), ("v3", "v5", "plain"), strict=True):
             id_ = f"{PROBE}{way}-{number}"
             device.publish(id_, f"machine/{self._machine}/probe/{way}", json.dumps({"id": id_}), ())
 
     def send(self, number: int, reading: Reading) -> None:
-        """One reading to the gateway, and its twin to the ordinary broker."""
+        """Sends one reading to the gateway, and its twin to the ordinary broker."""
         turn = self.devices[len(self._owners) % len(self.devices)]
         device = self._owners.setdefault((reading.kind, reading.number), turn)
         id_ = f"m{number}"
@@ -132,13 +136,13 @@ class Publishers:
 
 
 def readings() -> Iterator[Reading]:
-    """Sweeps without end."""
+    """Yields readings of endless sweeps."""
     while True:
         yield from sweep()
 
 
 def publish_for(publishers: Publishers, commands: Commands, rate: float, seconds: float) -> int:
-    """Publish `rate` readings a second for so long (0: until `stop`); how many were sent."""
+    """Publishes `rate` readings a second for `seconds` (0: until `stop`); returns their number."""
     start = time.monotonic()
     end = start + seconds if seconds else float("inf")
     told = start
@@ -158,7 +162,7 @@ def publish_for(publishers: Publishers, commands: Commands, rate: float, seconds
 
 
 def main() -> None:
-    """The process of its own."""
+    """Runs the publishers' process."""
     parser = argparse.ArgumentParser(description="Publishes this machine's telemetry.")
     parser.add_argument("--site", type=int, required=True)
     parser.add_argument("--plain", type=int, required=True)

@@ -1,10 +1,13 @@
-"""When what happens to whom: the injected faults, drawn from a seed and placed in the publishing time.
+"""Timeline of a demonstration: injected faults, drawn from a seed and placed in the publishing time.
 
-A quarter in, one replica begins to lie and stops at the half; then one of another region is killed and comes
-back. A region of three replicas promises delivery with one that is faulty. In one and the same region the two
-could add up for a message that is still on its way: the liar altered its share, and the share that the other one
-had yet to hand over died with it. One key server is away for most of the time, which nobody should notice.
-Nobody but the one who runs the demonstration gets to know the choice. This module starts and kills nothing.
+After a quarter of the time one replica begins to lie and stops at the half; then a replica of another region is
+killed
+and comes back. A region of three replicas promises delivery with one faulty replica. In a single region the two
+faults
+could add up for a message on its way: the liar altered its share, and the share that the other replica had yet to
+forward died with it. One key server is away for most of the time, which should have no effect. Only the starter of
+the
+demonstration learns the choice. This module starts and kills nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ KEY_SERVER_RESTART_AT = 0.85
 
 
 class Action(Enum):
-    """One thing that the demonstration does to a replica or a key server."""
+    """An action of the demonstration on a replica or a key server."""
 
     LIE = "begins to lie"
     RECOVER = "is honest again"
@@ -33,7 +36,7 @@ class Action(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """`at_s` seconds after publishing began. `replica`: or key server."""
+    """An action at `at_s` seconds after publishing began. `replica`: the name of a replica or key server."""
 
     at_s: float
     action: Action
@@ -42,7 +45,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """Steps in order of time."""
+    """The steps in order of time, and the members that they affect."""
 
     seed: int
     seconds: float
@@ -53,11 +56,11 @@ class Timeline:
 
     @classmethod
     def draw(cls, seed: int, seconds: float, regions: Sequence[Sequence[str]], key_servers: Sequence[str]) -> Timeline:
-        """Choose liar and victim from two of the `regions` (their replicas), and a key server that is killed too.
+        """Chooses liar and victim from two of the `regions` (their replicas), and a key server that is killed too.
 
         Equal seeds choose equally.
         """
-        choice = random.Random(seed)  # noqa: S311  to be repeated, no secret
+        choice = random.Random(seed)  # noqa: S311  repeatable, no secret
         liar, killed = map(choice.choice, choice.sample(regions, 2))
         key_server = choice.choice(key_servers)
         steps = (
@@ -71,5 +74,5 @@ class Timeline:
         return cls(seed, seconds, liar, killed, key_server, steps)
 
     def due(self, since_s: float, until_s: float) -> tuple[Step, ...]:
-        """Steps with since_s < at_s <= until_s."""
+        """Returns the steps with since_s < at_s <= until_s."""
         return tuple(step for step in self.steps if since_s < step.at_s <= until_s)

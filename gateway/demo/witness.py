@@ -1,10 +1,11 @@
 """The subscriber's process: unchanged paho clients in the control room and at the ordinary broker.
 
-Writes down every message as it came; judges nothing. Also watches the availability topics. Run by `processes.py`:
+Writes down every message unchanged, without judgement. Also watches the availability topics. Run by `processes.py`:
 
     python -m gateway.demo.witness --control PORT --plain PORT --log FILE
 
-Events: `ready` once subscribed, `probe` when one came through all replicas, `count` twice a second. Command: `stop`.
+Events: `ready` once subscribed, `probe` when a probe came through all replicas, `count` twice a second. Command:
+`stop`.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ COUNT_EVERY_S = 0.5
 
 
 class Watcher:
-    """One subscriber; `path` names its way: "sealed" or "plain"."""
+    """A subscriber; `path` names its path: "sealed" or "plain"."""
 
     def __init__(self, path: str, port: int, filters: tuple[str, ...], log: LineLog) -> None:
         self._path = path
@@ -80,7 +81,7 @@ def _state(payload: bytes) -> str:
 
 
 def main() -> None:
-    """The process of its own."""
+    """Runs the subscriber's process."""
     parser = argparse.ArgumentParser(description="Subscribes in the control room and logs what comes.")
     parser.add_argument("--control", type=int, required=True)
     parser.add_argument("--plain", type=int, required=True)

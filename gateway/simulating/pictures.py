@@ -1,7 +1,7 @@
-"""Draws a figure of an experiment with matplotlib, which is the optional extra `sim`.
+"""Drawing of an experiment's figures with matplotlib, the optional extra `sim`.
 
-Nothing else needs it, so it is imported when something is drawn. The same figure makes the same SVG, byte by byte, with
-one version of matplotlib. Not here: what the numbers are (in `bridge`), tables (`simulate`).
+matplotlib is imported when a figure is drawn. One figure makes one SVG, byte by byte, with one version of matplotlib.
+Not here: the numbers (in `bridge`), tables (`simulate`).
 """
 
 from __future__ import annotations
@@ -22,12 +22,14 @@ MARKERS = "osD^vPX*"
 LINES = ("-", "--", "-.", ":")
 
 
-class NoMatplotlib(Exception):  # noqa: N818  it is not an error of the figure
-    """matplotlib is not there; the message says how to get it."""
+class NoMatplotlib(Exception):  # noqa: N818  not an error of the figure
+    """An error because matplotlib is not installed; the message gives the command that installs it."""
 
 
 def draw(figure: Figure, path: Path) -> None:
-    """Write the picture; PNG or SVG by the suffix of `path`. Raises NoMatplotlib, OSError, ValueError for a suffix."""
+    """Writes the picture; PNG or SVG by the suffix of `path`. Raises NoMatplotlib, OSError, ValueError for a
+    suffix.
+    """
     if path.suffix not in SUFFIXES:
         raise ValueError(f"a picture ends in {' or '.join(SUFFIXES)}, not {path.name}")
     try:
@@ -55,5 +57,5 @@ def _plot(figure: Figure, axes: Any) -> None:
 
 
 def _styles() -> Iterator[tuple[str, str]]:
-    """Marker and line, so that series are told apart without colours."""
+    """Yields pairs of marker and line, so that series can be told apart without colours."""
     return zip(cycle(MARKERS), cycle(LINES), strict=False)

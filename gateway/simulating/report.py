@@ -1,8 +1,9 @@
-"""`veilmq simulate all`: every figure of every experiment on one page, with what the papers say beside ours.
+"""`veilmq simulate all`: every figure of every experiment on one page, with the papers' values beside ours.
 
-The page begins with the comparison, hits and misses in one table and each miss with its reason; then what has no figure
-here; then figure by figure the picture, the table and the notes, and the inputs that were measured on this machine. A
-run that was cut off goes on: figures that are done are kept beside the page.
+The page begins with the comparison: hits and misses in one table, each miss with its reason. Results of the papers
+without a figure here follow. Then come, figure by figure, the picture, the table and the notes, and the inputs
+measured
+on this machine. An interrupted run continues: finished figures are kept beside the page.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ text-align:right;vertical-align:top}td.text,th.text{text-align:left}.scroll{over
 
 
 def gather(experiments: Mapping[str, str], run: Run, directory: Path, key: str) -> list[Figure]:
-    """Every figure, from `directory` where an earlier run with the same `key` (seed, size) left it there."""
+    """Returns every figure, from `directory` if an earlier run with this `key` (seed, size) left it there."""
     found = []
     for experiment, module in experiments.items():
         functions: Mapping[str, Callable[..., Figure]] = importlib.import_module(module).FIGURES
@@ -73,7 +74,9 @@ def _read(path: Path, key: str) -> Figure | None:
 
 
 def write(figures: Sequence[Figure], directory: Path, costs: Costs, key: str) -> list[Compared]:
-    """`index.html` and a picture each; the comparison that it shows. Without matplotlib there are no pictures."""
+    """Writes `index.html` and a picture for each figure; returns the comparison. Without matplotlib there are no
+    pictures.
+    """
     for figure in figures:
         try:
             draw(figure, directory / _picture(figure))

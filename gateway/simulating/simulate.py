@@ -1,8 +1,9 @@
 """`veilmq simulate`: runs one figure of one experiment, or all, prints tables and notes, and writes pictures.
 
-The experiments are pure (in `bridge`); what they cannot know comes from here: the time that real operations take on
-this machine (`measure`, or as told), a clock, and processes for cells. Not here: how pictures are drawn (`pictures`),
-the page of all figures (`report`), what figures mean (their notes).
+The experiments are pure (in `bridge`); their inputs come from here: the time that real operations take on this
+machine
+(`measure`, or as given), a clock, and processes for cells. Not here: drawing (`pictures`), the page of all figures
+(`report`), the meaning of figures (their notes).
 """
 
 from __future__ import annotations
@@ -65,24 +66,26 @@ EXPERIMENTS: Mapping[str, str] = {
     "secret-forwarding": "bridge.experiments.secret_forwarding",
     "self-organisation": "bridge.overlay_experiments.self_organisation",
 }
-"""Modules with `FIGURES`: figure number -> function `(seed, progress)`, imported when one of them is asked for."""
+"""Modules with `FIGURES`: figure number -> function `(seed, progress)`, imported on demand."""
 ROUNDS = 11
 ROUND_S = 0.01
 PAYLOAD_BYTES = 256
 BATCH_RECORDS = 16
-"""Of the batches that the figures compare with publications of one record each: a signature serves so many."""
+"""Records of a batch in figures that compare batches with publications of one record: one signature serves so many."""
 TOPIC = "plant/line/speed"
-TEXT_CHARS = 8  # a column of text can be as narrow
+TEXT_CHARS = 8  # narrowest column of text
 _NUMBER = re.compile(r"[-+.,e\d]+")
 
 
 class SimulateError(OperatorError):
-    """What was asked for does not exist or cannot be written: one line, cause and cure."""
+    """An error of a request that does not exist or cannot be written: one line, cause and cure."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """How figures are run. `told`: what only some take (`runs`, `share`, `rounds`); `kept`: where cells are kept."""
+    """The options of a run. `told`: parameters of some figures only (`runs`, `share`, `rounds`). `kept`: folder of kept
+    cells.
+    """
 
     jobs: int = 1
     spark: bool = False
@@ -95,7 +98,7 @@ QUICK: Mapping[str, float] = {"runs": 1, "share": 0.005, "rounds": 200, "ticks":
 
 
 def costs_of(assignments: Sequence[str]) -> dict[str, float]:
-    """From `NAME=MICROSECONDS`, each. Raises SimulateError."""
+    """Parses `NAME=MICROSECONDS` assignments. Raises SimulateError."""
     names, found = [one.name for one in fields(Costs)], dict[str, float]()
     for assignment in assignments:
         name, _, text = assignment.partition("=")
@@ -109,7 +112,7 @@ def costs_of(assignments: Sequence[str]) -> dict[str, float]:
 
 
 def simulate_all(seed: int, directory: Path, as_json: bool, options: RunOptions, quick: bool) -> int:
-    """Every figure of every experiment, and a page of them in `directory`; the exit status."""
+    """Runs every figure of every experiment and writes a page in `directory`; returns the exit status."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -137,7 +140,9 @@ def simulate_all(seed: int, directory: Path, as_json: bool, options: RunOptions,
 def simulate(
     experiment: str, number: str, seed: int, out: Path | None, as_json: bool, options: RunOptions | None = None
 ) -> int:
-    """Run, print, draw; the exit status. With JSON, a picture is written only if `out` says where."""
+    """Runs, prints and draws a figure; returns the exit status. With JSON, a picture is written only if `out` is
+    given.
+    """
     options = options or RunOptions()
     function = _find(experiment, number)
     if unknown := options.told.keys() - inspect.signature(function).parameters.keys():
@@ -166,7 +171,7 @@ def _find(experiment: str, number: str) -> Callable[..., Figure]:
 
 
 def _check_path(path: Path) -> None:
-    """Before the run, which takes a while."""
+    """Raises SimulateError for an unusable path before the run, which takes a while."""
     if path.suffix not in SUFFIXES:
         raise SimulateError(f"cannot tell the format of {path}; end it in {' or '.join(SUFFIXES)}")
     if not path.parent.is_dir():
@@ -174,7 +179,7 @@ def _check_path(path: Path) -> None:
 
 
 def _costs(options: RunOptions) -> Costs:
-    """What was told; the rest is measured, if anything is left."""
+    """Returns the given costs, and measures missing ones."""
     if options.costs.keys() >= {one.name for one in fields(Costs)}:
         return Costs(**options.costs)
     return replace(measure(), **options.costs)
@@ -190,7 +195,7 @@ def _elsewhere(options: RunOptions) -> Elsewhere | None:
 
 
 def _run(function: Callable[..., Figure], seed: int, name: str, options: RunOptions) -> Figure:
-    """Pass in what this function asks for by keyword and a pure module cannot have."""
+    """Runs a figure's function with the keyword arguments that it asks for and a pure module cannot have."""
     offered: dict[str, Callable[[], object]] = {
         "costs": lambda: _costs(options),
         "clock": lambda: time.perf_counter,
@@ -219,13 +224,13 @@ def _draw(figure: Figure, path: Path, quiet: bool) -> None:
 
 
 def print_figure(figure: Figure, console: Console) -> None:
-    """Title, table and notes."""
-    # Text: brackets of a title are not markup
+    """Prints title, table and notes."""
+    # `Text`, because brackets of a title are not markup
     title = Text(f"{figure.experiment}, figure {figure.number}: {figure.title}")
     table = Table(title=title, title_justify="left", box=SIMPLE)
     columns, rows = _with_spread(figure)
     cells_of = [[row[place] for row in rows] for place in range(len(columns))]
-    # A number that is broken over two lines reads as another one: texts make room, where there is any.
+    # A number broken over two lines reads as two numbers: columns of text give room first.
     widths = [max(map(len, cells)) if all(map(_NUMBER.fullmatch, cells)) else None for cells in cells_of]
     is_wide = sum(width or TEXT_CHARS for width in widths) + 3 * len(columns) <= console.width
     for column, width in zip(columns, widths, strict=True):
@@ -238,7 +243,7 @@ def print_figure(figure: Figure, console: Console) -> None:
 
 
 def _with_spread(figure: Figure) -> tuple[list[str], list[list[str]]]:
-    """Columns and cells as text; a column `sd` (standard deviation) joins the one before it."""
+    """Returns columns and cells as text; a column `sd` (standard deviation) joins the previous column."""
     spreads = {place for place, column in enumerate(figure.columns) if column == "sd" and place}
     columns = [
         f"{column} ± sd" if place + 1 in spreads else column
@@ -262,12 +267,14 @@ def _rounded(value: float) -> str:
 
 
 def measure() -> Costs:
-    """What real operations on a publication of 256 bytes cost on this machine: medians, in about a second."""
+    """Measures the costs of real operations on a publication of 256 bytes on this machine: medians, in about a
+    second.
+    """
     return Costs(**{name: median_us(work) / share for name, work, share in _operations()})
 
 
 def median_us(work: Callable[[], object]) -> float:
-    """The median over `ROUNDS` rounds of the time of one call, in microseconds."""
+    """Returns the median over `ROUNDS` rounds of the time of one call, in microseconds."""
     calls, spent_s = 1, 0.0
     while spent_s < ROUND_S:
         calls *= 2
@@ -283,7 +290,7 @@ def _round_s(work: Callable[[], object], calls: int) -> float:
 
 
 def _operations() -> Iterator[tuple[str, Callable[[], Any], int]]:
-    """(field of `Costs`, a call, how many operations the call is)."""
+    """Yields (field of `Costs`, a call, number of operations in the call)."""
     identity, payload = Identity.generate(os.urandom(32)), os.urandom(PAYLOAD_BYTES)
     packet = encode_publish(TOPIC, payload, qos=1, packet_id=1)
     decoder = Decoder(Version.V5)
@@ -315,7 +322,7 @@ def _operations() -> Iterator[tuple[str, Callable[[], Any], int]]:
 
 
 def _carrying(packet: bytes) -> Iterator[tuple[str, Callable[[], Any], int]]:
-    """One packet over a loopback, from one thread: what the system calls of both sides take."""
+    """Yields operations that send one packet over loopback from one thread: the system calls of both sides."""
     for field, kind in (("tcp_us", socket.SOCK_STREAM), ("udp_us", socket.SOCK_DGRAM)):
         with socket.socket(socket.AF_INET, kind) as taker, socket.socket(socket.AF_INET, kind) as sender:
             taker.bind(("127.0.0.1", 0))
@@ -337,7 +344,9 @@ def _carrying(packet: bytes) -> Iterator[tuple[str, Callable[[], Any], int]]:
 
 
 def _sealing(identity: Identity, payload: bytes) -> Iterator[tuple[str, Callable[[], Any], int]]:
-    """Sealing as a publisher does it, with header and digest; opening as a subscriber does."""
+    """Yields operations of sealing, as a publisher does with header and digest, and of opening, as a subscriber
+    does.
+    """
     key = os.urandom(32)
     name, hop = KeyName("plant/#", 1, 0), Hop(1, 1, 1, 1)
     key_header, data_key, shares = make_key(identity, name, (hop,), 1, 1 << 31, key, os.urandom)

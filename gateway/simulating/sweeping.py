@@ -1,8 +1,9 @@
-"""Cells of an experiment, run in this process, in several or in Spark, and kept so that a run that was cut off goes on.
+"""Sweeps over cells of an experiment, in this process, in several or in Spark; kept results let a run continue.
 
-A result is what its JSON says, wherever it came from: one process, several, Spark and a kept file give equal bytes.
-Spark is found by the entry point `veilmq.sweeps`, since nothing here knows of it. Not here: what a cell is
-(in `bridge`), progress on the screen (`simulate`).
+A result is its JSON, whatever its origin: one process, several, Spark and a kept file give equal bytes. Spark is
+found
+by the entry point `veilmq.sweeps`, since nothing here knows of Spark. Not here: definition of cells (in `bridge`),
+progress on the screen (`simulate`).
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from bridge.experiments.experiments import Progress
 
 LAYOUT = 2
-"""Raised when the same cell would give other numbers: kept ones are then run again."""
+"""A number raised when a cell would give other results than before: kept results are then computed again."""
 
 
 C = TypeVar("C")
 R = TypeVar("R")
 Elsewhere: TypeAlias = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[tuple[int, Any]]]
-"""Calls a function on cells, somewhere; (number, result) as they are done."""
+"""Calls a function on cells in another place; yields (number, result) as results come."""
 
 
 def on_spark() -> Elsewhere:
-    """Raises LookupError where no Spark is installed."""
+    """Returns the caller that runs cells on Spark. Raises LookupError if no Spark is installed."""
     for point in entry_points(group="veilmq.sweeps"):
         found: Elsewhere = point.load()
         return found
@@ -38,8 +39,11 @@ def on_spark() -> Elsewhere:
 
 
 class Sweeper(Generic[C, R]):
-    """Runs cells, which are dataclasses, with `jobs` processes; keeps results below `kept`, if given. `run` is known by
-    its name in other processes, and gives what JSON can say. `elsewhere` runs all, where it is given (`on_spark`)."""
+    """A runner of cells, which are dataclasses, with `jobs` processes; keeps results in `kept`, if given.
+
+    Other processes find `run` by its name, and its results must fit JSON. `elsewhere`, if given, runs all cells
+    (`on_spark`).
+    """
 
     def __init__(
         self, run: Callable[[C], R], jobs: int = 1, kept: Path | None = None, elsewhere: Elsewhere | None = None
@@ -47,7 +51,7 @@ class Sweeper(Generic[C, R]):
         self._jobs, self._kept, self._run, self._elsewhere = jobs, kept, run, elsewhere
 
     def __call__(self, cells: Sequence[C], progress: Progress) -> list[R]:
-        """The results in the order of the cells. Raises OSError where they cannot be kept."""
+        """Returns the results in the order of the cells. Raises OSError if results cannot be kept."""
         found = {cell: self._read(cell) for cell in cells}
         left = [cell for cell, result in found.items() if result is None]
         for cell, result in self._results(left):
@@ -86,7 +90,7 @@ class Sweeper(Generic[C, R]):
         try:
             result: R = json.loads(path.read_text("utf-8"))
         except ValueError:
-            return None  # cut off while it was written
+            return None  # cut off during a write
         return result
 
     def _write(self, cell: C, text: str) -> None:
