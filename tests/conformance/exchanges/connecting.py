@@ -82,7 +82,7 @@ FIRST: list[Row] = [
             a.hears(REFUSED_311 + b"\x01"),
             a.is_closed(),
         )
-        for level in (0, 3, 6, 0x84)
+        for level in (0, 3, 6, 0x85)
     ),
     row(
         "the reserved connect flag must be 0",
