@@ -1,6 +1,7 @@
 """Entities that know VeilMQ, on the broker's side: registrations, pings, signed traces, reports (B1-B9).
 
-Imports `contract`, `document`, `base`; knows nothing of secret forwarding, nor of who follows entities (`tracking`).
+Imports `contract`, `document`, `base`; knows nothing of secret forwarding, nor of the followers of entities
+(`tracking`).
 """
 
 from __future__ import annotations

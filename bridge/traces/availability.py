@@ -1,13 +1,13 @@
-"""Which entities are alive: heartbeats in, one retained publication per entity out.
+"""Availability of a gateway's local clients: signs of life in, one retained publication per entity out.
 
-For a gateway that watches its local clients: connection, traffic, keep-alive and the way a connection ended
-become `PREFIX/GATEWAY/ENTITY/availability`, a retained JSON object that Home Assistant reads with
-`availability_template: "{{ value_json.state }}"`. Published are changes, and for a live entity one refresh of
-`last_seen` per `refresh_s`; a client that flaps costs at most one publication per `settle_s`.
+Connection, traffic, keep-alive and the end of a connection become `PREFIX/GATEWAY/ENTITY/availability`, a retained
+JSON object that Home Assistant reads with `availability_template: "{{ value_json.state }}"`. The machine publishes
+changes, and for a live entity one refresh of `last_seen` per `refresh_s`; a client that flaps costs at most one
+publication per `settle_s`.
 
-It does not ping, does not vote with other witnesses and does not trace (B4, B5, B9): it is the first form of
-that part. The gateway's own death shows as entities that a restarted gateway remembers (`EntityRemembered`)
-and declares offline unless they come back. What is judged is judged by a steady clock; the wall's time is only told.
+This first form of liveness does not ping, does not vote with other witnesses and does not trace (B4, B5, B9). The
+gateway's own death shows as entities that a restarted gateway remembers (`EntityRemembered`) and declares offline
+unless they come back. Judgements use a steady clock; the wall's time is only told.
 """
 
 from __future__ import annotations
@@ -41,24 +41,26 @@ KEEP_ALIVE_FACTOR = 1.5
 
 @dataclass(frozen=True, slots=True)
 class EntityConnected:
-    """A local client was accepted, maybe in place of a connection that it had. `keep_alive_s` 0: none promised."""
+    """A local client was accepted, maybe in place of its former connection. `keep_alive_s` 0: no keep-alive
+    promised.
+    """
 
     client_id: str
     keep_alive_s: int
     origin: str = ""
-    """Who answers for it: its address. A user name is often only claimed."""
+    """The client's address, which answers for the client: a user name is often only claimed."""
 
 
 @dataclass(frozen=True, slots=True)
 class EntitySeen:
-    """A packet of this client arrived; at most one event a second and client."""
+    """A packet of a client arrived; at most one event a second and client."""
 
     client_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class EntityGone:
-    """Its connection ended and no other took its place. `clean`: it sent DISCONNECT with code 0.
+    """A client's connection ended and no other took its place. `clean`: by DISCONNECT with code 0.
 
     `reason`: a few words for people, may be empty.
     """
@@ -70,7 +72,7 @@ class EntityGone:
 
 @dataclass(frozen=True, slots=True)
 class EntityRemembered:
-    """Before a restart this entity was announced as online, in that state since `since_ms`."""
+    """An entity that was announced as online before a restart, in that state since `since_ms`."""
 
     client_id: str
     since_ms: int
@@ -86,7 +88,7 @@ AvailabilityEvent: TypeAlias = EntityEvent | EntityRemembered | Tick
 
 @dataclass(frozen=True, slots=True)
 class Announce:
-    """Publish as the gateway itself: retained, QoS 1, by the same rules as any local publication."""
+    """An effect: publish as the gateway itself, retained, QoS 1, by the rules of any local publication."""
 
     publication: Publication
 
@@ -98,10 +100,10 @@ AvailabilityEffect: TypeAlias = Announce | Count
 
 
 def entity_level(client_id: str) -> str:
-    """`client_id` as one topic level: percent-encoded UTF-8, so `/ + # $` and controls cannot act.
+    """Returns `client_id` as one topic level: percent-encoded UTF-8, so `/ + # $` and controls cannot act.
 
-    Different ids give different levels. An encoding over MAX_LEVEL_BYTES is cut and gets a hash after `%-`,
-    which no encoding contains.
+    Different ids give different levels. An encoding over MAX_LEVEL_BYTES is cut and gets a hash after `%-`, which no
+    encoding contains.
     """
     encoded = quote(client_id, safe="") or "%-"
     if len(encoded) <= MAX_LEVEL_BYTES:
@@ -111,7 +113,9 @@ def entity_level(client_id: str) -> str:
 
 
 def announced_before(gateway: str, topic: str, payload: bytes, prefix: str = DEFAULT_PREFIX) -> EntityRemembered | None:
-    """What a retained document of this gateway's, of before a restart, says of a client that it holds for online."""
+    """Reads a retained document of this gateway from before a restart. Returns the client if the document says online;
+    else None.
+    """
     beginning = f"{prefix}/{entity_level(gateway)}/"
     if not (topic.startswith(beginning) and topic.endswith("/availability")):
         return None
@@ -126,14 +130,14 @@ def announced_before(gateway: str, topic: str, payload: bytes, prefix: str = DEF
 
 
 def client_id_of(level: str) -> str | None:
-    """The id that `entity_level` encoded; None when it was cut."""
+    """Returns the id that `entity_level` encoded; None if the level was cut."""
     if level == "%-":
         return ""
     return None if "%-" in level else unquote(level)
 
 
 def availability_topic(gateway: str, client_id: str, prefix: str = DEFAULT_PREFIX) -> str:
-    """The topic that says whether a client of a gateway is there."""
+    """Returns the topic of the availability of a gateway's client."""
     return f"{prefix}/{entity_level(gateway)}/{entity_level(client_id)}/availability"
 
 
@@ -142,7 +146,7 @@ def availability_topic(gateway: str, client_id: str, prefix: str = DEFAULT_PREFI
 
 @dataclass(slots=True)
 class _Entity:
-    """`since_ms`, `seen_ms`: what the wall showed, to be told."""
+    """The state of an entity. `since_ms`, `seen_ms`: the wall's time, only to be told."""
 
     state: str
     since_ms: int
@@ -153,17 +157,17 @@ class _Entity:
     connected: bool = False
     dirty: bool = True
     announced: float = float("-inf")
-    """When it was last published."""
+    """The time of the last publication."""
     due: float | None = None
-    """When it is looked at next; its entry in the heap with another time is stale."""
+    """The time of the next check; an entry in the heap with another time is stale."""
 
 
 class Availability:
-    """Machine over the events above; `handle(event, now)` and `next_deadline` as in `bridge/contract/machine.py`.
+    """A machine over the events above; `handle(event, now)` and `next_deadline` as in `bridge/contract/machine.py`.
 
-    `refresh_s`: how often `last_seen` of a live, unchanged entity is published again.
+    `refresh_s`: the period in which `last_seen` of a live, unchanged entity is published again.
     `settle_s`: shortest time between two publications about one entity.
-    `rejoin_s`: how long a remembered entity may take to come back before it is declared offline.
+    `rejoin_s`: the time that a remembered entity may take to come back before the machine declares it offline.
     """
 
     def __init__(
@@ -189,24 +193,24 @@ class Availability:
         self._rejoin_s = rejoin_s
         self._max_entities = max_entities
         self._entities: dict[str, _Entity] = {}
-        self._offline: OrderedDict[str, None] = OrderedDict()  # oldest first: what may be evicted
+        self._offline: OrderedDict[str, None] = OrderedDict()  # oldest first: may be evicted
         self._heap: list[tuple[float, str]] = []
 
     def __len__(self) -> int:
         return len(self._entities)
 
     def guard(self, own: OwnTopics) -> None:
-        """Nobody else says who is available."""
+        """Reserves the availability topics, so that no client says who is available."""
         own.add_documents(self._prefix, entity_level(self._gateway), "availability")
 
     def state(self, client_id: str) -> str | None:
-        """`online`, `offline`, or None for an entity never seen (or evicted)."""
+        """Returns `online`, `offline`, or None for an entity never seen (or evicted)."""
         entity = self._entities.get(client_id)
         return entity.state if entity else None
 
     @property
     def next_deadline(self) -> float | None:
-        """When `handle(Tick(), now)` is wanted next."""
+        """The time for the next `handle(Tick(), now)`; None if nothing is due."""
         heap = self._heap
         while heap and not self._current(heap[0]):
             heapq.heappop(heap)
@@ -272,7 +276,10 @@ class Availability:
         entity.last_seen, entity.seen_ms = now, self._wall.ms(now)
 
     def _admit(self, client_id: str, now: float, effects: list[AvailabilityEffect]) -> _Entity | None:
-        """A new entry, to be turned online; an old offline one makes room, its retained publication is cleared."""
+        """Makes a new entry, to be turned online. In a full table the oldest offline entity makes room, and its
+        retained
+        publication is cleared; None if no entity is offline.
+        """
         if len(self._entities) >= self._max_entities:
             if not self._offline:
                 effects.append(Count("availability_refused"))
@@ -307,7 +314,7 @@ class Availability:
                 self._look(entry[1], entity, now, effects)
 
     def _look(self, client_id: str, entity: _Entity, now: float, effects: list[AvailabilityEffect]) -> None:
-        """Judge silence, publish what may be published, and say when to look again."""
+        """Judges silence, publishes changes as the pace allows, and plans the next check."""
         if now >= (silent := self._silent_at(entity)):
             if entity.connected:
                 self._turn(client_id, entity, OFFLINE, "keep alive exceeded", silent)
@@ -351,7 +358,7 @@ class Availability:
 
     def _schedule(self, client_id: str, entity: _Entity, due: float) -> None:
         if entity.due is not None and entity.due <= due:
-            return  # it will be looked at earlier anyway, and then sees what is left to do
+            return  # an earlier check is planned, and plans the next
         entity.due = due
         heapq.heappush(self._heap, (due, client_id))
         if len(self._heap) > 4 * len(self._entities) + 64:  # stale entries do not pile up

@@ -1,10 +1,10 @@
-"""Asking an entity through the other witnesses before it is told failed: is it dead, or our link to it broken? (B9)
+"""Pings through the other witnesses before an entity is told failed: is the entity dead, or our link broken? (B9)
 
-As in SWIM's indirect probe, but nobody has to be believed: the ping is sealed in our session with the entity, and so is
-its answer. Another witness can hold both back, which it could do with nothing at all, and forge neither; so it keeps no
-dead entity alive. Who answers only there is suspected here, and not failed. Source: A. Das, I. Gupta, A. Motivala,
-SWIM: scalable weakly-consistent infection-style process group membership protocol (2002). Not here: when somebody is
-asked so (`pings`), connections to the other witnesses.
+As in SWIM's indirect probe, but nobody has to be believed: ping and answer are sealed in our session with the entity.
+Another witness can hold both back, as it could without this module, and can forge neither; so it keeps no dead entity
+alive. An entity that answers only there is suspected here, and not failed. Source: A. Das, I. Gupta, A. Motivala,
+SWIM: scalable weakly-consistent infection-style process group membership protocol (2002). Not here: the time of such
+pings (`pings`), connections to the other witnesses.
 """
 
 from __future__ import annotations
@@ -19,18 +19,20 @@ from bridge.traces.signs import ECHO
 from keys.errors import BadFrame
 from keys.tracesession import Word
 
-ASKED_THERE_PER_S = 1_000.0  # pings through other witnesses; when more are silent at once, it is rather we
+ASKED_THERE_PER_S = 1_000.0  # pings through other witnesses; if more are silent at once, the fault is rather ours
 
 
 class Elsewhere:
-    """Of one tracing broker. `ours.others` says through how many others it can ask now."""
+    """The indirect pings of one tracing broker. `ours.others`: the number of other witnesses through which it can ask
+    now.
+    """
 
     def __init__(self, ours: SelfHealth) -> None:
         self._ours = ours
         self._budget = Budget(ASKED_THERE_PER_S, ASKED_THERE_PER_S, 0.0)
 
     def ask(self, traced: Traced, ping: Ping, now: float) -> list[AskThere | Count]:
-        """It is silent here. Who has no other witness is not asked."""
+        """Asks an entity that is silent here through its other witnesses; nothing if it has none."""
         token = traced.voice.token
         if not self._ours.others or token is None or token.seat is None or not self._budget.open(now):
             return []
@@ -42,7 +44,9 @@ class Elsewhere:
         return [asks, Count("entities_asked_there")]
 
     def heard(self, traced: Traced, data: bytes, now: float) -> Health | None:
-        """What another witness passed on: the entity's health, if that is news. Raises keys errors."""
+        """Takes an answer that another witness passed on. Returns the entity's health if it changed. Raises keys
+        errors.
+        """
         if traced.aside is None or traced.pulse is None:
             return None
         word, body = traced.aside.hear(data)

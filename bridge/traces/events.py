@@ -1,4 +1,4 @@
-"""What happens to a tracing broker and what it wants done, beside what it says (`telling`)."""
+"""Events of a tracing broker and its effects, beside the traces that it says (`telling`)."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from keys.tracesession import Registration
 
 @dataclass(frozen=True, slots=True)
 class Registering:
-    """A client published on `REGISTRATION_TOPIC`."""
+    """A client's publication on `REGISTRATION_TOPIC`."""
 
     client: str
     data: bytes = field(repr=False)
 
 
-@dataclass(slots=True)  # not frozen: there is one for each answer, and freezing doubles what it costs
+@dataclass(slots=True)  # not frozen: one for each answer, and freezing doubles the cost
 class Spoke:
-    """A client published where the entity of `session` speaks to us."""
+    """A client's publication where the entity of `session` speaks to us."""
 
     client: str
     session: bytes = field(repr=False)
@@ -33,7 +33,7 @@ class Spoke:
 
 @dataclass(frozen=True, slots=True)
 class Interested:
-    """Somebody published on the interest topic of `topic`."""
+    """A client's publication on the interest topic of `topic`."""
 
     client: str
     topic: bytes = field(repr=False)
@@ -42,7 +42,7 @@ class Interested:
 
 @dataclass(frozen=True, slots=True)
 class ClientGone:
-    """A client's connection ended. `clean`: by DISCONNECT with code 0."""
+    """The end of a client's connection. `clean`: by DISCONNECT with code 0."""
 
     client: str
     clean: bool
@@ -50,7 +50,7 @@ class ClientGone:
 
 @dataclass(frozen=True, slots=True)
 class Relayed:
-    """An entity's answer came through another witness."""
+    """An entity's answer that came through another witness."""
 
     session: bytes = field(repr=False)
     data: bytes = field(repr=False)
@@ -61,7 +61,7 @@ TracingEvent: TypeAlias = Registering | Spoke | Interested | Relayed | ClientGon
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """An entity is traced from now on; what it brought is verified."""
+    """An entity that is traced from now on; its registration and advertisement are verified."""
 
     registration: Registration
     advertisement: Advertisement
@@ -70,14 +70,16 @@ class Registered:
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """An entity's session goes on, on this connection."""
+    """An entity's session that goes on, on this connection."""
 
     client: str
 
 
 @dataclass(frozen=True, slots=True)
 class AskThere:
-    """Ask an entity that is silent here through the other witnesses: publish there, and hear what it answers."""
+    """An effect: ask an entity that is silent here through the other witnesses: publish there, and listen for the
+    answer.
+    """
 
     session: bytes = field(repr=False)
     topic: str = field(repr=False)

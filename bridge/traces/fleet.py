@@ -1,14 +1,15 @@
-"""A gateway's fleet for its own dashboards: a summary of each group, and alerts for who stays away (B4).
+"""A gateway's fleet for its own dashboards: a summary of each group, and alerts for entities that stay away (B4).
 
-A group is what stands before the first colon of an entity's name, or `all` for names without one; an operator's devices
-are `OWNER:DEVICE`, so that each owner is a group. For each a retained JSON object, said anew at most once a second:
+A group is the part of an entity's name before the first colon, or `all` for names without a colon; an operator's
+devices are `OWNER:DEVICE`, so that each owner is a group. Each group has a retained JSON object, published at most
+once a second:
 
     {"group": "shop", "alive": 40, "suspected": 1, "failed": 2, "offline": [{"entity": …, "since_ms": …, "flaps": 3}]}
 
-`offline` has those that are not there, the longest first, `OFFLINE_SHOWN` at most; `flaps` counts how often one went in
-the last day. An entity that was FAILED or gone for `alert_after_s` is alerted of once, and once more when it is back.
-Whoever may read the topics sees it, so only those entities are counted that let this gateway discover them. Not here:
-who is told by traces, how an alert travels.
+`offline` lists the entities that are away, the longest first, `OFFLINE_SHOWN` at most; `flaps` counts how often one
+went away in the last day. An entity that was FAILED or gone for `alert_after_s` causes one alert, and another when
+the entity is back. Any reader of the topics sees the summary, so it counts only entities that let this gateway
+discover them. Not here: tellings by traces, the way of an alert.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _AWAY = ("failed", "disconnected")
 
 @dataclass(frozen=True, slots=True)
 class Stood:
-    """How an entity stands from now on; `kind` REVERTING_TO_SILENT_MODE: nothing is known of it any more."""
+    """The state of an entity from now on; `kind` REVERTING_TO_SILENT_MODE: nothing is known of the entity any more."""
 
     entity: str
     kind: TraceKind
@@ -50,7 +51,7 @@ class Stood:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Publish to local clients, retained."""
+    """An effect: publish to local clients, retained."""
 
     topic: str
     payload: bytes
@@ -58,7 +59,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """Publish, and send to whoever is to be called. `back`: it is there again."""
+    """An effect: publish, and send to the operator on call. `back`: the entity is there again."""
 
     topic: str
     payload: bytes
@@ -81,19 +82,19 @@ class _Member:
 
 
 class Fleet:
-    """`prefix`: of topics. `alert_after_s`: how long one is away before somebody is called."""
+    """A gateway's fleet. `prefix`: of topics. `alert_after_s`: the time away before an alert."""
 
     def __init__(
         self, prefix: str, alert_after_s: float, wall: Wall, admitted: Callable[[Sequence[str]], bool] = lambda _: True
     ) -> None:
-        """`admitted`: whether an entity with these restrictions of discovery lets us see it."""
+        """Takes `admitted`: True if an entity with these restrictions of discovery lets us see it."""
         self._admitted = admitted
         self.prefix, self._alert_after_s, self._wall = prefix, alert_after_s, wall
         self._groups: dict[str, dict[str, _Member]] = {}
         self._count = 0
         self._say_at: dict[str, float] = {}  # groups that changed
         self._said_at: dict[str, float] = {}
-        self._alerts: list[tuple[float, str]] = []  # entries that a member's `alert_at` denies are stale
+        self._alerts: list[tuple[float, str]] = []  # an entry that differs from a member's `alert_at` is stale
 
     def __len__(self) -> int:
         return self._count
@@ -104,11 +105,11 @@ class Fleet:
         return min(dues, default=None)
 
     def guard(self, own: OwnTopics) -> None:
-        """Nobody else publishes on these topics."""
+        """Reserves the topics of the fleet, so that no client publishes there."""
         own.add_shown(f"{self.prefix}/")
 
     def stood(self, event: Stood, now: float) -> list[FleetEffect]:
-        """Something is so from now on."""
+        """Takes the new state of an entity, and returns the summaries and alerts that are due."""
         name = group_of(event.entity)
         health = _HEALTH.get(event.kind)
         if not self._admitted(event.discoverers):
@@ -146,8 +147,9 @@ class Fleet:
         return effects
 
     def view(self, group: str, limit: int, now: float) -> dict[str, object]:
-        """For a page: every group's counts, and the members of one group, of all for "". Who is away comes first, the
-        longest of them first; `went_ms` is when each went in the last day."""
+        """Returns the data of a page: every group's counts, and the members of `group`, of all groups for "". Members
+        that are away come first, the longest first; `went_ms`: the times at which a member went away in the last day.
+        """
         counted, members = list[dict[str, object]](), list[tuple[str, str, _Member]]()
         for name, found in sorted(self._groups.items()):
             counted.append({"group": name, **self._counts(found)})
@@ -164,7 +166,7 @@ class Fleet:
         return {"groups": counted, "entities": shown, "more": len(members) > limit}
 
     def due(self, now: float) -> list[FleetEffect]:
-        """What is to be said by now."""
+        """Returns the alerts and summaries that are due by now."""
         effects: list[FleetEffect] = []
         while self._alerts and self._alerts[0][0] <= now:
             at, entity = heapq.heappop(self._alerts)
@@ -178,7 +180,7 @@ class Fleet:
         return effects
 
     def _changed(self, name: str, now: float) -> list[FleetEffect]:
-        """Said at once, or as soon as it may be."""
+        """Publishes a group's summary at once, or plans it for the earliest time that the pace allows."""
         if name in self._say_at:
             return []
         at = self._said_at.get(name, float("-inf")) + SAY_EVERY_S
@@ -218,7 +220,7 @@ class Fleet:
 
 
 def group_of(entity: str) -> str:
-    """The group of an entity: what stands before the colon of its name."""
+    """Returns the group of an entity: the part of its name before the first colon."""
     owner, colon, _ = entity.partition(":")
     return owner if colon else OTHERS
 

@@ -1,8 +1,9 @@
-"""Traces: their kinds, the topics that they go to, who asked for which (B4, B6).
+"""Traces: their kinds, their topics, and the interests of trackers (B4, B6).
 
-A trace topic is a UUID that only those know who may discover it; the topics below derive from it. Five of them carry
-traces, one for each kind of *interest*; trackers are asked every 30 s what they want, and what somebody wants lives
-90 s. Nobody's interest, no traces. Not here: signatures (`keys.delegation`), when something is traced (`tracing`).
+A trace topic is a UUID, known only to those that may discover it; the topics below derive from it. Five of them carry
+traces, one for each kind of *interest*. A broker asks trackers for their interests every 30 s, and an interest lives
+90 s. Without interest there are no traces. Not here: signatures (`keys.delegation`), the occasions of traces
+(`tracing`).
 """
 
 from __future__ import annotations
@@ -23,20 +24,20 @@ from keys.identity import SIGNATURE_BYTES, Certificate, Identity, Role, verify
 from keys.ownword import OwnWord
 
 GAUGE_EVERY_S = 30.0
-GAUGE_IDLE_S = 8 * GAUGE_EVERY_S  # how long at most, where nobody answered the last ones
+GAUGE_IDLE_S = 8 * GAUGE_EVERY_S  # the longest pause, where nobody answered the last questions
 INTEREST_LIVES_S = 90.0
 WANTED_FRESH_MS = 300_000  # an older wish of a tracker is a replay
 DOMAIN_INTEREST = "veilmq/1 trace interest"
-TRACKERS_MAX = 1_024  # whose interest in one entity is remembered; all of them could discover its topic
-NESTED_MAX = 256  # objects and arrays in one body: a JSON writer that stands deeper must not run out of stack
+TRACKERS_MAX = 1_024  # remembered for one entity; all of them could discover its topic
+NESTED_MAX = 256  # objects and arrays in one body: stops a body that exhausts a JSON writer's stack
 DIGITS_MAX = 20  # of a whole number in a body
-STATE_MAX_BYTES = BODY_MAX_BYTES - 64  # of a state's fields, which may be sealed
+STATE_MAX_BYTES = BODY_MAX_BYTES - 64  # a state's fields, which may be sealed
 DESCRIPTOR = "Availability/Traces/"
-DISCOVER = ("Availability/Traces", "Liveness")  # what a query may begin with; the second is the source's other spelling
+DISCOVER = ("Availability/Traces", "Liveness")  # beginnings of a query; the second is the source's other spelling
 
 
 class TraceKind(IntEnum):
-    """What a trace says. The first four are the entity's own words, the others its broker's."""
+    """The kind of a trace. The first four are the entity's own words, the others its broker's."""
 
     INITIALIZING = 1
     RECOVERING = 2
@@ -52,16 +53,16 @@ class TraceKind(IntEnum):
     NETWORK_METRICS = 12
     GAUGE_INTEREST = 13
     UNKNOWN = 14
-    """What a tracker says to its program when it hears nothing any more; no broker says it."""
+    """A tracker's word to its program when it hears nothing any more; no broker says it."""
 
 
-SAID = frozenset(TraceKind) - {TraceKind.UNKNOWN}  # that a trace may be of
+SAID = frozenset(TraceKind) - {TraceKind.UNKNOWN}  # kinds of traces that brokers send
 STATES = frozenset({TraceKind.INITIALIZING, TraceKind.RECOVERING, TraceKind.READY, TraceKind.SHUTDOWN})
-OWN = STATES | {TraceKind.LOAD_INFORMATION, TraceKind.REVERTING_TO_SILENT_MODE}  # what an entity says of itself
+OWN = STATES | {TraceKind.LOAD_INFORMATION, TraceKind.REVERTING_TO_SILENT_MODE}  # an entity's own words
 
 
 class Interest(IntFlag):
-    """What a tracker wants to hear, in any combination."""
+    """The kinds of traces that a tracker wants to hear, in any combination."""
 
     CHANGES = 1
     ALL_UPDATES = 2
@@ -88,7 +89,9 @@ _OF_KIND = {
 
 
 def interest_of(kind: TraceKind) -> Interest:
-    """Who hears of it. What changes whether an entity is there concerns those who want changes."""
+    """Returns the interest that a kind of trace serves. Kinds that change an entity's presence serve the interest in
+    changes.
+    """
     return _OF_KIND.get(kind, Interest.CHANGES)
 
 
@@ -96,7 +99,7 @@ def interest_of(kind: TraceKind) -> Interest:
 
 
 def uuid_of(topic: bytes) -> str:
-    """The name of a trace topic's 16 bytes (RFC 9562, section 4)."""
+    """Returns the UUID text of a trace topic's 16 bytes (RFC 9562, section 4)."""
     digits = topic.hex()
     return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
@@ -112,56 +115,60 @@ REGISTRATION_TOPIC = _topic(BROKER, Actions.SUBSCRIBE, "Registration", stays=Tru
 CREATION_TOPIC = _topic(BROKER, Actions.SUBSCRIBE, "TopicCreation", stays=True)
 DISCOVERY_TOPIC = _topic(BROKER, Actions.SUBSCRIBE, "Discovery", stays=True)
 ADVERTISEMENTS_FILTER = _topic(BROKER, Actions.BOTH, ADVERTISEMENTS, "+")
-ANSWERS_FILTER = _topic(BROKER, Actions.SUBSCRIBE, "+", "Interest")  # a broker's own: what trackers anywhere want
+ANSWERS_FILTER = _topic(BROKER, Actions.SUBSCRIBE, "+", "Interest")  # a broker's own: the interests of all trackers
 
 
 def advertisement_topic(topic: bytes) -> str:
-    """Where discovery nodes tell each other of a trace topic; retained there, for those that come later."""
+    """Returns the topic on which discovery nodes tell each other a trace topic; retained, for nodes that come
+    later.
+    """
     return ADVERTISEMENTS_FILTER.replace("+", uuid_of(topic))
 
 
 def trace_topic(topic: bytes, interest: Interest) -> str:
-    """Where traces of one kind of interest go. `topic`: 16 bytes."""
+    """Returns the topic of traces for one kind of interest. `topic`: 16 bytes."""
     return _topic(BROKER, Actions.PUBLISH, uuid_of(topic), _SUFFIX[interest])
 
 
 def gauge_topic(topic: bytes) -> str:
-    """Where a broker asks who is interested."""
+    """Returns the topic on which a broker asks trackers for their interests."""
     return _topic(BROKER, Actions.PUBLISH, uuid_of(topic), "Interest")
 
 
 def answer_topic(topic: bytes) -> str:
-    """Where trackers say what they want."""
+    """Returns the topic on which trackers state their interests."""
     return _topic(BROKER, Actions.SUBSCRIBE, uuid_of(topic), "Interest")
 
 
 def to_broker(topic: bytes, session: bytes) -> str:
-    """Where an entity speaks to the broker that traces it."""
+    """Returns the topic on which an entity speaks to the broker that traces it."""
     return _topic(BROKER, Actions.SUBSCRIBE, uuid_of(topic), session.hex(), stays=True)
 
 
 def to_entity(entity: str, topic: bytes, session: bytes) -> str:
-    """Where that broker speaks to the entity."""
+    """Returns the topic on which the tracing broker speaks to the entity."""
     return _topic(entity, Actions.SUBSCRIBE, uuid_of(topic), session.hex(), stays=True)
 
 
 def relayed_to(entity: str, topic: bytes, session: bytes) -> str:
-    """Where, at another witness, the broker of this session asks the entity: it alone hears it."""
+    """Returns the topic at another witness on which the broker of this session asks the entity; only the entity hears
+    it.
+    """
     return _topic(entity, Actions.SUBSCRIBE, uuid_of(topic), session.hex(), RELAYED, stays=True)
 
 
 def relayed_from(entity: str, topic: bytes, session: bytes) -> str:
-    """Where, at that other witness, the entity answers: nobody else says anything there."""
+    """Returns the topic at another witness on which the entity answers; only the entity publishes there."""
     return _topic(entity, Actions.PUBLISH, uuid_of(topic), session.hex(), RELAYED, stays=True)
 
 
 def key_topic(tracker: str, topic: bytes) -> str:
-    """Where a tracker gets the key of sealed traces, sealed to it."""
+    """Returns the topic on which a tracker gets the key of sealed traces, sealed to the tracker."""
     return _topic(tracker, Actions.SUBSCRIBE, uuid_of(topic), "Keys")
 
 
 def answers_to(client: str) -> str:
-    """Where a client hears the answers of nodes to its registration, creation or discovery requests."""
+    """Returns the topic on which a client hears answers to its registration, creation or discovery requests."""
     return _topic(client, Actions.SUBSCRIBE, "Answers", stays=True)
 
 
@@ -169,13 +176,15 @@ def answers_to(client: str) -> str:
 
 
 def body_of(fields: Mapping[str, object]) -> bytes:
-    """A trace's body: a JSON object, so that every dashboard reads what is not sealed. Raises ValueError for what JSON
-    has no words for: a number that is none, half a character."""
+    """Returns a trace's body: a JSON object, so that every dashboard reads unsealed traces. Raises ValueError for
+    values
+    that JSON cannot write: not-a-number, infinity, half a surrogate pair.
+    """
     return json.dumps(fields, ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True).encode()
 
 
 def fields_of(body: bytes) -> dict[str, Any]:
-    """Inverse of `body_of`: whatever is read here can be written again. Raises BadFrame."""
+    """Returns the fields of a body made by `body_of`: `body_of` can write every result again. Raises BadFrame."""
     try:
         if body.count(b"[") + body.count(b"{") > NESTED_MAX:
             raise ValueError
@@ -191,14 +200,14 @@ def fields_of(body: bytes) -> dict[str, Any]:
 
 
 def _whole(written: str) -> int:
-    """What is longer no database and no float takes. Raises ValueError."""
+    """Parses a whole number. Raises ValueError if it is longer than databases and floats take."""
     if len(written) > DIGITS_MAX:
         raise ValueError(written)
     return int(written)
 
 
 def _finite(written: str) -> float:
-    """A median of what is no number would be whatever a liar likes. Raises ValueError."""
+    """Parses a finite number. Raises ValueError otherwise: with not-a-number a liar would decide a median."""
     found = float(written)
     if not isfinite(found):
         raise ValueError(written)
@@ -206,23 +215,28 @@ def _finite(written: str) -> float:
 
 
 def state_of(body: bytes) -> tuple[TraceKind, dict[str, Any]]:
-    """What an entity says of its state: a byte of `STATES`, and fields if it has several witnesses. Raises BadFrame."""
+    """Returns an entity's state from a word: a byte of `STATES`, and fields if it has several witnesses. Raises
+    BadFrame.
+    """
     if not body or body[0] not in STATES:
         raise BadFrame("an entity's state is one of four")
     kind = TraceKind(body[0])
     fields = {**(fields_of(body[1:]) if len(body) > 1 else {}), "state": kind.name}
     if len(body_of(fields)) > STATE_MAX_BYTES:
-        raise BadFrame("a state that does not fit a trace")  # it is told again to whoever comes later
+        raise BadFrame("a state that does not fit a trace")  # a tracker that comes later is told the state again
     return kind, fields
 
 
 def own_fields(word: OwnWord) -> dict[str, object]:
-    """The fields by which a witness passes on what an entity says of itself."""
+    """Returns the fields by which a witness passes on the entity's own word."""
     return {"word": to_property(word.encode())}
 
 
 def own_word(fields: Mapping[str, Any]) -> OwnWord:
-    """Inverse of `own_fields`, whatever else a witness put beside it. Raises BadFrame."""
+    """Returns the entity's own word from fields made by `own_fields`, with or without the witness's other fields.
+    Raises
+    BadFrame.
+    """
     word = fields.get("word")
     if not isinstance(word, str):
         raise BadFrame("what an entity says of itself is not signed by it")
@@ -234,10 +248,10 @@ def own_word(fields: Mapping[str, Any]) -> OwnWord:
 
 @dataclass(frozen=True, slots=True)
 class WantedTraces:
-    """A tracker's answer to GAUGE_INTEREST: what it wants, and where a sealed trace key reaches it.
+    """A tracker's answer to GAUGE_INTEREST: its interests, and the certificate for a sealed trace key.
 
-    `credentials`: its encoded certificate, which the trace key is sealed to. `anew`: it has heard nothing yet that it
-    could open, whatever it was given and told in a former life. `signature`: the tracker's, of this and the topic.
+    `credentials`: the encoded certificate, to which the trace key is sealed. `anew`: the tracker could open nothing
+    yet, whatever it got before a restart. `signature`: the tracker's, over this answer and the topic.
     """
 
     tracker: str
@@ -259,8 +273,9 @@ class WantedTraces:
         return replace(self, signature=tracker.sign(DOMAIN_INTEREST, topic + self.body()))
 
     def verify(self, topic: bytes, authority: bytes, now_ms: int) -> Certificate:
-        """Whose wish it is: a certified entity's or tracker's, signed for this topic and just now. Raises keys errors.
-        Whether it may know of the topic is not looked at."""
+        """Returns the certificate of the tracker: a certified entity's or tracker's, which signed for this topic within
+        `WANTED_FRESH_MS`. Raises keys errors. The right to discover the topic is not checked here.
+        """
         tracker = Certificate.decode(self.credentials)
         tracker.verify(authority, now_ms)
         if tracker.role is not Role.ENTITY or tracker.name != self.tracker:
@@ -272,7 +287,7 @@ class WantedTraces:
 
     @classmethod
     def decode(cls, data: bytes) -> WantedTraces:
-        """Raises BadFrame."""
+        """Decodes an answer. Raises BadFrame."""
         reader = Reader(data)
         reader.opening(Kind.INTEREST)
         try:
@@ -289,25 +304,27 @@ class WantedTraces:
 
 
 class Audience:
-    """Who wants to hear of one entity, and until when."""
+    """The trackers that want to hear of one entity, and the end of each interest."""
 
     __slots__ = ("_pause_s", "_trackers", "gauge_at")
 
     def __init__(self, now: float) -> None:
-        """Trackers are asked at once."""
+        """Plans the first question to trackers at once."""
         self.gauge_at = now
         self._pause_s = GAUGE_EVERY_S
-        # The next to be forgotten first: what it wants, until when, when it said so by its own clock.
+        # The next to be forgotten first: interest, its end, the time of the answer by the tracker's clock.
         self._trackers: OrderedDict[str, tuple[Interest, float, int]] | None = None
 
     def gauged(self, now: float) -> None:
-        """Trackers are asked now; while nobody answers ever more rarely, for who comes says so by itself."""
+        """Takes note of a question to trackers. While nobody answers, questions get ever rarer: a tracker that comes
+        states its interest unasked.
+        """
         self._pause_s = GAUGE_EVERY_S if self.wants(now) else self._pause_s
         self.gauge_at = now + self._pause_s
         self._pause_s = min(2 * self._pause_s, GAUGE_IDLE_S)
 
     def answered(self, wanted: WantedTraces, now: float) -> None:
-        """A tracker answered; one that wants nothing any more is forgotten."""
+        """Takes a tracker's answer; forgets a tracker that wants nothing any more."""
         trackers = self._trackers = self._trackers or OrderedDict()
         trackers.pop(wanted.tracker, None)
         if wanted.interest:
@@ -317,12 +334,14 @@ class Audience:
                 trackers.popitem(last=False)
 
     def asked_ms(self, tracker: str) -> int:
-        """When a tracker whose interest is remembered said so last."""
+        """Returns the time of the last answer of a tracker whose interest is remembered, by the tracker's clock; else
+        -1.
+        """
         known = self._trackers.get(tracker) if self._trackers else None
         return -1 if known is None else known[2]
 
     def wants(self, now: float) -> Interest:
-        """What somebody wants now."""
+        """Returns the interests of all trackers together now."""
         if not self._trackers:
             return Interest(0)
         while self._trackers and next(iter(self._trackers.values()))[1] <= now:
@@ -333,5 +352,5 @@ class Audience:
         return found
 
     def __len__(self) -> int:
-        """Trackers whose interest is remembered."""
+        """Returns the number of trackers whose interest is remembered."""
         return len(self._trackers or ())

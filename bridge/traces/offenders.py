@@ -1,8 +1,8 @@
-"""Who makes a tracing broker work for nothing: what each client may cost, and when it is sent away.
+"""Limits on the work that a client can cause a tracing broker: budgets for requests, and the end of patience.
 
-Whatever comes signed has to be verified before anybody knows whether it holds, at a third of a millisecond a signature.
-So a client has a budget for each kind of request, taken before anything is verified, and pays for whatever did not
-hold: `BOGUS_MAX` of these, over all kinds, and it is sent away. Not here: what holds.
+Signed input has to be verified before anybody knows if it is valid, at a third of a millisecond a signature. So a
+client has a budget for each kind of request, charged before verification, and pays for invalid messages: after
+`BOGUS_MAX` of these, over all kinds, the client is sent away. Not here: the checks themselves.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import TypeAlias
 from bridge.contract import Allowance, Count
 from keys.errors import KeysError, TooOften
 
-BOGUS_MAX = 20  # messages of one client that do not hold, before it is sent away
-CLIENTS_MAX = 4_096  # clients of which something is remembered; who was quiet longest begins anew
+BOGUS_MAX = 20  # invalid messages of one client before it is sent away
+CLIENTS_MAX = 4_096  # remembered clients; the client that was quiet longest begins anew
 BUDGETS: Mapping[str, tuple[int, float]] = {
-    # at once, and then one in so many seconds. A tracker of many entities asks for all of them at once
+    # Requests at once, then seconds for one more. A tracker of many entities asks for all of them at once.
     "discovery": (5_000, 0.005),
     "creation": (20, 1.0),
-    "pattern": (20, 5.0),  # each looks at every name that there is
+    "pattern": (20, 5.0),  # each searches all names
     "interest": (20_000, 0.001),
     "knock": (5_000, 0.005),
 }
@@ -29,7 +29,7 @@ BUDGETS: Mapping[str, tuple[int, float]] = {
 
 @dataclass(frozen=True, slots=True)
 class SendAway:
-    """Disconnect a client that keeps sending what does not hold."""
+    """An effect: disconnect a client that keeps sending invalid messages."""
 
     client: str
     why: str
@@ -37,7 +37,7 @@ class SendAway:
 
 @dataclass(frozen=True, slots=True)
 class Complain:
-    """For the log: the first of what does not hold of a client's."""
+    """A log entry for the first invalid message of a client."""
 
     client: str
     why: str
@@ -47,14 +47,14 @@ Charged: TypeAlias = SendAway | Complain | Count
 
 
 class Offenders:
-    """Of one broker; its machines share it."""
+    """The budgets and charges of one broker's clients; the broker's machines share this object."""
 
     def __init__(self) -> None:
         self._bogus: OrderedDict[str, int] = OrderedDict()
         self._budgets: OrderedDict[tuple[str, str], Allowance] = OrderedDict()
 
     def afford(self, client: str, what: str, now: float) -> None:
-        """Take one from a client's budget. Raises TooOften when it is used up."""
+        """Takes one request from a client's budget. Raises TooOften when the budget is used up."""
         key = (client, what)
         budget = self._budgets.pop(key, None)
         if budget is None:
@@ -66,7 +66,9 @@ class Offenders:
             raise TooOften(f"{what} requests come faster than this broker answers them")
 
     def charge(self, client: str, figure: str, error: KeysError) -> list[Charged]:
-        """Something did not hold: counted by its cause, and one time too many it is sent away. "": another broker."""
+        """Charges a client for an invalid message, counted by its cause; after `BOGUS_MAX` the client is sent away.
+        `client` "": another broker, which is only counted.
+        """
         counted: list[Charged] = [Count(figure, 1, type(error).__name__)]
         if not client:
             return counted

@@ -1,39 +1,44 @@
-"""One entity's pings: when the next one goes, which are missed, whether the entity is suspected or has failed (B5).
+"""The pings of one entity: the time of the next ping, missed pings, and the verdicts suspected and failed (B5).
 
 A ping has a number and the time at which it was sent, by the pinging broker's clock; the entity echoes both, so that
-its own clock says nothing. A ping is *missed* when its timeout passes without an answer; a later one still counts.
-After a miss pings follow fast, and any answer brings the entity back. After a failure they go on, ever more rarely.
+the entity's clock does not matter. A ping is *missed* when its timeout passes without an answer; a later answer still
+counts. After a miss pings follow fast, and any answer brings the entity back. After a failure pings go on, ever more
+rarely.
 
-What proves a death is how long nothing came, not how many pings were missed: behind a retransmission of TCP or in a
-burst of losses all of them are late together, and ten prove no more than one. Where losses are single ones, the fast
-pings end the wait soon. So a link is known by its *waits*, from the first ping without an answer to any answer. A wait
-that is longer by half than the longest of late is a death. Short waits prove little about longer ones: up to
-`patience_s` nobody is dead, unless for `EXPERIENCE` answers no wait was longer than a part of that; if long waits get
-rarer exponentially, the longest of N is exceeded `STEADY` times with a chance of N to the power of minus `STEADY`.
+The proof of a death is the length of the silence, not the number of missed pings: behind a retransmission of TCP or
+in a burst of losses all pings are late together, and ten prove no more than one. Where losses are single, the fast
+pings end the wait soon. So a link is known by its *waits*, from the first ping without an answer to any answer. A
+wait that is longer by half than the recent longest is a death. Short waits prove little about longer ones: up to
+`patience_s` nobody is dead, unless for `EXPERIENCE` answers no wait was longer than a part of `patience_s`. If long
+waits get rarer exponentially, a wait exceeds the longest of N waits `STEADY` times with a chance of N to the power of
+minus `STEADY`.
 
-    timeout   = smoothed round trip + max(4 x its deviation, margin_s), at most timeout_max_s    (RFC 6298, section 2),
+    timeout   = smoothed round trip + max(4 x its deviation, margin_s), at most timeout_max_s    (RFC 6298, section
+    2),
                 and at most half of the patience, so that two pings are asked. One answer QUICK times as fast as usual
-                tells a newcomer that came in a rush from a slow link, and what was learned of it begins anew
+                tells a newcomer that came in a rush from a slow link; then the estimate begins anew
     patience  = caution x max(1.5 x longest, 2 patience_s + timeout), where the longest wait fades, to its
                 third in an hour; after EXPERIENCE answers caution x max(1.5 x longest, min(patience_s, 3 x longest)),
                 where no longest wait is believed to be shorter than margin_s
-    suspected after half of the patience without an answer, and not before the longest wait; failed after all of it, and
+    suspected after half of the patience without an answer, and not before the longest wait; failed after all of it,
+    and
                 never before `floor_s`: a program that pauses for half a second is no death, however good its link.
-                Where there are others to ask through (`self_health.others`), not before a ping went through them, and
-                a timeout passed. Who answers only there is suspected as long as it does: the link is broken, not it
-    every     = interval - max(interval / 10, timeout), at least half of it: who was told so says by itself that it
-                lives, and is asked when that does not come within the interval, or was not asked for long; who seems
-                slow, or may speak more rarely than it was told, is asked within TOLD_WITHIN_S
-    interval  = interval_s, half of it until ten pings went, since nothing is known of a newcomer, unless our turns come
-                late; with a goal (`within`) what the patience leaves of most of it; at once after the first miss,
-                then an eighth of the wait so far, at least interval_min_s, or a
-                quarter of interval_s as long as it is a newcomer or our turns come late, since so many pings might be
-                what keeps the answers back; doubled up to AFTER_FAILURE_S after a failure; a
-                quarter of the patience while it answers elsewhere only
+                With others to ask through (`self_health.others`), not before a ping went through them, and a
+                timeout passed. An entity that answers only there stays suspected: its link to us is broken
+    every     = interval - max(interval / 10, timeout), at least half of the interval: an entity with this period
+    gives
+                signs of life unasked, and is asked if a sign is late by the interval, or if not asked for long; an
+                entity that seems slow, or may speak more rarely than it was told, is asked within TOLD_WITHIN_S
+    interval  = interval_s, half of it until ten pings went, since nothing is known of a newcomer, unless our turns
+    come
+                late; with a goal (`within`) the rest of most of the goal after the patience; at once after the first
+                miss, then an eighth of the wait so far, at least interval_min_s, or a quarter of interval_s for a
+                newcomer or while our turns come late, since so many pings might hold the answers back; doubled up to
+                AFTER_FAILURE_S after a failure; a quarter of the patience while the entity answers elsewhere only
 
 While the broker itself does badly (`self_health`) patience and intervals are longer.
 
-The last ten pings give loss, latency and reordering (NETWORK_METRICS, B4). Not here: who is told (`traces`), other
+The last ten pings give loss, latency and reordering (NETWORK_METRICS, B4). Not here: the listeners (`traces`), other
 signs of life, votes of several witnesses (`witnessing`).
 """
 
@@ -48,31 +53,31 @@ from typing import NamedTuple, TypeAlias
 from bridge.traces.presets import Preset
 from bridge.traces.self_health import SelfHealth
 
-HISTORY = 10  # pings that metrics are made of
-OUTSTANDING_MAX = 64  # pings remembered for their answers: until the longest patience ends, some 40 are sent
+HISTORY = 10  # pings from which metrics are computed
+OUTSTANDING_MAX = 64  # unanswered pings remembered: some 40 are sent within the longest patience
 AFTER_FAILURE_S = 60.0
-LONGER = 1.5  # a wait is a death when it is so much longer than the longest one that was none
-STEADY = 3  # ... or, where all of them are short, so much longer than that
+LONGER = 1.5  # a wait is a death when it is longer than the longest survived wait by this factor
+STEADY = 3  # ... or by this factor where all waits are short
 EXPERIENCE = 240  # answers: four minutes of them
-LONGEST_LIFE_S = 3600.0  # in which the longest wait fades to its third
-SURVIVED_MAX_S = 10.0  # an entity that came back after longer than that was dead, and is a newcomer
+LONGEST_LIFE_S = 3600.0  # the longest wait fades to its third in this time
+SURVIVED_MAX_S = 10.0  # an entity that came back after a longer wait was dead, and is a newcomer
 REPEAT = 8  # pings follow each other by this part of the wait so far
 GOAL_PART = 0.95  # of a goal; the rest is for our own turns
-GOAL_LEAST = 0.25  # ... of which the interval is never a smaller part
-ALIVE_PART = 0.9  # of the interval in which an entity says by itself that it lives; the rest is for the way
+GOAL_LEAST = 0.25  # ... and the least part of it for the interval
+ALIVE_PART = 0.9  # of the interval: the period of unasked signs of life; the rest is for the way
 TOLD_WITHIN_S = 30.0
 QUICK = 4
 NEVER = float("inf")
-LATE = 4  # our own turn is late when it comes behind its time by this part of a timeout
+LATE = 4  # our own turn is late if its delay exceeds a timeout divided by this
 
 
 UNKNOWN, LOST = -2.0, -1.0  # instead of a round trip
 _LEADING = 1 << HISTORY
-_Sent: TypeAlias = tuple[int, float, float]  # a ping's number, when it went, when it is missed
+_Sent: TypeAlias = tuple[int, float, float]  # a ping's number, the time of sending, the time at which it is missed
 
 
 class Health(StrEnum):
-    """What the broker holds of an entity."""
+    """The broker's verdict on an entity."""
 
     ALIVE = "alive"
     SUSPECTED = "suspected"
@@ -80,7 +85,7 @@ class Health(StrEnum):
 
 
 class Ping(NamedTuple):
-    """To be sent now. `sent_ms`: the broker's clock."""
+    """A ping to send now. `sent_ms`: the broker's clock."""
 
     number: int
     sent_ms: int
@@ -88,7 +93,10 @@ class Ping(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PingMetrics:
-    """Of the last ten pings whose fate is known. Latencies in seconds, None without an answer; rates 0 to 1."""
+    """The metrics of the last ten pings whose outcome is known. Latencies in seconds, None without an answer; rates 0
+    to
+    1.
+    """
 
     loss_rate: float
     latency_s: float | None
@@ -97,10 +105,10 @@ class PingMetrics:
 
 
 class Pulse:
-    """One entity. `tick` when `next_deadline` is reached; `answered` for every answer.
+    """The pings of one entity. `tick` when `next_deadline` is reached; `answered` for every answer.
 
-    A broker has tens of thousands of these and does little else: what an answer changes is computed when it comes,
-    once, and a ping that is answered in time leaves no object behind.
+    A broker has tens of thousands of these and does little else: the consequences of an answer are computed once, on
+    arrival, and a ping that is answered in time leaves no object behind.
     """
 
     __slots__ = (
@@ -111,35 +119,37 @@ class Pulse:
     )  # fmt: skip
 
     def __init__(self, preset: Preset, now: float, spread: float = 0.0, ours: SelfHealth | None = None) -> None:
-        """The first ping is due at once; the pause behind it is longer by `spread` of an interval, or the one before it
-        is shorter where there is a goal: who came together is not pinged together. `ours`: how well the broker does."""
+        """Plans the first ping at once. The pause after it is longer by `spread` of an interval, or with a goal the
+        pause before it is shorter: entities that came together are not pinged together. `ours`: the broker's own
+        health.
+        """
         self._ours = ours or SelfHealth()
         self.health = Health.ALIVE
         self.timeout_s = preset.timeout_initial_s
-        """How long the next ping's answer may take."""
+        """The timeout of the next ping, in seconds."""
         self._preset = preset
         self._next_ping = now
         self._last_ping = now
         self._number = 0
-        self._told_s = 0.0  # with the last ping
-        self._misses = 0  # of pings behind the last answered one
-        self._waiting: list[_Sent] = []  # for their answers, in order of sending
-        self._missed: dict[int, float] | None = None  # whose timeout passed and that may still come: when they went
-        self._smoothed_s, self._deviation_s = -1.0, 0.0  # of round trips; nothing is known yet
-        self._trips = array("f", (UNKNOWN,) * HISTORY)  # of the last pings, each at its number modulo HISTORY
+        self._told_s = 0.0  # the period told with the last ping
+        self._misses = 0  # missed pings after the last answered ping
+        self._waiting: list[_Sent] = []  # pings without an answer, in order of sending
+        self._missed: dict[int, float] | None = None  # missed pings whose answer may still come: times of sending
+        self._smoothed_s, self._deviation_s = -1.0, 0.0  # of round trips; unknown so far
+        self._trips = array("f", (UNKNOWN,) * HISTORY)  # round trips of the last pings, at number modulo HISTORY
         self._reordered = 1  # a bit for each of the last answers, below a leading one
         self._highest_answered = 0
         self._answers = 0
         self._answered_at = now
-        self._asked_at: float | None = None  # since when we wait: the first ping without an answer behind it
-        self._excused_s = 0.0  # of that wait, we came late ourselves
-        self._longest_s = 0.0  # wait that ended with an answer
-        self._patience_s = 2 * preset.patience_s + preset.timeout_initial_s  # nothing is known yet
+        self._asked_at: float | None = None  # begin of the wait: the first ping with no answer since
+        self._excused_s = 0.0  # the part of that wait by which our own turns came late
+        self._longest_s = 0.0  # the longest wait that ended with an answer
+        self._patience_s = 2 * preset.patience_s + preset.timeout_initial_s  # until answers teach more
         self._suspect_s = self._patience_s / 2  # both before `stretch`
         self._pause_s = preset.interval_s  # before the next ping, after a failure
         self._is_late = False  # our last turn came late
-        self._probed_at = NEVER  # when the first ping went through others, since it is suspected
-        self._is_vouched = False  # it answers through others, and not to us
+        self._probed_at = NEVER  # the first ping through others since the suspicion
+        self._is_vouched = False  # the entity answers through others, and not to us
         self._spread_s = -spread * self._interval_s() if preset.goal_s else spread * preset.interval_s
 
     @property
@@ -151,16 +161,16 @@ class Pulse:
 
     @property
     def sent(self) -> int:
-        """Number of the last ping."""
+        """The number of the last ping."""
         return self._number
 
     @property
     def is_overdue(self) -> bool:
-        """Whether it missed something and is not given up."""
+        """True if the entity owes an answer and has not failed."""
         return self._misses > 0 and self.health is not Health.FAILED
 
     def tick(self, now: float) -> tuple[Ping | None, Health | None]:
-        """The ping to send now, if one is due, and the entity's health, if it changed."""
+        """Returns the ping to send now, if one is due, and the entity's health, if it changed."""
         before, late_s = self.health, now - self.next_deadline
         self._is_late = late_s > self.timeout_s / LATE
         if self._is_late:
@@ -175,7 +185,9 @@ class Pulse:
         return ping, self.health if self.health is not before else None
 
     def answered(self, number: int, sent_ms: int, now: float) -> Health | None:
-        """An answer came: the entity's health, if it changed. An echo of what was never sent, or twice, is ignored."""
+        """Takes an answer and returns the entity's health, if it changed. Ignores an echo of a ping never sent, or a
+        second echo.
+        """
         at = self._take_out(number, sent_ms)
         if at is None:
             return None
@@ -193,22 +205,29 @@ class Pulse:
         return self.health if before is not self.health else None
 
     def begin(self, now: float) -> None:
-        """It spoke, and listens from now on: no ping before that could be answered. `lives` follows."""
+        """Plans the next ping at once: the entity spoke, so it listens now and could not answer before. The caller
+        calls
+        `lives` next.
+        """
         self._next_ping = min(self._next_ping, now)
 
     @property
     def every_s(self) -> float:
-        """How often it should say by itself that it lives; 0: there is much to learn of its link by asking."""
+        """The period in seconds in which the entity should give signs of life unasked; 0 while pings have much to teach
+        about its link.
+        """
         interval_s, knows = self._interval_s(), self._preset.goal_s or self._answers >= HISTORY
         return max(min(ALIVE_PART * interval_s, interval_s - self.timeout_s), interval_s / 2) if knows else 0.0
 
     def announced(self, lived_at: float, now: float, asked_within_s: float) -> Health | None:
-        """It says by itself that it lived at `lived_at`, by our clock as our last ping showed it, so whoever holds that
-        back wins no time: its health, if it changed. As clocks differ, it is asked so long after it was."""
+        """Takes an unasked sign of life and returns the entity's health, if it changed. `lived_at`: by our clock as our
+        last ping showed it, so a party that holds the sign back gains no time. As clocks differ, the entity is asked
+        `asked_within_s` after the last ping.
+        """
         lived_at = min(lived_at, now)
         asked_at = self._asked_at
         if asked_at is not None and lived_at <= asked_at:
-            return None  # as old as what was known when the wait began
+            return None  # no later than the begin of the wait
         self._answers += 1
         if asked_at is not None or self._answers == EXPERIENCE:
             self._weigh(now)
@@ -222,20 +241,24 @@ class Pulse:
         return self.health if before is not self.health else None
 
     def lives(self, now: float) -> Health | None:
-        """Something else came of it that nobody can forge: its health, if it changed. Not judged by how late it is."""
+        """Takes another sign of life that nobody can forge, and returns the entity's health, if it changed. Its delay
+        is
+        not measured.
+        """
         self._asked_at, self._excused_s = now if self._waiting else None, 0.0
         if self._misses:
             self._misses = 0
             self._next_ping = max(self._last_ping + self._interval_s(), now)
-        elif self._preset.goal_s or self._answers >= EXPERIENCE:  # else there is much to learn of its link by asking
+        elif self._preset.goal_s or self._answers >= EXPERIENCE:  # else pings have much to teach about the link
             self._next_ping = max(self._next_ping, now + self._interval_s() + self._spread_s)
         self._is_vouched = False
         before, self.health = self.health, Health.ALIVE
         return self.health if before is not self.health else None
 
     def vouched(self, number: int, sent_ms: int, now: float) -> Health | None:
-        """Through another witness it answered what we asked it there: it lived when we did, and is no more than
-        suspected. Its health, if it changed or this is news. An echo of what was never sent is ignored."""
+        """Takes an answer through another witness: the entity lived when the ping went, and is no more than suspected.
+        Returns its health, if it changed or the way is new. Ignores an echo of a ping never sent.
+        """
         at = self._sent_at(number, sent_ms)
         if at is None or self.health is Health.ALIVE:
             return None
@@ -248,7 +271,9 @@ class Pulse:
         return self.health if is_news else None
 
     def lost(self, now: float) -> None:
-        """Its connection ended: it is asked at once, and waited for from now on, whatever the interval is."""
+        """Takes note that the connection ended: the entity is asked at once, and the wait begins now, whatever the
+        interval.
+        """
         self._next_ping = min(self._next_ping, now)
         if self._asked_at is None:
             self._asked_at, self._excused_s = now, 0.0
@@ -271,7 +296,7 @@ class Pulse:
 
     @property
     def _verdict_at(self) -> float:
-        """When health gets worse if nothing comes before."""
+        """The time at which health gets worse if no sign of life comes before."""
         assert self._asked_at is not None, "it missed something"
         waits_s = self._patience_s if self.health is Health.SUSPECTED else self._suspect_s
         at = self._asked_at + self._excused_s + waits_s * self._ours.stretch
@@ -284,7 +309,9 @@ class Pulse:
         return self._trips[oldest:] + self._trips[:oldest]
 
     def _take_out(self, number: int, sent_ms: int) -> float | None:
-        """When the ping went that is answered with these; None: none did, or it was answered."""
+        """Takes out the ping that an answer echoes, and returns the time it was sent; None if there is none or it was
+        answered.
+        """
         for place, (sent, at, _) in enumerate(self._waiting):
             if sent == number:
                 if sent_ms == int(at * 1000):
@@ -297,7 +324,7 @@ class Pulse:
         return missed.pop(number)
 
     def _sent_at(self, number: int, sent_ms: int) -> float | None:
-        """When the ping went that has these, and was not answered directly."""
+        """Returns the time at which an unanswered ping with this number and time was sent; None if there is none."""
         waiting = (at for sent, at, _ in self._waiting if sent == number)
         at = next(waiting, None if self._missed is None else self._missed.get(number))
         return at if at is not None and sent_ms == int(at * 1000) else None
@@ -328,11 +355,13 @@ class Pulse:
         if self._preset.goal_s:
             left_s = GOAL_PART * self._preset.goal_s - self._patience_s
             return max(left_s, GOAL_LEAST * self._preset.goal_s) * self._ours.stretch
-        newcomer = self._number < HISTORY and not self._is_late  # who has too much to do does not ask for more
+        newcomer = self._number < HISTORY and not self._is_late  # a busy broker does not ask for more
         return self._preset.interval_s / 2 if newcomer else self._preset.interval_s * self._ours.stretch
 
     def _repeat_s(self, now: float) -> float:
-        """Fast where we know what to expect; else so much traffic could be what keeps the answers back."""
+        """Returns the pause before the next ping after a miss: short on a known link; longer otherwise, since more
+        traffic could hold the answers back.
+        """
         if self._is_vouched:
             return self._patience_s / 4 * self._ours.stretch
         assert self._asked_at is not None, "it missed something"
@@ -342,21 +371,22 @@ class Pulse:
         return min(max(waited_s / REPEAT, least_s), self._preset.interval_s) * self._ours.stretch
 
     def _judge(self, number: int, at: float, now: float) -> None:
-        """Its timeout passed."""
+        """Takes note that a ping's timeout passed."""
         if self._missed is None:
             self._missed = {}
         self._missed[number] = at
         if number > self._number - HISTORY:
             self._trips[number % HISTORY] = LOST
         if number < self._highest_answered:
-            return  # lost, and no silence
+            return  # a loss, and no silence: a later ping was answered
         self._misses += 1
         if self.health is not Health.FAILED:
             self._next_ping = min(self._next_ping, self._last_ping + self._repeat_s(now))
 
     def _wait_longer(self, late_s: float) -> None:
-        """We come late ourselves, and answers may lie where nobody read them: while this broker has too much to do,
-        it holds nobody for dead, up to `timeout_max_s` for each ping and twice that for each wait."""
+        """Extends waits because our own turn came late, and answers may lie unread: while this broker has too much to
+        do, it declares nobody dead, up to `timeout_max_s` for each ping and twice as long for each wait.
+        """
         longest_s = self._preset.timeout_max_s
         self._excused_s = min(self._excused_s + late_s, 2 * longest_s)
         self._waiting = [
@@ -364,7 +394,7 @@ class Pulse:
         ]
 
     def _learn(self, round_trip_s: float, now: float) -> None:
-        """RFC 6298, section 2: smoothed round trip and its deviation."""
+        """Updates the smoothed round trip and its deviation (RFC 6298, section 2)."""
         smoothed, deviation = self._smoothed_s, self._deviation_s
         seems_slow = smoothed > self._preset.timeout_initial_s and self._answers < EXPERIENCE
         if smoothed < 0 or (seems_slow and QUICK * round_trip_s < smoothed):
@@ -377,7 +407,7 @@ class Pulse:
         self._weigh(now)
 
     def _weigh(self, now: float) -> None:
-        """How long a sign of life was waited for, and will be."""
+        """Updates the longest wait, the patience and the timeout."""
         preset = self._preset
         longest_s = self._longest_s * max(1 - (now - self._answered_at) / LONGEST_LIFE_S, 0.0)
         self._answered_at = now
@@ -401,7 +431,7 @@ class Pulse:
         self.timeout_s = min(usual_s, patience_s / 2)
 
     def _wait_for_the_rest(self, now: float) -> None:
-        """An answer is a sign of life: for pings that went behind it we wait anew."""
+        """Begins a new wait for the pings sent after the answered ping: an answer is a sign of life."""
         is_over = self._highest_answered == self._number
         self._asked_at, self._excused_s = None if is_over else now, 0.0
         if self._misses:

@@ -1,6 +1,6 @@
-"""How long an entity may be silent, for one kind of network or from how soon its death is to be told.
+"""Presets of the time that an entity may be silent, for a kind of network or for a goal of detection.
 
-Not here: what is made of these times for one entity and its link (`pings`).
+Not here: the times for one entity and its link (`pings`).
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class Preset:
     """Times for one kind of network, in seconds. `timeout_initial_s` counts until the first answer. `caution`: less of
-    it tells deaths sooner, and of the living more often; it scales every patience. `floor_s`: no shorter wait is a
-    failure, whatever the link and `caution` say; a suspicion may be earlier."""
+    it tells deaths sooner, and calls living entities dead more often; it scales every patience. `floor_s`: no shorter
+    wait is a failure, whatever the link and `caution` say; a suspicion may come earlier.
+    """
 
     name: str
     interval_s: float = 1.0
@@ -24,7 +25,9 @@ class Preset:
     caution: float = 1.0
     floor_s: float = 2.0
     goal_s: float = 0.0
-    """Deaths are told within so long: who is waited for less is asked less. 0: the interval is as it is."""
+    """The time within which deaths are told: an entity with a shorter patience is asked less often. 0: the interval is
+    fixed.
+    """
 
 
 LAN = Preset("lan")
@@ -35,11 +38,12 @@ PRESETS = {preset.name: preset for preset in (LAN, WAN, CELLULAR)}
 
 
 def within(detect_s: float) -> Preset:
-    """The times with which a death is told `detect_s` after it at the latest, on a link that keeps its longest wait
-    well below that. The longest time to tell it is interval and patience. The patience is the link's; so the interval
-    is the longest one that the goal leaves beside that, and the better a link is known to be, the fewer pings it needs
-    (W. Chen, S. Toueg, M. K. Aguilera, On the quality of service of failure detectors (2002), section 5), but no less
-    than a quarter of the goal: to ask more often might be what keeps answers back. Raises ValueError."""
+    """Returns the times with which a death is told after at most `detect_s`, on a link whose longest wait stays well
+    below. The longest time to tell a death is interval and patience. The patience is the link's; so the interval is
+    the longest that the goal leaves beside the patience, and the better a link is known to be, the fewer pings it
+    needs (W. Chen, S. Toueg, M. K. Aguilera, On the quality of service of failure detectors (2002), section 5). The
+    interval is at least a quarter of the goal: more pings might hold answers back. Raises ValueError below 1 s.
+    """
     if detect_s < 1:
         raise ValueError("a death cannot be told within less than a second")
     return Preset(

@@ -1,4 +1,4 @@
-"""One entity that is registered at a broker: its voice, its session, its pulse, and when it wants attention."""
+"""An entity that is registered at a broker: its voice, its session, its pulse, and the times of its next check."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from keys.tracesession import TraceSession
 
 @dataclass(slots=True)
 class Traced:
-    """`client`: the connection through which it spoke last."""
+    """A registered entity. `client`: the connection through which it spoke last."""
 
     voice: Voice
     client: str
     session: TraceSession
     pulse: Pulse | None
-    """None: of before a restart of ours, and not back."""
+    """The pings; None for an entity registered before our restart that is not back."""
     speaks_at: str = field(repr=False)
     place: int
-    """In the broker's sweep."""
+    """The place in the broker's sweep."""
     rejoin_by: float = NEVER
-    """When it is told failed, or looked at again, if it is of before a restart and missing."""
+    """The time at which an entity missing since our restart is told failed, or checked again."""
     spoke: bool = False
     joined: bool = False
     metrics_at: float = 0.0
     coming: TraceSession | None = None
-    """How its session goes on, once it speaks in it (`resuming`)."""
+    """The continued session, once the entity speaks in it (`resuming`)."""
     knocked_ms: int = 0
-    """Its clock when it knocked last."""
+    """The time of the last knock, by the entity's clock."""
     aside: TraceSession | None = None
-    """Our end of what other witnesses pass on, once they had to."""
+    """Our end of the session for answers through other witnesses, once any were asked."""
 
     @property
     def advertisement(self) -> Advertisement:
@@ -42,12 +42,14 @@ class Traced:
 
     @property
     def is_missing(self) -> bool:
-        """Of before a restart, not back, and not told failed."""
+        """True for an entity registered before our restart, not back, and not told failed."""
         return self.pulse is None and self.rejoin_by < NEVER
 
     @property
     def listens_at(self) -> str:
-        """Where we ask it; seldom, for it says by itself that it lives."""
+        """The topic on which we ask the entity; computed, since an entity with unasked signs of life is seldom
+        asked.
+        """
         known = self.advertisement
         return to_entity(known.certificate.name, known.topic, self.session.session)
 

@@ -1,26 +1,27 @@
-"""How long a broker that began anew waits for those who were registered before, and are not back.
+"""The wait of a restarted broker for entities that were registered before and are not back.
 
-`REJOIN_S` is enough for a hundred. Thousands come back as fast as the broker takes them up, so whoever is late may be
-late by our fault. So beyond that time they are waited for as long as they come: while in the last `COMES_S` to twice
-that one of those who are missing came, and a part `COMES_PART` of them at least; and while the broker does badly
-(`self_health`). Each counts once, so that nobody holds up the news of a death by registering again. `REJOIN_MAX_S` is
-the end of it in any case: a token has five minutes left at least when a broker dies, without which it may not tell.
+`REJOIN_S` is enough for a hundred entities. Thousands come back as fast as the broker can register them, so a late
+entity may be late by our fault. So after `REJOIN_S` the wait goes on while entities come: while in the last `COMES_S`
+to twice `COMES_S` at least one of the missing came, and at least a part `COMES_PART` of them; and while the broker
+does badly (`self_health`). Each entity counts once, so that none delays the news of a death by registering again.
+`REJOIN_MAX_S` ends the wait in any case: when a broker dies its tokens have at least five minutes left, and without
+tokens it may tell nothing.
 
-Times and events in, a time out. Not here: who they are, and what is told (`tracer`).
+Times and events in, a time out. Not here: the entities and their traces (`tracer`).
 """
 
 from __future__ import annotations
 
 from bridge.traces.self_health import SICK
 
-REJOIN_S = 60.0  # how long an entity of before a restart of ours may take to come back, at least ...
+REJOIN_S = 60.0  # the least wait for an entity registered before our restart ...
 REJOIN_MAX_S = 240.0  # ... and at most
 COMES_S = 10.0
 COMES_PART = 0.01
 
 
 class Rejoining:
-    """Those who are missing, by number, and how fast they come."""
+    """The number of missing entities, and the pace at which they come back."""
 
     __slots__ = ("_before", "_began", "_came", "_missing", "_since")
 
@@ -31,28 +32,29 @@ class Rejoining:
 
     @property
     def missing(self) -> int:
-        """How many are."""
+        """The number of missing entities."""
         return self._missing
 
     def waits(self, now: float) -> float:
-        """One more is missing; until when nothing is said of it in any case."""
+        """Counts one more missing entity. Returns the time before which nothing is said of it in any case."""
         if not self._missing:
             self._began = self._since = now
         self._missing += 1
         return self._began + REJOIN_S
 
     def gone(self) -> None:
-        """One is missing no longer, whatever became of it."""
+        """Counts one missing entity less, whatever became of it."""
         self._missing -= 1
 
     def came(self, now: float) -> None:
-        """One that was missing is back."""
+        """Counts a missing entity that is back."""
         self._turn(now)
         self._came += 1
 
     def until(self, now: float, score: float) -> float:
-        """When it is over for those who are still missing, or is to be asked again; not later than `now`: it is over.
-        `score`: how badly we do."""
+        """Returns the time at which the wait for the missing entities ends or is to be checked again; at most `now` if
+        it is over. `score`: how badly our broker does.
+        """
         least, most = self._began + REJOIN_S, self._began + REJOIN_MAX_S
         if now < least:
             return least

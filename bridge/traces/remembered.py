@@ -1,11 +1,11 @@
-"""What a broker must know of an entity to speak of it after a restart, though it never comes back.
+"""The record of an entity that a broker needs to speak of it after a restart, even if the entity never comes back.
 
     record   version(1) advertisement(2 + n) token(2 + n) holder(32) session(16) key(32) trace_key(0 or 32: 1 + n)
              what holds(4 + n)
 
-The token is short, so a broker that was away for longer than its life has no right to tell anything; it is then its
-trackers who say that they hear nothing. A record holds secrets: the key that the token names, that of the session,
-the one that traces are sealed under. Not here: where it is kept, and that it is sealed there (`gateway.tracing.store`).
+The token is short-lived, so a broker that was away for longer has no right to tell anything; then the trackers
+themselves report that they hear nothing. A record holds secrets: the key that the token names, the session's key, and
+the key that seals traces. Not here: storage, and its sealing (`gateway.tracing.store`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Holding = Mapping[Interest, tuple[TraceKind, Mapping[str, object]]]
 
 @dataclass(frozen=True, slots=True)
 class RememberedEntity:
-    """One registered entity. `holds`: what was told last, by who wants such things."""
+    """A registered entity. `holds`: the last traces told, by interest."""
 
     advertisement: Advertisement
     token: Token
@@ -44,7 +44,7 @@ class RememberedEntity:
 
     @classmethod
     def decode(cls, data: bytes) -> RememberedEntity:
-        """Raises BadFrame."""
+        """Decodes a record. Raises BadFrame."""
         reader = Reader(data)
         if reader.number(1) != _VERSION:
             raise BadFrame("a record of another version")

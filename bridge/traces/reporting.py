@@ -1,20 +1,20 @@
-"""Traces for those who read a topic of the overlay: `PREFIX/GATEWAY/ENTITY/trace`, an ordinary publication (B4, B6).
+"""Reports of traces for readers of an overlay topic: `PREFIX/GATEWAY/ENTITY/trace`, an ordinary publication (B4, B6).
 
-A tracker needs the trace topic, which only those learn who may discover the entity. A report says the same in JSON to
-whoever may read the topic's scope, and is sealed like telemetry:
+A tracker needs the trace topic, which only parties learn that may discover the entity. A report says as much in JSON
+to all readers of the topic's scope, and is sealed like telemetry:
 
     {"entity": name, "gateway": name, "kind": "NETWORK_METRICS", "time_ms": ms, "number": n, "fields": {...}}
 
 `number` rises by one with each report of an entity, so that a reader sees gaps; it begins anew with the gateway.
 
-So only entities are reported that consent: their restrictions of discovery admit this gateway, or name the report by
-its filter, `PREFIX/#`; sealed traces are no exception. A report is an interest that never ends, at the pace of a gauge:
-of what does not change (ALLS_WELL, load, metrics) one of each kind in `STEADY_S`. Changes are reported at once, up to
-`CHANGES_BURST` and then one a second; of those in between the newest is kept, so that the last word is always said.
-All entities together have a pace as well, one for changes and one for the rest: thousands that die at once are told of
-one after the other.
+So reports cover only entities that consent: their restrictions of discovery admit this gateway, or name the report by
+its filter, `PREFIX/#`; sealed traces are no exception. A report is an interest that never ends, at the pace of a
+gauge: kinds that change nothing (ALLS_WELL, load, metrics) are reported once each in `STEADY_S`. Changes are reported
+at once, up to `CHANGES_BURST` and then one a second; between them only the newest is kept, so that the last word is
+always reported. All entities together have a pace as well, one for changes and one for the rest: thousands that die
+at once are reported one after the other.
 
-Not here: what is traced and told to trackers, who may publish on these topics (`own_topics`).
+Not here: the making of traces for trackers, the right to publish on these topics (`own_topics`).
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from bridge.traces.kinds import GAUGE_EVERY_S, Interest, TraceKind, body_of, fie
 from keys.delegation import admits
 from keys.errors import KeysError
 
-STEADY_S = GAUGE_EVERY_S  # between two reports of one kind that change nothing
+STEADY_S = GAUGE_EVERY_S  # between two reports of one kind without changes
 CHANGES_BURST = 20  # changes of one entity that are reported at once ...
 CHANGES_EVERY_S = (
-    1.0  # ... and how long each further one waits: an entity may say another state a thousand times a second
+    1.0  # ... and the pause before each further one: an entity may change its state a thousand times a second
 )
-REPORTS_BURST, REPORTS_PER_S = 5_000, 1_000  # of all entities together: changes, and as many that change nothing
-REPORTED_MAX = 65_536  # entities whose pace is remembered; who was silent longest is forgotten, what it held is said
+REPORTS_BURST, REPORTS_PER_S = 5_000, 1_000  # of all entities together: changes, and as many others
+REPORTED_MAX = 65_536  # remembered paces; the entity silent longest is forgotten, its held report sent
 _STEADY = frozenset({Interest.ALL_UPDATES, Interest.LOAD, Interest.NETWORK})
 
 
 @dataclass(frozen=True, slots=True)
 class TraceReport:
-    """To be published as the gateway, QoS 1."""
+    """An effect: publish as the gateway, QoS 1."""
 
     topic: str
     payload: bytes = field(repr=False)
@@ -63,42 +63,44 @@ class _Told(NamedTuple):
 
 @dataclass(slots=True)
 class _Pace:
-    """Of one entity."""
+    """The pace of one entity's reports."""
 
     changes: Allowance
-    steady: dict[TraceKind, float] = field(default_factory=dict)  # when each kind was reported last
+    steady: dict[TraceKind, float] = field(default_factory=dict)  # the last report of each kind
     held: _Told | None = None
     number: int = 0
 
 
 class Reporter:
-    """One gateway's reports. `name`, `domain`: what its certificate says, for the restrictions of entities."""
+    """The reports of one gateway. `name`, `domain`: from its certificate, for the restrictions of entities."""
 
     def __init__(self, name: str, domain: str, prefix: str, wall: Wall | None = None) -> None:
         self._wall = wall or Wall()
         self._name, self._domain, self._prefix = name, domain, prefix
         self._paces: OrderedDict[str, _Pace] = OrderedDict()
-        self._held: list[tuple[float, str]] = []  # entries whose entity holds nothing any more are stale
+        self._held: list[tuple[float, str]] = []  # an entry whose entity holds nothing any more is stale
         self._changes, self._steady = (Allowance(REPORTS_BURST, 1 / REPORTS_PER_S, 0.0) for _ in range(2))
-        self._resumes_at = 0.0  # when there is room for a further change
+        self._resumes_at = 0.0  # the time at which there is room for a further change
 
     @property
     def next_deadline(self) -> float | None:
-        """When `due` is wanted next."""
+        """The time for the next call of `due`; None if nothing is held back."""
         return max(self._held[0][0], self._resumes_at) if self._held else None
 
     def guard(self, own: OwnTopics) -> None:
-        """A client that publishes beside us would speak in a gateway's name."""
+        """Reserves the report topics: a client that publishes there would speak in a gateway's name."""
         own.add_documents(self._prefix, entity_level(self._name), "trace")
 
     def consents(self, discoverers: Sequence[str]) -> bool:
-        """Whether an entity with these restrictions may be reported."""
+        """Returns True if an entity with these restrictions may be reported."""
         return f"{self._prefix}/#" in discoverers or admits(discoverers, self._name, self._domain)
 
     def told(
         self, entity: str, kind: TraceKind, fields: Mapping[str, object], now: float, to: Interest | None = None
     ) -> list[ReportEffect]:
-        """A trace of an entity that consents is made. `to`: as of the trace, None for what its kind says."""
+        """Reports a trace of an entity that consents, at the pace of its kind. `to`: the trace's interest, None for the
+        kind's own.
+        """
         if kind is TraceKind.GAUGE_INTEREST:
             return []  # a question to trackers
         effects = list(self.due(now))
@@ -120,7 +122,7 @@ class Reporter:
         return effects
 
     def due(self, now: float) -> Iterator[ReportEffect]:
-        """What was held back and may be said now."""
+        """Yields the held reports that may go now."""
         while self._held and self._held[0][0] <= now and self._resumes_at <= now:
             pace = self._paces.get(self._held[0][1])
             held = None if pace is None else pace.held
@@ -156,10 +158,12 @@ class Reporter:
 
 
 def _in_clear(fields: Mapping[str, object]) -> Mapping[str, object]:
-    """What an entity with several witnesses says of itself comes as one signed word; readers get what is in it."""
+    """Returns the fields in clear for readers: an entity with several witnesses sends its own word as one signed
+    field.
+    """
     if "word" not in fields:
         return fields
     try:
         return {**fields_of(own_word(fields).body), **{name: fields[name] for name in fields if name != "word"}}
     except KeysError:
-        return fields  # a load may have a figure of that name
+        return fields  # a load may have a figure with the name `word`

@@ -1,8 +1,8 @@
-"""An entity's session goes on behind a lost connection or a restart of ours, in place of a registration (B3).
+"""Resumption of an entity's session after a lost connection or a restart of ours, in place of a registration (B3).
 
-An entity that knocks is answered, and counts as back when it speaks under the key that both then have; until then
-what was, is. So who repeats an old knock wins nothing and stops nobody. Not here: frames (`keys.resumption`), what it
-means for the entity's traces (`tracer`).
+An entity that knocks is answered, and counts as back when it speaks under the key that both then have; until then the
+former state stands. So an attacker that repeats an old knock gains nothing and stops nobody. Not here: frames
+(`keys.resumption`), the consequences for the entity's traces (`tracer`).
 """
 
 from __future__ import annotations
@@ -20,32 +20,34 @@ from keys.tracesession import TraceSession, Word
 
 
 def knock_of(event: Spoke) -> Knock:
-    """Raises BadFrame, NotAuthorised."""
+    """Decodes a knock and checks its sender. Raises BadFrame, NotAuthorised."""
     knock = Knock.decode(event.data)
     only_own(knock.name, event.client)
     return knock
 
 
 def only_own(name: str, client: str) -> None:
-    """Nobody but the client of its name hears what an entity is answered. Raises NotAuthorised."""
+    """Raises NotAuthorised unless the client has the entity's name: no other client hears the answers for an
+    entity.
+    """
     if client != name:
         raise NotAuthorised("a registration or knock that somebody else passes on")
 
 
 def not_known(knock: Knock) -> list[Say | Count]:
-    """The session is none of ours; whoever knocked may register."""
+    """Tells an entity that its session is unknown here; the entity may register."""
     return [Say(answers_to(knock.name), unknown(knock.session), 0), Count("sessions_unknown")]
 
 
 def answer(traced: Traced, knock: Knock, random: Callable[[int], bytes], now_ms: int) -> list[Say | Count]:
-    """What its entity is told: to register if we may not speak of it. Raises keys errors."""
+    """Answers a knock; the entity is told to register if we have no right to speak of it. Raises keys errors."""
     certificate, (session, key) = traced.advertisement.certificate, traced.session.kept
     if knock.name != certificate.name:
         raise BadContent("a knock in another entity's name")
     knock.verify(key, traced.knocked_ms, now_ms)
     traced.advertisement.check_time(now_ms)
     token = traced.voice.token
-    if token is None or token.not_after_ms < now_ms:  # it was lost on its way, and nobody would hear of a death
+    if token is None or token.not_after_ms < now_ms:  # the token was lost on its way: nobody would hear of a death
         return not_known(knock)
     said, next_key = knock.resumed(key, random(NONCE_BYTES))
     traced.knocked_ms, traced.coming = knock.time_ms, TraceSession(session, next_key, 1, certificate.public_key)
@@ -53,7 +55,9 @@ def answer(traced: Traced, knock: Knock, random: Callable[[int], bytes], now_ms:
 
 
 def hear(traced: Traced, data: bytes) -> tuple[Word, bytes, bool]:
-    """Word and body of what came in its session, and whether it is back with it. Raises keys errors."""
+    """Returns word and body of a message in an entity's session, and True if the entity is back with it. Raises keys
+    errors.
+    """
     if traced.coming is None:
         if traced.pulse is None:
             raise BadContent("a session of before our restart, that nobody has knocked for")
@@ -63,6 +67,6 @@ def hear(traced: Traced, data: bytes) -> tuple[Word, bytes, bool]:
     except KeysError:
         if traced.pulse is None:
             raise
-        return (*traced.session.hear(data), False)  # said before the knock, or the knock was somebody else's
+        return (*traced.session.hear(data), False)  # sent before the knock, or the knock was another client's
     traced.session, traced.coming, traced.aside = traced.coming, None, None
     return word, body, True

@@ -1,42 +1,42 @@
-"""How well a broker does that judges others: who comes late to its own turns suspects itself first (Lifeguard).
+"""The health of a broker that judges others: a broker that is late for its own turns suspects itself first (Lifeguard).
 
-A broker without processor time reads answers late and sends pings late; to it everybody else looks slow. So it
-measures itself, and the worse it does, the longer it waits before it judges, the less it asks, and the more it says so
-in what it signs. Two signs count:
+A broker without processor time reads answers late and sends pings late; to it all others look slow. So it measures
+itself. The worse it does, the longer it waits before a verdict, the less it asks, and the more it says so in its
+signed traces. Two signs count:
 
     lateness   the part of the last `WINDOW_S` seconds by which its turns came after their time
     many       more than `MANY` of all, and `MANY_LEAST` at least, are overdue together: rather we than all of them
 
-`score` is 0 for a broker that does well, 1 for one that hardly runs. Source: A. Dadgar, J. Phillips, J. Currey,
-Lifeguard: local health awareness for more accurate failure detection (2018). Not here: what others are held for.
+`score` is 0 for a broker that does well, 1 for a broker that hardly runs. Source: A. Dadgar, J. Phillips, J. Currey,
+Lifeguard: local health awareness for more accurate failure detection (2018). Not here: the verdicts on others.
 """
 
 from __future__ import annotations
 
 WINDOW_S = 3.0
-USUAL_S = 0.02  # a turn that comes no later than that is in time
-STRETCH = 1.0  # at a score of 1 every wait is longer by so many times itself
+USUAL_S = 0.02  # a turn with no larger delay is in time
+STRETCH = 1.0  # at a score of 1 every wait is longer by this multiple of itself
 MANY, MANY_LEAST = 0.5, 8
 MANY_SCORE = 0.5
-SICK = 0.25  # with a score from here on our verdicts count for nothing with those who have others to ask
+SICK = 0.25  # from this score on, trackers with several witnesses ignore our verdicts
 
 
 class SelfHealth:
-    """Of one process. `turn` at each turn, before anybody is judged."""
+    """The health of one process. The caller calls `turn` at each turn, before any verdict."""
 
     __slots__ = ("_late", "_turned_at", "others", "score", "stretch")
 
     def __init__(self) -> None:
         self.score = 0.0
         self.others = 0
-        """Other witnesses through which an entity that is silent here may be asked; nobody fails unasked there."""
+        """The number of other witnesses through which a silent entity may be asked; none fails unasked there."""
         self.stretch = 1.0
-        """What every wait is multiplied by."""
+        """The factor for every wait."""
         self._late = 0.0
         self._turned_at: float | None = None
 
     def turn(self, late_s: float, overdue: int, of: int, now: float) -> None:
-        """A turn begins, `late_s` after its time; `overdue` of so many entities owe an answer."""
+        """Begins a turn, `late_s` after its time; `overdue` of `of` entities owe an answer."""
         if self._turned_at is not None and now > self._turned_at:
             passed_s = now - self._turned_at
             weight = min(passed_s / WINDOW_S, 1.0)

@@ -1,9 +1,10 @@
-"""Signs of life of one entity in its session: answers to pings, what it says unasked, and any other word.
+"""Signs of life of one entity in its session: answers to pings, unasked signs (ALIVE), and any other word.
 
-A ping tells the entity how often to say by itself that it lives (ALIVE); while it does, hardly a ping goes down to it,
-and a fleet costs its broker one packet an interval and entity in place of two. ALIVE names the last ping and how long
-that is ago, so it proves as an answer does that the entity lived at that time, whoever held it back. Not here: when it
-is asked and judged (`pings`), who may say something in a session (`keys.tracesession`), what else is told (`tracer`).
+A ping tells the entity the period of unasked signs. While the entity keeps the period, hardly a ping goes down to it,
+and a fleet costs its broker one packet an interval and entity in place of two. ALIVE names the last ping and the time
+since, so it proves, as an answer does, that the entity lived at that time, even if a party held it back. Not here:
+the times of pings and verdicts (`pings`), the right to speak in a session (`keys.tracesession`), other traces
+(`tracer`).
 """
 
 from __future__ import annotations
@@ -17,22 +18,24 @@ from bridge.traces.telling import Told
 from keys.errors import BadFrame
 from keys.tracesession import Word
 
-ECHO = Struct(">QQ")  # what an answer repeats of its ping: number, sent_ms
+ECHO = Struct(">QQ")  # the part of a ping that its answer repeats: number, sent_ms
 PING = Struct(">QQI")  # ... and every_ms
 LIVED = Struct(">Q")
-SPEAKS_S = 5.0  # an entity that registered listens before it speaks; if it never does, it is pinged after so long
+SPEAKS_S = 5.0  # a registered entity listens before it speaks; a silent one is pinged after this time
 METRICS_EVERY_S = 10.0
-ASKED_WITHIN_S = 300.0  # who says by itself that it lives is asked so often: clocks differ by little in that time
+ASKED_WITHIN_S = 300.0  # the longest time between pings with unasked signs: clocks drift little in this time
 
 
 def ping_of(ping: Ping, every_s: float) -> bytes:
-    """A ping's body. `every_s`: how often the entity should say by itself that it lives, 0 for never."""
+    """Returns a ping's body. `every_s`: the period in which the entity should give signs of life unasked, 0 for
+    never.
+    """
     return PING.pack(*ping, min(int(every_s * 1000), 0xFFFF_FFFF))
 
 
 def every_of(body: bytes) -> tuple[int, float]:
-    """At the entity, of a ping: sent_ms and every_s. Raises BadFrame."""
-    if len(body) == ECHO.size:  # of a broker that knows nothing of it, or through another one
+    """Returns (sent_ms, every_s) of a ping, at the entity. Raises BadFrame."""
+    if len(body) == ECHO.size:  # from a broker that does not know the period, or through another one
         return ECHO.unpack(body)[1], 0.0
     if len(body) != PING.size:
         raise BadFrame("a ping has a number, a time, and an interval")
@@ -41,12 +44,14 @@ def every_of(body: bytes) -> tuple[int, float]:
 
 
 def lived(sent_ms: int, ago_s: float) -> bytes:
-    """ALIVE's body, so long after that ping came."""
+    """Returns ALIVE's body, `ago_s` after the ping of `sent_ms` came."""
     return LIVED.pack(sent_ms + max(int(ago_s * 1000), 0))
 
 
 def sign(traced: Traced, word: Word, body: bytes, now: float) -> tuple[Health | None, dict[str, object]]:
-    """Its health, if that changed, and what ALLS_WELL says. Raises BadFrame."""
+    """Takes a sign of life. Returns the entity's health, if it changed, and the fields of ALLS_WELL. Raises
+    BadFrame.
+    """
     pulse = traced.pulse
     assert pulse is not None, "nobody speaks in a session of before"
     if word is Word.ALIVE:
@@ -66,7 +71,7 @@ def sign(traced: Traced, word: Word, body: bytes, now: float) -> tuple[Health | 
 
 
 def metrics(traced: Traced, now: float) -> list[Told]:
-    """NETWORK_METRICS, if it is time."""
+    """Returns NETWORK_METRICS, if they are due."""
     if now < traced.metrics_at or traced.pulse is None:
         return []
     traced.metrics_at = now + METRICS_EVERY_S

@@ -1,9 +1,9 @@
-"""When tens of thousands of entities want attention: one array of times and one sweep over it.
+"""The times at which tens of thousands of entities are due: one array of times and one sweep over it.
 
-An answer puts off what its entity is looked at for, so many times a second. A heap has an entry for each of these, most
-of them stale when they come up; here it is one number that is overwritten. A sweep over fifty thousand of them costs
-as much as a few heap entries, and is made once a turn. A name is a place: a small number that is given out, and again
-when it was given back. Not here: what is done when a time has come.
+An answer postpones the check of its entity, many times a second. A heap has an entry for each of these, most of them
+stale when they come up; here one number is overwritten. A sweep over fifty thousand numbers costs as much as a few
+heap entries, and happens once a turn. Entities are named by places: small numbers that are given out, and again after
+they were given back. Not here: the work at each time.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class Sweep:
 
         self._np = np
         self._due: np.ndarray = np.full(FIRST_PLACES, NEVER)
-        self._used = 0  # places below it were given out once
+        self._used = 0  # places below this number were given out once
         self._free: list[int] = []
         self._bound = NEVER  # nothing is due before
-        self._is_stale = False  # whether the bound may be far below the first
+        self._is_stale = False  # True if the bound may be far below the first time
 
     def take(self) -> int:
-        """A place of one's own."""
+        """Gives out a free place."""
         if self._free:
             return self._free.pop()
         if self._used == len(self._due):
@@ -42,28 +42,29 @@ class Sweep:
         return self._used - 1
 
     def give_back(self, place: int) -> None:
-        """It wants nothing any more, and may be another's."""
+        """Takes back a place, which may be given out again."""
         self._is_stale = True
         self._due[place] = NEVER
         self._free.append(place)
 
     def put(self, place: int, at: float) -> None:
-        """It is due then, and not when it was before."""
+        """Sets the time of a place, in place of its former time."""
         self._due[place] = at
         if at < self._bound:  # noqa: PLR1730  a call of min for each of ten thousand a second
             self._bound = at
 
     @property
     def first(self) -> float:
-        """Nothing is due before; behind `ready` exact."""
+        """The time before which nothing is due; exact after `ready`."""
         if self._is_stale:
             self._is_stale = False
             self._bound = float(self._due[: self._used].min(initial=NEVER))
         return self._bound
 
     def ready(self, now: float, most: int) -> tuple[float, list[int]]:
-        """When the first of those was due that are due by now, `now` if none is, and their places, the earliest first,
-        up to so many."""
+        """Returns the earliest of the times that are due by `now` (`now` if there is none), and at most `most` due
+        places, earliest first.
+        """
         due = self._due[: self._used]
         places = self._np.flatnonzero(due <= now)
         self._is_stale = True

@@ -1,10 +1,10 @@
-"""One trace topic's voice: who wants to hear, the right to speak, and the signed traces that leave (B6, B7, B8).
+"""The voice of one trace topic: its listeners, the right to speak, and the signed traces that leave (B6, B7, B8).
 
-Every trace that a broker makes passes here, whoever's it is: an entity's that registered (`tracing`), an unchanged
-device's (`device_tracing`). Changes always find their topic, everything else only while somebody wants it. Once there
-is a trace key traces are sealed under it, and each authorised tracker gets it, sealed to that tracker.
+Every trace that a broker makes passes here: a registered entity's (`tracing`) and an unchanged device's
+(`device_tracing`). Changes always go to their topic, all other traces only while there is interest. With a trace key
+traces are sealed, and each authorised tracker gets the key, sealed to that tracker.
 
-Not here: what is true of an entity, timers, who may publish where (`constrained`).
+Not here: the truth about an entity, timers, the right to publish (`constrained`).
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ from keys.identity import Certificate, Identity
 from keys.sealedbox import seal_box
 from keys.tracesession import KEY_BYTES
 
-KEYED_MAX = 1_024  # trackers of one entity that were given its trace key; more are asked to answer again
+KEYED_MAX = 1_024  # trackers of one entity with its trace key; further ones have to answer again
 
 
-@dataclass(slots=True)  # not frozen: there is one for each ping, and freezing doubles what it costs
+@dataclass(slots=True)  # not frozen: one for each ping, and freezing doubles the cost
 class Say:
-    """Publish as the broker, QoS 1 unless it is a ping."""
+    """An effect: publish as the broker, QoS 1 unless a ping."""
 
-    topic: str = field(repr=False)  # it holds the trace topic, which those who may know it know
+    topic: str = field(repr=False)  # contains the trace topic, a secret of those that may discover it
     payload: bytes = field(repr=False)
     qos: int = 1
 
@@ -57,11 +57,13 @@ Told: TypeAlias = Say | TraceReport | Stood | Count
 
 
 class Voice:
-    """What is told on one trace topic. `random`: fresh secret bytes of a length; `reporter`: who else is told of an
-    entity that consents; `listens`: whether anybody may hear what is published on a topic. What nobody hears is not
-    signed: most entities of a large fleet are followed by nobody."""
+    """The traces on one trace topic. `random`: fresh secret bytes of a length; `reporter`: the reports of an entity
+    that
+    consents; `listens`: True if anybody may hear a topic. An unheard trace is not signed: most entities of a large
+    fleet have no followers.
+    """
 
-    # A broker has tens of thousands of these: what most of them never need is made when it is needed.
+    # A broker has tens of thousands of voices: parts that most never need are made on demand.
     __slots__ = (
         "_held",
         "_holder",
@@ -93,20 +95,20 @@ class Voice:
         consents = reporter is not None and reporter.consents(advertisement.discoverers)
         self._reporter = reporter if consents else None
         self.audience = Audience(now)
-        # What holds now, of each interest: it, the kind, names and values in turn. A dict takes five times as much.
+        # The present state by interest: interest, kind, names and values in turn. A dict takes five times the memory.
         self._held: tuple[tuple[Any, ...], ...] = ()
         self.former: tuple[Token, bytes] | None = None
-        """A right to speak that was verified and given to us in a session of before."""
+        """A verified right to speak from a former session."""
         self._random = random
         self._right: tuple[Token, bytes] | None = None
-        self._holder: Identity | None = None  # whom the token names, while something is told
+        self._holder: Identity | None = None  # the key pair that the token names, while traces are told
         self._trace_key = b""
         self._keyed: OrderedDict[bytes, None] | None = None
         self._number = 0
-        self._wishes: OrderedDict[bytes, tuple[WantedTraces, Certificate]] | None = None  # that were verified
+        self._wishes: OrderedDict[bytes, tuple[WantedTraces, Certificate]] | None = None  # verified wishes
 
     def knows(self, wish: bytes) -> bool:
-        """Whether a tracker's wish costs no verification any more."""
+        """Returns True if a tracker's wish was verified before, so that it costs no verification."""
         return self._wishes is not None and wish in self._wishes
 
     @property
@@ -115,26 +117,29 @@ class Voice:
 
     @property
     def token(self) -> Token | None:
-        """Our right to speak; None before there is one."""
+        """The token that is our right to speak; None before there is one."""
         return None if self._right is None else self._right[0]
 
     @property
     def right(self) -> tuple[Token, bytes] | None:
-        """A verified token and the 32 secret bytes of its key, of this session or one before."""
+        """The verified token and the 32 secret bytes of its key, of this session or a former one."""
         return self._right or self.former
 
     def held(self, token: Token, secret: bytes, now_ms: int) -> bool:
-        """Whether token and key were verified, bit by bit, and handed over before; and count now."""
+        """Returns True if this token and key, bit by bit, were handed over and verified before, and the token counts
+        now.
+        """
         return self.former == (token, secret) and token.not_before_ms <= now_ms <= token.not_after_ms
 
     @property
     def is_heard(self) -> bool:
-        """Whether somebody may want to hear more than changes."""
+        """True if a tracker or report may want more than changes."""
         return self._reporter is not None or len(self.audience) > 0
 
     def hand_over(self, body: bytes, now_ms: int) -> None:
-        """Our entity gives us the right to tell: a token(2 + n) and the 32 secret bytes of its key. Raises keys errors,
-        Expired with what our clocks differ by."""
+        """Takes the right to speak from our entity: a token(2 + n) and the 32 secret bytes of its key. Raises keys
+        errors; Expired states the difference of our clocks.
+        """
         reader = Reader(body)
         token, secret = Token.decode(reader.sized()), reader.take(KEY_BYTES)
         reader.end()
@@ -151,24 +156,24 @@ class Voice:
         self.authorise(token, holder)
 
     def authorise(self, token: Token, holder: Identity) -> None:
-        """From now on we may tell. `holder`: the key pair that the token names; both are verified."""
+        """Takes the right to speak. `holder`: the key pair that the token names; both are verified."""
         self._right, self._holder = (token, holder.private_bytes()), holder
 
     def authorise_again(self) -> None:
-        """From now on we may tell with what we were given before."""
+        """Takes up the former right to speak again."""
         self._right, self._holder = self.former, None
 
     @property
     def again(self) -> dict[Interest, tuple[TraceKind, dict[str, object]]]:
-        """What holds now, by who wants such things; whoever comes later is told."""
+        """The present state, by interest; told to trackers that come later."""
         return {each[0]: (each[1], dict(zip(each[2::2], each[3::2], strict=True))) for each in self._held}
 
     def holds(self, interest: Interest, kind: TraceKind, fields: Mapping[str, object], now: float) -> None:
-        """So it stands from now on; whoever comes later is told, and since when."""
+        """Sets the present state for an interest, with the time since when; told to trackers that come later."""
         self._hold({interest: (kind, {**fields, "since_ms": self._wall.ms(now)})})
 
     def inherit(self, before: Voice) -> None:
-        """What held before holds until the entity says otherwise."""
+        """Takes over the state of a former voice, until the entity says otherwise."""
         self._hold(before.again)
 
     def _hold(self, holding: Holding) -> None:
@@ -178,19 +183,21 @@ class Voice:
         self._held = tuple(held.values())
 
     def record(self, session: bytes, key: bytes) -> RememberedEntity | None:
-        """What a restart must not lose, of who speaks in this session; None while we may not tell anything."""
+        """Returns the record that must survive a restart; None while we have no right to speak."""
         if self._right is None:
             return None
         return RememberedEntity(self.advertisement, *self._right, session, key, self._trace_key, self.again)
 
     def restore(self, record: RememberedEntity, now: float) -> None:
-        """Inverse of `record`. Numbers go on behind those of before, for time went on, too."""
+        """Takes up a record of `record`. Trace numbers continue above the former ones, since they begin at the wall's
+        time in ms.
+        """
         self._right = record.token, record.holder
         self._trace_key, self._number = record.trace_key, self._wall.ms(now)
         self._hold(record.holds)
 
     def seal(self, trace_key: bytes, now: float) -> None:
-        """From now on what is told is sealed. Raises BadFrame for what is no key."""
+        """Seals all further traces under this key. Raises BadFrame for a key of the wrong length."""
         if len(trace_key) != KEY_BYTES:
             raise BadFrame(f"a trace key has {KEY_BYTES} bytes")
         self._trace_key, self._keyed = trace_key, None
@@ -206,8 +213,10 @@ class Voice:
         to: Interest | None = None,
         is_news: bool = True,
     ) -> list[Told]:
-        """A signed trace, if somebody wants it and we may tell. Changes are told unasked: they are few, and a tracker
-        that has just come would miss the one that matters. News are reported whoever wants them."""
+        """Returns a signed trace, if there is interest and we have the right to speak. Changes are told unasked: they
+        are few, and a tracker that has just come would miss an important one. News are reported regardless of
+        interest.
+        """
         interest = interest_of(kind) if to is None else to
         wanted = interest is Interest.CHANGES or interest in self.audience.wants(now)
         reporter = self._reporter if is_news else None
@@ -226,7 +235,7 @@ class Voice:
         where = gauge_topic(self.topic) if kind is TraceKind.GAUGE_INTEREST else trace_topic(self.topic, interest)
         if not wanted:
             return told
-        counted = Count("traces", 1, kind.name)  # a death is, whoever hears of it
+        counted = Count("traces", 1, kind.name)  # a death counts, even if nobody hears of it
         if not self._listens(where):
             return [*told, counted]
         self._holder = self._holder or Identity.from_private_bytes(secret)
@@ -237,27 +246,28 @@ class Voice:
         return [*told, Say(where, bare.signed(self._holder).encode()), counted]
 
     def gauge(self, now: float) -> list[Told]:
-        """Ask who is interested, if it is time."""
+        """Asks trackers for their interests, if it is time."""
         if self._right is None or now < self.audience.gauge_at:
             return []
         self.audience.gauged(now)
         told = self.tell(TraceKind.GAUGE_INTEREST, {"sealed": bool(self._trace_key)}, now)
         if not self.is_heard:
-            self._holder = None  # made again when something changes
+            self._holder = None  # made again at the next change
         return told
 
     # -------------------------------------------------------------------------------------------- trackers
 
     def answered(self, data: bytes, authority: bytes, now: float) -> list[Told]:
-        """A tracker's answer; one that comes anew hears what holds. What comes once more, byte by byte, was verified:
-        it keeps the interest alive and does nothing else. Raises keys errors."""
+        """Takes a tracker's answer; a tracker that comes anew is told the present state. A byte-by-byte repetition was
+        verified before: it only keeps the interest alive. Raises keys errors.
+        """
         wishes = self._wishes = self._wishes or OrderedDict()
         known = wishes.get(data)
         if known is not None and abs(self._wall.ms(now) - known[0].time_ms) > WANTED_FRESH_MS:
             known = None
         wanted, tracker = self._verified(data, authority, now) if known is None else known
         if wanted.time_ms < self.audience.asked_ms(wanted.tracker):
-            return []  # of before: links overtake each other, and a replay changes nothing
+            return []  # an older answer: links overtake each other, and a replay changes nothing
         if known is None:
             wishes[data] = wanted, tracker
             if len(wishes) > TRACKERS_MAX:
@@ -276,7 +286,7 @@ class Voice:
         return effects
 
     def _verified(self, data: bytes, authority: bytes, now: float) -> tuple[WantedTraces, Certificate]:
-        """Raises keys errors."""
+        """Verifies a tracker's answer. Raises keys errors."""
         wanted = WantedTraces.decode(data)
         tracker = wanted.verify(self.topic, authority, self._wall.ms(now))
         if not self.advertisement.may_discover(tracker):
@@ -284,7 +294,9 @@ class Voice:
         return wanted, tracker
 
     def _give_key(self, tracker: Certificate) -> list[Told]:
-        """The trace key, sealed to a tracker that has not got it. Raises OurFault for a key that is none."""
+        """Gives the trace key to a tracker that lacks it, sealed to the tracker. Raises OurFault for an invalid
+        key.
+        """
         keyed = self._keyed = self._keyed or OrderedDict()
         if tracker.party_id in keyed:
             return []
@@ -297,7 +309,7 @@ class Voice:
 
 
 def open_trace_key(data: bytes, topic: bytes, tracker: Identity) -> bytes:
-    """The trace key that a broker sealed to us. Raises BadFrame, BadContent."""
+    """Opens the trace key that a broker sealed to us. Raises BadFrame, BadContent."""
     head = opening(Kind.TRACE_KEY) + topic
     if data[: len(head)] != head:
         raise BadFrame("not the trace key of this trace topic")

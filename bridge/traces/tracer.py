@@ -1,12 +1,12 @@
-"""The broker that traces entities: registers them, pings them, and tells those who asked (B3, B5, B6, B8, B9).
+"""The broker that traces entities: registers them, pings them, and tells trackers (B3, B5, B6, B8, B9).
 
-An entity registers with its advertisement and gets a session; in it answers pings, says its states and load, and hands
-over a token, without which nothing can be told of it. From then on there are traces (`telling`). Whoever sends what
-does not hold pays for it: after `BOGUS_MAX` of them the client is sent away. Events and the time in, effects out, as
-in `machine`.
+An entity registers with its advertisement and gets a session. In the session the entity answers pings, reports states
+and load, and hands over a token, without which nothing can be told of it. From then on there are traces (`telling`).
+A client pays for invalid messages: after `BOGUS_MAX` of them the client is sent away. Events and the time in, effects
+out, as in `machine`.
 
-Not here: discovery (`discovery`), trackers (`tracker`), who may publish where (`constrained`), unchanged devices
-(`device_tracing`), what is believed of several such brokers (`witnessing`).
+Not here: discovery (`discovery`), trackers (`tracker`), the right to publish (`constrained`), unchanged devices
+(`device_tracing`), the belief in several such brokers (`witnessing`).
 """
 
 from __future__ import annotations
@@ -51,14 +51,18 @@ __all__ = [
     "open_trace_key",
 ]  # fmt: skip
 
-ENTITIES_MAX = 100_000  # trace topics registered at one broker; who has most loses its oldest, if that is more than one
-DUE_AT_ONCE = 256  # entities looked at in one turn: what they answer must be read between turns
+ENTITIES_MAX = (
+    100_000  # trace topics registered at one broker; the entity with most loses its oldest, if it has several
+)
+DUE_AT_ONCE = 256  # entities checked in one turn: their answers must be read between turns
 
 
 class Tracer:
-    """One broker. `nodes`: discovery nodes' public keys by name; `authority`: who certifies entities; `random`: fresh
-    secret bytes of a length; `reporter`: who is told beside trackers; `verified`: what the discovery node beside us
-    verified of a trace topic, or made."""
+    """A tracing broker. `nodes`: discovery nodes' public keys by name; `authority`: the certifier of entities;
+    `random`:
+    fresh secret bytes of a length; `reporter`: reports beside trackers; `verified`: the advertisement of a trace
+    topic that the discovery node beside us verified or made.
+    """
 
     def __init__(
         self,
@@ -72,7 +76,7 @@ class Tracer:
         verified: Callable[[bytes], Advertisement | None] = lambda topic: None,
     ) -> None:
         self.listens: Callable[[str], bool] = lambda topic: True
-        """Whether anybody may hear what is published on a topic."""
+        """Returns True if anybody may hear a topic."""
         self._verified = verified
         self._wall = wall or Wall()
         self._offenders = offenders or Offenders()
@@ -80,8 +84,8 @@ class Tracer:
         self._elsewhere = Elsewhere(self.self_health)
         self._rejoining = Rejoining()
         self._overdue = 0  # entities that owe an answer
-        self._doubted: set[bytes] = set()  # trace topics on which we said something while we were not well
-        self._changed: set[bytes] = set()  # trace topics whose record is not what was kept last
+        self._doubted: set[bytes] = set()  # trace topics with verdicts of ours from while we were not well
+        self._changed: set[bytes] = set()  # trace topics whose record differs from the kept one
         self._preset = preset
         self._reporter = reporter
         self._nodes = dict(nodes)
@@ -90,27 +94,28 @@ class Tracer:
         self._traced: dict[bytes, Traced] = {}  # by session
         self._sessions: dict[bytes, bytes] = {}  # by trace topic
         self._places: FairTable[bytes, bytes] = FairTable(ENTITIES_MAX)  # sessions, by entity; a value is its topic
-        self._spoken: dict[str, bytes] = {}  # by where its entity speaks to us
+        self._spoken: dict[str, bytes] = {}  # by the topic on which the entity speaks to us
         self._clients: Belongings[str, bytes] = Belongings()  # sessions, by client
         self._sweep = Sweep()
-        self._placed: list[bytes] = []  # sessions, by place in the sweep; whose place was given back stays
+        self._placed: list[bytes] = []  # sessions, by place in the sweep; stays when the place is given back
 
     def __len__(self) -> int:
         return len(self._traced)
 
     def session_at(self, topic: str) -> bytes | None:
-        """The session in which is spoken by whoever publishes on this topic; None for every other topic."""
+        """Returns the session whose entity speaks on this topic; None for every other topic."""
         return self._spoken.get(topic)
 
     @property
     def next_deadline(self) -> float | None:
-        """When something may be due; not later than it is."""
+        """The time at which something may be due; never too late."""
         first = self._sweep.first
         return None if first == NEVER else first
 
     def handle(self, event: TracingEvent, now: float) -> list[TracingEffect]:
-        """Effects in the order in which they must happen. What does not hold is counted against its client. `Tick`
-        promises that whatever could be read at `now` was: nobody is judged while an answer lies unread."""
+        """Returns effects in the order in which they must happen. Invalid messages are counted against their client.
+        `Tick` promises that all readable input at `now` was read: nobody is judged while an answer lies unread.
+        """
         if isinstance(event, Tick):
             return self._run_due(now)
         if isinstance(event, ClientGone):
@@ -133,13 +138,13 @@ class Tracer:
     # ----------------------------------------------------------------------------------------- registration
 
     def _register(self, event: Registering, now: float) -> list[TracingEffect]:
-        """Raises keys errors."""
+        """Registers an entity. Raises keys errors."""
         registration, now_ms = Registration.decode(event.data), self._wall.ms(now)
         former = self._sessions.get(topic := topic_of(registration.advertisement))
         known = self._verified(topic) if former is None else self._traced[former].advertisement
         if known is not None and known.encode() == registration.advertisement:
             advertisement = known
-            advertisement.check_time(now_ms)  # it was verified when it came first, byte by byte
+            advertisement.check_time(now_ms)  # verified when it came first, byte by byte
         else:
             advertisement = Advertisement.decode(registration.advertisement)
             node = self._nodes.get(advertisement.node)
@@ -192,7 +197,9 @@ class Tracer:
         return traced
 
     def _gone(self, event: ClientGone, now: float) -> list[TracingEffect]:
-        """The entity's connection ended: told at once. Pings go on, in case it comes back on another one."""
+        """Tells at once that an entity's connection ended. Pings go on, in case the entity comes back on another
+        connection.
+        """
         effects: list[TracingEffect] = []
         for session in sorted(self._clients.of(event.client)):
             traced = self._traced[session]
@@ -205,7 +212,7 @@ class Tracer:
         return effects
 
     def _stands(self, traced: Traced, kind: TraceKind, fields: Mapping[str, object], now: float) -> list[TracingEffect]:
-        """Tell how it stands from now on, and whoever comes later."""
+        """Tells the new state of an entity, also to trackers that come later."""
         sick = {"sick": round(self.self_health.score, 2)} if self.self_health.score >= 0.05 else {}
         said = {**fields, **sick}
         traced.voice.holds(Interest.CHANGES, kind, said, now)
@@ -215,7 +222,7 @@ class Tracer:
         return [*traced.voice.tell(kind, said, now, to=Interest.CHANGES)]
 
     def _say_again(self, now: float) -> list[TracingEffect]:
-        """We are well again: what we said while we were not counts for nothing with those who ask several witnesses."""
+        """Repeats the traces that we told while we were not well: trackers with several witnesses ignored them."""
         effects: list[TracingEffect] = []
         for topic in [self._doubted.pop() for _ in range(min(len(self._doubted), DUE_AT_ONCE))]:
             session = self._sessions.get(topic)
@@ -228,7 +235,7 @@ class Tracer:
     # --------------------------------------------------------------------------------------- what it says
 
     def _spoke(self, event: Spoke, now: float) -> list[TracingEffect]:
-        """Raises keys errors."""
+        """Takes a message in an entity's session. Raises keys errors."""
         traced, effects = self._traced.get(event.session), list[TracingEffect]()
         if event.data.startswith(KNOCK):
             return self._knocked(traced, event, now)
@@ -242,14 +249,14 @@ class Tracer:
         effects += self._lives(traced, word, body, now)
         try:
             effects += self._said(traced, word, body, now)
-        except KeysError as error:  # it lives, whatever it says
+        except KeysError as error:  # the entity lives, even if its word is invalid
             effects += self._offenders.charge(event.client, "traces_refused", error)
         if event.session in self._traced:
             self._schedule(traced)
         return effects
 
     def _knocked(self, traced: Traced | None, event: Spoke, now: float) -> list[TracingEffect]:
-        """Raises BadFrame, NotAuthorised, TooOften."""
+        """Answers a knock. Raises BadFrame, NotAuthorised, TooOften."""
         knock = resuming.knock_of(event)
         self._offenders.afford(event.client, "knock", now)
         if traced is None or knock.session != event.session:
@@ -260,7 +267,7 @@ class Tracer:
             return [*self._offenders.charge(event.client, "traces_refused", error), *resuming.not_known(knock)]
 
     def _resumed(self, traced: Traced, now: float) -> list[TracingEffect]:
-        """It is back, in the session of before."""
+        """Takes back an entity that resumed its former session."""
         if traced.is_missing:
             self._rejoining.gone()
             self._rejoining.came(now)
@@ -273,7 +280,7 @@ class Tracer:
         return Pulse(self._preset, now + SPEAKS_S, self._random(1)[0] / 256, self.self_health)
 
     def _said(self, traced: Traced, word: Word, body: bytes, now: float) -> list[TracingEffect]:
-        """Raises keys errors."""
+        """Acts on a word of an entity. Raises keys errors."""
         voice = traced.voice
         match word:
             case Word.ALIVE | Word.ANSWER:
@@ -300,19 +307,19 @@ class Tracer:
         raise BadFrame("an entity does not ping")
 
     def _lives(self, traced: Traced, word: Word, body: bytes, now: float) -> list[TracingEffect]:
-        """It spoke, under a key that only it has. Raises BadFrame."""
+        """Takes a message as a sign of life: only the entity has the session's key. Raises BadFrame."""
         pulse, voice = traced.pulse, traced.voice
         assert pulse is not None, "nobody speaks in a session of before"
         before, owed = pulse.health, pulse.is_overdue
         changed, wellness = sign(traced, word, body, now)
         self._overdue += pulse.is_overdue - owed
         if changed is None and not voice.is_heard:
-            return []  # the usual case: it is as well as before, and nobody asks
+            return []  # the usual case: no change, and nobody asks
         effects: list[TracingEffect] = []
         if word in (Word.ANSWER, Word.ALIVE):
             effects += voice.tell(TraceKind.ALLS_WELL, wellness, now)
         if changed is not None:
-            # Those who heard that it was suspected or failed want changes, not heartbeats.
+            # Trackers that heard of the suspicion or failure want changes, not heartbeats.
             effects += self._stands(traced, TraceKind.ALLS_WELL, {"after": before.value}, now)
         return [*effects, *(metrics(traced, now) if word is Word.ANSWER else ())]
 
@@ -322,7 +329,7 @@ class Tracer:
         self._clients.add(client, session)
 
     def _relayed(self, event: Relayed, now: float) -> list[TracingEffect]:
-        """Its answer came through another witness. Nobody but us can pay for what does not hold."""
+        """Takes an entity's answer through another witness. An invalid answer is counted, but charged to nobody."""
         traced = self._traced.get(event.session)
         if traced is None or traced.pulse is None:
             return []
@@ -339,7 +346,7 @@ class Tracer:
         return [Count("entities_vouched"), *self._stands(traced, TraceKind.FAILURE_SUSPICION, told, now)]
 
     def _authorise(self, traced: Traced, body: bytes, now: float) -> list[TracingEffect]:
-        """A token and its secret key: from now on we may tell. Raises keys errors."""
+        """Takes a token and its secret key: our right to speak. Raises keys errors."""
         try:
             traced.voice.hand_over(body, self._wall.ms(now))
         except Expired as error:
@@ -353,10 +360,10 @@ class Tracer:
         return self._stands(traced, TraceKind.JOIN, {"entity": traced.advertisement.certificate.name}, now)
 
     def _interested(self, event: Interested, now: float) -> list[TracingEffect]:
-        """A tracker's answer. Raises keys errors."""
+        """Takes a tracker's answer. Raises keys errors."""
         session = self._sessions.get(event.topic)
         if session is None:
-            return []  # it is traced by another broker, or no registered entity's
+            return []  # another broker traces the entity, or the topic is unregistered
         voice = self._traced[session].voice
         if not voice.knows(event.data):
             self._offenders.afford(event.client, "interest", now)
@@ -382,7 +389,7 @@ class Tracer:
 
     def _look(self, session: bytes, traced: Traced, now: float) -> list[TracingEffect]:
         if self._wall.ms(now) > traced.advertisement.not_after_ms:
-            self._forget(session)  # nobody may believe what is said of it
+            self._forget(session)  # nobody may believe traces of an ended topic
             return [Count("entities_ended")]
         effects, pulse = list[TracingEffect](), traced.pulse
         if pulse is None:
@@ -415,7 +422,7 @@ class Tracer:
     # ------------------------------------------------------------------------------------------ over a restart
 
     def records(self) -> list[tuple[bytes, RememberedEntity | None]]:
-        """Trace topics of which something else is to be kept than before; None: nothing any more."""
+        """Returns the trace topics whose record changed; None: keep no record any more."""
         changed, self._changed = self._changed, set()
         return [(topic, self._record(topic)) for topic in changed]
 
@@ -424,7 +431,9 @@ class Tracer:
         return None if session is None else self._traced[session].voice.record(*self._traced[session].session.kept)
 
     def restore(self, records: Iterable[RememberedEntity], now: float) -> list[TracingEffect]:
-        """Entities of before a restart: their trackers are asked anew, and told if they do not come back."""
+        """Takes up entities of before a restart: their trackers are asked anew, and told if an entity does not come
+        back.
+        """
         effects: list[TracingEffect] = []
         for record in records:
             known, held = record.advertisement, record.holds.get(Interest.CHANGES)
