@@ -1,4 +1,4 @@
-"""Who is allowed in by more than a password: enhanced authentication of MQTT 5, SCRAM-SHA-256.
+"""Authentication and access rules: logins, tokens, and enhanced authentication of MQTT 5 (SCRAM-SHA-256).
 
 Imports `clients` and below.
 """

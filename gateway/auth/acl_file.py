@@ -1,4 +1,4 @@
-"""Access rules as plugins: an ACL file in Mosquitto's syntax, and amqtt's tables with rules that hold.
+"""Plugins of access rules: an ACL file in Mosquitto's syntax, and amqtt's tables with strict rules.
 
     plugins:
       gateway.auth.acl_file.AclFilePlugin:
@@ -7,8 +7,10 @@
         publish_acl: {nurse: [ward/+/call]}
         subscribe_acl: {nurse: [ward/#], "*": [devices/%u/#]}
 
-Where a configuration names amqtt's `TopicAccessControlListPlugin`, `AclPlugin` takes its place with the same options:
-amqtt's lets a rule `ward/+` pass a subscription to `ward/#`, and looks at no delivery. What rules mean: `acl_rules.py`.
+Where a configuration names amqtt's `TopicAccessControlListPlugin`, `AclPlugin` takes its place with its options:
+amqtt's
+plugin lets a rule `ward/+` pass a subscription to `ward/#`, and checks no delivery. `acl_rules.py` has the meaning of
+rules.
 """
 
 from __future__ import annotations
@@ -33,16 +35,16 @@ FILE_BYTES_MAX = 64 << 20
 
 
 class _RulesPlugin(BaseTopicPlugin):  # type: ignore[misc]
-    """Decides from rules alone, so that verdicts may be remembered until they are read again."""
+    """A plugin that decides from rules alone, so that verdicts may be remembered until the rules are read again."""
 
     _rules: AclRules
 
     def decides(self, session: Session, topic: str, action: Action) -> bool:
-        """The verdict, at once (`plugins/host.py`)."""
+        """Returns the verdict, without waiting (`plugins/host.py`)."""
         return self._rules.permits(session.username, session.client_id or "", topic, action)
 
     def covers(self, session: Session, topic_filter: str) -> bool:
-        """Whether the client may receive all that the filter matches (`plugins/host.py`)."""
+        """Returns True if the client may receive all topics that the filter matches (`plugins/host.py`)."""
         return self._rules.covers(session.username, session.client_id or "", topic_filter)
 
     def names(self) -> list[str]:
@@ -61,7 +63,7 @@ class _RulesPlugin(BaseTopicPlugin):  # type: ignore[misc]
 
 
 class AclFilePlugin(_RulesPlugin):
-    """See the module. Raises StartError."""
+    """A plugin with the rules of an ACL file in Mosquitto's syntax. Raises StartError."""
 
     def __init__(self, context: BrokerContext) -> None:
         super().__init__(context)
@@ -81,7 +83,7 @@ class AclFilePlugin(_RulesPlugin):
             raise StartError(f"{path}: {error}; correct the line") from None
 
     def reread(self, options: dict[str, Any]) -> Callable[[], None]:
-        """Read the file anew; what takes it over. Raises StartError."""
+        """Reads the file anew; returns a function that puts it into force. Raises StartError."""
         return partial(self._take, self._read(options.get("acl_file") or self.config.acl_file))
 
     @dataclass
@@ -90,12 +92,12 @@ class AclFilePlugin(_RulesPlugin):
 
 
 class AclPlugin(_RulesPlugin):
-    """See the module. Raises StartError."""
+    """A plugin with the rules of amqtt's tables. Raises StartError."""
 
     def __init__(self, context: BrokerContext) -> None:
         super().__init__(context)
         self._rules = self._read(vars(self.config))
-        # What an operator should know, said at the start and by `veilmq check`.
+        # Warnings for the operator, printed at the start and by `veilmq check`.
         self.warnings = () if self.config.publish_acl else (OPEN,)
 
     @staticmethod
@@ -104,7 +106,7 @@ class AclPlugin(_RulesPlugin):
         if subscribe and options.get("acl"):
             raise StartError("plugins: acl is the old name of subscribe_acl; give one of them")
         try:
-            # An empty table of amqtt's is none.
+            # An empty table of amqtt's counts as absent.
             return Table(
                 options.get("publish_acl") or None,
                 subscribe or options.get("acl") or None,
@@ -114,12 +116,14 @@ class AclPlugin(_RulesPlugin):
             raise StartError(f"plugins: acl: {error}") from None
 
     def reread(self, options: dict[str, Any]) -> Callable[[], None]:
-        """Take other tables; what makes them count. Raises StartError."""
+        """Reads other tables; returns a function that puts them into force. Raises StartError."""
         return partial(self._take, self._read(options))
 
     @dataclass
     class Config:
-        """User name -> filters; `anonymous`: who has none, `*`: everybody."""
+        """The options of the plugin: filters by user name; `anonymous`: clients without a user name, `*`: all
+        clients.
+        """
 
         publish_acl: dict[str, list[str]] = field(default_factory=dict)
         subscribe_acl: dict[str, list[str]] = field(default_factory=dict)

@@ -1,12 +1,15 @@
-"""What rules of access mean: who may publish to, subscribe to and receive what. Text in, verdicts out; no I/O.
+"""Access rules for publishing, subscribing and receiving. Text in, verdicts out; no I/O.
 
-`Table` is the form of amqtt's plugin: for each user, filters. A subscription is granted if a filter of the user covers
+`Table` is the form of amqtt's plugin: for each user, filters. A subscription is granted if a filter of the user
+covers
 all of it: `ward/+` does not cover `ward/#`. `parse_acl` reads the form of Mosquitto's `acl_file`: a subscription is
-granted if anything that it matches may be read, and what is delivered is looked at message by message, so that a client
-that asks for `#` gets what it may read.
+granted if any matching topic may be read, and each delivery is checked, so that a client that subscribes to `#` gets
+the
+messages that it may read.
 
-In a filter `%u` stands for the client's user name and `%c` for its client id. A rule does not count for a client whose
-name would put a level or a wildcard into it.
+In a filter `%u` stands for the client's user name and `%c` for its client id. A rule does not count for a client
+whose
+name would put a level or a wildcard into the filter.
 """
 
 from __future__ import annotations
@@ -20,9 +23,9 @@ from amqtt.contexts import Action
 from bridge.base import TopicError, breaks_line, check_filter, covers, matches, overlaps, split_share, text_lines
 
 ANONYMOUS = "anonymous"
-"""Under this name a table has the rules of clients without user name."""
+"""The name under which a table has the rules of clients without a user name."""
 EVERYBODY = "*"
-"""Under this name, rules that count for everybody beside their own."""
+"""The name under which a table has rules for all clients besides their own rules."""
 READ, WRITE = 1, 2
 RULES = ("topic", "pattern")
 """First words of lines that are rules."""
@@ -30,27 +33,27 @@ _ACCESS = {"read": READ, "write": WRITE, "readwrite": READ | WRITE, "deny": 0}
 
 
 class AclError(ValueError):
-    """A rule that is none: line and cause."""
+    """An error of a rule: line and cause."""
 
 
 class AclRules(Protocol):
-    """Who may do what on which topic."""
+    """A set of access rules."""
 
     def permits(self, user: str | None, client_id: str, topic: str, action: Action) -> bool:
-        """`topic`: a name, or the filter of a subscription without share prefix."""
+        """Returns the verdict on an action. `topic`: a name, or the filter of a subscription without share prefix."""
         ...
 
     def names(self) -> list[str]:
-        """Returns user names that have rules of their own, `%u` for rules of whatever name a client says."""
+        """Returns user names that have rules of their own; `%u` for rules that apply to any claimed name."""
         ...
 
     def covers(self, user: str | None, client_id: str, topic_filter: str) -> bool:
-        """Whether the client may receive every topic that the filter matches."""
+        """Returns True if the client may receive every topic that the filter matches."""
         ...
 
 
 def filled_in(pattern: str, user: str | None, client_id: str) -> str | None:
-    """The filter for this client; None if it does not count for it."""
+    """Returns the filter for this client, or None if the pattern does not count for the client."""
     for mark, name in (("%u", user), ("%c", client_id)):
         if mark in pattern:
             if not name or set(name) & set("+#/"):
@@ -65,7 +68,7 @@ Acl = Mapping[str, Iterable[str]]
 
 
 class Table:
-    """Three tables of user -> filters; None: everything is permitted. Raises AclError."""
+    """The rules of three tables, filters by user; None: everything is permitted. Raises AclError."""
 
     def __init__(self, publish: Acl | None, subscribe: Acl | None, receive: Acl | None) -> None:
         self._publish, self._subscribe, self._receive = (
@@ -78,12 +81,12 @@ class Table:
             return self._any(self._publish, user, client_id, topic)
         if action is Action.SUBSCRIBE:
             return self._any(self._subscribe, user, client_id, topic)
-        # What was subscribed while more was permitted is not delivered any more.
+        # A subscription made under wider rules delivers only topics that are still permitted.
         subscribed = self._any(self._subscribe, user, client_id, topic)
         return subscribed and self._any(self._receive, user, client_id, topic)
 
     def covers(self, user: str | None, client_id: str, topic_filter: str) -> bool:
-        return self.permits(user, client_id, topic_filter, Action.RECEIVE)  # of filters a rule must cover all
+        return self.permits(user, client_id, topic_filter, Action.RECEIVE)  # a rule must cover all topics of a filter
 
     def names(self) -> list[str]:
         tables = [table for table in (self._publish, self._subscribe, self._receive) if table is not None]
@@ -130,7 +133,10 @@ class Rule:
 
 @dataclass(slots=True)
 class FileRules:
-    """Rules in Mosquitto's syntax. `of_user`: by user name, None: clients without one. `patterns`: of everybody."""
+    """The rules of a file in Mosquitto's syntax. `of_user`: by user name, None: clients without one. `patterns`: for
+    all
+    clients.
+    """
 
     of_user: dict[str | None, list[Rule]] = field(default_factory=dict)
     patterns: list[Rule] = field(default_factory=list)
@@ -161,7 +167,7 @@ def _for_client(rules: Iterable[Rule], user: str | None, client_id: str) -> list
 
 
 def _verdict(rules: list[tuple[str, int]], topic: str, action: Action) -> bool | None:
-    """What a list of rules says, denials first; None: nothing."""
+    """Returns the verdict of a list of rules, denials first; None if no rule applies."""
     if action is Action.SUBSCRIBE:
         if any(not access and covers(text, topic) for text, access in rules):
             return False
@@ -175,7 +181,7 @@ def _verdict(rules: list[tuple[str, int]], topic: str, action: Action) -> bool |
 def parse_acl(text: str) -> FileRules:
     """Returns the rules of a file in Mosquitto's syntax. Raises AclError with the number of the line.
 
-    A `pattern` counts for everybody, wherever in the file it stands, as in Mosquitto.
+    A `pattern` counts for all clients, at any place in the file, as in Mosquitto.
     """
     rules, user = FileRules(), None
     for number, line in enumerate(text_lines(text), 1):
@@ -201,7 +207,7 @@ def parse_acl(text: str) -> FileRules:
 def parse_rule(line: str, where: str) -> Rule:
     """Returns the rule of a line `topic ...` or `pattern ...`. Raises AclError, which begins with `where`.
 
-    A topic may hold spaces, so only a known first word is one of access.
+    A topic may hold spaces, so only a known first word is read as access.
     """
     if breaks_line(line):
         raise AclError(f"{where}: holds a character that ends a line; remove it")

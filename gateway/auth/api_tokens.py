@@ -1,9 +1,10 @@
-"""Tokens by which programs speak to the HTTP API: issued for days, kept as digests, listed and revoked.
+"""Tokens with which programs use the HTTP API: issued for days, kept as digests, listed and revoked.
 
-Each stands for an MQTT user, whose rights it has, and counts for as long as that user stands as when it was issued:
-neither removed, nor with another password. The file lets nobody in. A running broker and `veilmq tokens` change it one
-after the other, and the broker sees what the command did. A change takes the lock of the directory and so may wait: the
-broker makes it in a thread. Time and randomness are passed in.
+A token stands for an MQTT user and has the user's rights. It counts as long as the user neither is removed nor gets
+another password. The file of digests admits no client. A running broker and `veilmq tokens` take turns to change the
+file, and the broker notices the command's changes. A change takes the lock of the directory and so may wait: the
+broker
+makes it in a thread. Time and randomness are passed in.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from gateway.base.log_events import LogEvent
 log = logging.getLogger("veilmq.auth")
 
 FILE = "console-tokens.json"
-"""In a broker's data directory."""
+"""File name in a broker's data directory."""
 TOKENS_MAX = 1_000
 NOTE_MAX, USER_MAX = 200, 1_000
 SECRET_BYTES = 32
@@ -33,13 +34,17 @@ ID_CHARS = 12
 
 
 class ApiTokenError(OperatorError):
-    """A token that cannot be issued, in a line for whoever asked."""
+    """An error because a token cannot be issued, in one line for the requester."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApiToken:
-    """One token of a program. `digest`: SHA-256 of its secret, in hex; `id`: its beginning, to name it by; `mark`: how
-    its user stood when it was issued."""
+    """A token of a program.
+
+    `digest`: SHA-256 of its secret, in hex. `id`: the beginning of the digest, as its name. `mark`: the user's
+    standing when
+    the token was issued.
+    """
 
     digest: str
     user: str
@@ -53,22 +58,27 @@ class ApiToken:
 
 
 class ApiTokens:
-    """All of one broker. `path`: where they are kept; None: they end with the process. `random(n)`: n bytes.
-    `standing`: how a user stands (`PluginHost.standing`); None for one who is not there."""
+    """The tokens of one broker.
+
+    `path`: their file; None: they end with the process. `random(n)`: n bytes. `standing`: a user's standing
+    (`PluginHost.standing`); None for an unknown user.
+    """
 
     def __init__(
         self, path: Path | None, random: Callable[[int], bytes], standing: Callable[[str], str | None]
     ) -> None:
-        """Raises PrivateFileError for a file that others may read, or that is none."""
+        """Reads the file. Raises PrivateFileError if the file is readable by others or invalid."""
         self._path, self._random, self._standing = path, random, standing
         self._tokens: dict[str, ApiToken] = {}
         self._stamps = Stamps([] if path is None else [path])
-        self._taking = threading.Lock()  # held while `_tokens` becomes what the file says
+        self._taking = threading.Lock()  # held while `_tokens` is replaced from the file
         self._read()
 
     def issue(self, user: str, days: int, days_max: int, note: str, now: float) -> tuple[str, ApiToken]:
-        """Returns the secret of a new token, which is shown once, and what is kept. Raises ApiTokenError,
-        PrivateFileError."""
+        """Returns the secret of a new token, which is shown once, and the stored token.
+
+        Raises ApiTokenError, PrivateFileError.
+        """
         if not user or len(user) > USER_MAX or not user.isprintable():
             raise ApiTokenError("a token stands for a user; give a name")
         if not 1 <= days <= days_max:
@@ -92,18 +102,18 @@ class ApiTokens:
         return token.ends > now and self._standing(token.user) == token.mark
 
     def user_of(self, secret: str, now: float) -> str | None:
-        """Whose token it is; None if it is over, or none."""
+        """Returns the user of a token, or None if the token is unknown or has ended."""
         self._look()
         token = self._tokens.get(_digest(secret))
         return token.user if token is not None and self._counts(token, now) else None
 
     def of(self, user: str | None, now: float) -> list[ApiToken]:
-        """Those of a user, or (None) all, that still count."""
+        """Returns the valid tokens of a user, or of all users if `user` is None."""
         self._look()
         return [token for token in self._tokens.values() if user in (None, token.user) and self._counts(token, now)]
 
     def revoke(self, id_: str, user: str | None) -> bool:
-        """Whether there was such a token of that user (None: of anybody). Raises PrivateFileError."""
+        """Revokes a token of that user (None: of any user); returns True if there was one. Raises PrivateFileError."""
         asked = id_.encode("utf-8", "surrogatepass")
         with self._changing() as tokens:
             found = [
@@ -115,7 +125,7 @@ class ApiTokens:
         return bool(found)
 
     def revoke_all(self, users: Collection[str]) -> None:
-        """Ends those of users who are no more, or have another password. Raises PrivateFileError."""
+        """Ends the tokens of these users, who were removed or have another password. Raises PrivateFileError."""
         self._look()
         if any(token.user in users for token in self._tokens.values()):
             with self._changing() as tokens:
@@ -126,7 +136,9 @@ class ApiTokens:
 
     @contextlib.contextmanager
     def _changing(self) -> Iterator[dict[str, ApiToken]]:
-        """Gives what the file says now; it counts once it is changed and written. Nobody else writes meanwhile."""
+        """Yields the tokens of the file for a change, and writes them afterwards. No other process writes
+        meanwhile.
+        """
         with contextlib.nullcontext() if self._path is None else alone_in(self._path.parent):
             with self._taking:
                 self._read()
@@ -142,7 +154,7 @@ class ApiTokens:
                 self._tokens = tokens
 
     def _look(self) -> None:
-        """Take up what somebody else changed. A damaged file keeps what was before."""
+        """Reads the file if another process changed it. A damaged file leaves the tokens unchanged."""
         with self._taking:
             if self._stamps.changed():
                 try:

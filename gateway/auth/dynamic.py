@@ -1,11 +1,13 @@
-"""A plugin whose users and rights change while the broker runs: `data/security.json`, edited by API and `veilmq users`.
+"""Plugin with users and rights that change while the broker runs: `data/security.json`, edited by API and `veilmq
+users`.
 
     plugins:
       gateway.auth.dynamic.DynamicPlugin: {file: data/security.json}
 
-The file is looked at twice a second, so that a command on the same host is enough. Every change counts from the next
-login, publication and delivery on; connections and sessions of users who were disabled, removed or given another
-password end (`gateway/broker/changed_users.py`). A file that is damaged keeps what was before, and is said.
+The file is checked for changes twice a second, so that a command on the broker's host is enough. Every change counts
+from the next login, publication and delivery on; connections and sessions of users who were disabled, removed or
+given
+another password end (`gateway/broker/changed_users.py`). A damaged file is logged and changes nothing.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ class DynamicUsers(Users):
 
 
 class DynamicPlugin(PasswordPlugin, BaseTopicPlugin):  # type: ignore[misc]
-    """See the module. Raises StartError."""
+    """A plugin of changeable users and rights. Raises StartError."""
 
     def __init__(self, context: BrokerContext) -> None:
         self._watching: asyncio.Task[None] | None = None
@@ -66,16 +68,16 @@ class DynamicPlugin(PasswordPlugin, BaseTopicPlugin):  # type: ignore[misc]
         super()._take(users)
 
     def reread(self, options: dict[str, Any]) -> Callable[[], None]:
-        """Reads the file anew; returns what takes it over. Raises StartError."""
+        """Reads the file anew; returns a function that puts it into force. Raises StartError."""
         return partial(self._take, self._read(options.get("file")))
 
     async def on_broker_post_start(self) -> None:
-        """Follows the file from now on; amqtt calls it when the broker serves."""
+        """Starts to follow the file; amqtt calls this when the broker serves."""
         self._watching = asyncio.get_running_loop().create_task(self._watch(), name="users")
 
     async def _watch(self) -> None:
         stamps = Stamps([self.path])
-        await self._follow()  # who changed it between the start and the first look
+        await self._follow()  # for a change between the start and the first check
         while True:
             await asyncio.sleep(LOOK_S)
             if stamps.changed():
@@ -88,27 +90,27 @@ class DynamicPlugin(PasswordPlugin, BaseTopicPlugin):  # type: ignore[misc]
             LogEvent.USERS_NOT_REREAD.say(log, error)
 
     async def follow(self) -> None:
-        """Takes over what the file says now; it is read in a thread, a hundred thousand users take seconds.
+        """Reads the file in a thread, since a hundred thousand users take seconds, and puts it into force.
 
-        Raises StartError for a file that is damaged.
+        Raises StartError for a damaged file.
         """
         async with self._following:
             while True:
                 before = self._users
                 users = await asyncio.to_thread(self._read, self.path)
-                if self._users is before:  # else SIGHUP came between, with what may be newer
+                if self._users is before:  # otherwise SIGHUP came between and may have read a newer file
                     self._take(users)
                     return
 
     def decides(self, session: Session, topic: str, action: Action) -> bool:
-        """The verdict, at once (`plugins/host.py`)."""
+        """Returns the verdict, without waiting (`plugins/host.py`)."""
         user = session.username
         if user is not None and not self.security.hash_of(user):
             return False
         return self._rules.permits(user, session.client_id or "", topic, action)
 
     def covers(self, session: Session, topic_filter: str) -> bool:
-        """Returns whether the client may receive all that the filter matches."""
+        """Returns True if the client may receive all topics that the filter matches."""
         user = session.username
         if user is not None and not self.security.hash_of(user):
             return False

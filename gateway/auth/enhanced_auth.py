@@ -1,10 +1,9 @@
-"""Enhanced authentication: CONNECT with a method, AUTH to and fro, again at any time while connected.
+"""Enhanced authentication: CONNECT with a method, an exchange of AUTH, again at any time while connected.
 
-The plug point is an ordinary plugin of the configuration that derives from `EnhancedAuthPlugin` and names its
-method; `scram_plugin.ScramPlugin` is the one that comes with the broker. A client that gives a method is
-authenticated by that plugin alone: amqtt's authentication plugins are not asked, and the user name that topic
-plugins see is the proven one. Nothing here knows what a method does with its bytes, or sessions.
-Source: MQTT 5.0 §3.15, §4.12.
+A method is a plugin of the configuration that derives from `EnhancedAuthPlugin` and names its method;
+`scram_plugin.ScramPlugin` comes with the broker. A client that gives a method is authenticated by that plugin alone:
+amqtt's authentication plugins are not asked, and topic plugins see the proven user name. The bytes of a method and
+sessions are opaque here. Source: MQTT 5.0 §3.15, §4.12.
 """
 
 from __future__ import annotations
@@ -34,41 +33,43 @@ if TYPE_CHECKING:
 log = logging.getLogger("veilmq.broker")
 
 STEPS_MAX = 16
-"""Stops an exchange that never comes to an end."""
+"""Stops an endless exchange."""
 
 
-class AuthRefused(Exception):  # noqa: N818 - an outcome, and a plugin's to raise
-    """Raised by `AuthExchange.step`: the client is not let in. The text goes into our log, not to the client."""
+class AuthRefused(Exception):  # noqa: N818 - an outcome, raised by plugins
+    """A refusal, raised by `AuthExchange.step`: the client is not admitted. The text goes into our log, not to the
+    client.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Proven:
-    """The client is `username`; `data` goes with the CONNACK or the last AUTH."""
+    """The success of an exchange: the client is `username`; `data` goes with the CONNACK or the last AUTH."""
 
     username: str
     data: bytes = field(default=b"", repr=False)
 
 
 class AuthExchange(Protocol):
-    """One exchange with one client."""
+    """An exchange with one client."""
 
     async def step(self, data: bytes) -> bytes | Proven:
-        """What to answer the client's bytes: bytes of the next AUTH, or Proven. Raises AuthRefused."""
+        """Answers the client's bytes: returns the bytes of the next AUTH, or Proven. Raises AuthRefused."""
 
 
 class EnhancedAuthPlugin(BasePlugin[BrokerContext]):  # type: ignore[misc]
-    """An authentication method. Derive from it, name the class under `plugins`, set `method`."""
+    """An authentication method. Derive a class, name it under `plugins`, set `method`."""
 
     method: ClassVar[str]
-    """As clients name it in CONNECT, e.g. "SCRAM-SHA-256"."""
+    """The name of the method in CONNECT, for example "SCRAM-SHA-256"."""
 
     @abstractmethod
     def begin(self, session: Session) -> AuthExchange:
-        """Called for each CONNECT with this method and each re-authentication; not trusted with the outcome yet."""
+        """Begins an exchange for a CONNECT with this method, or a re-authentication; no name is proven yet."""
 
 
 class EnhancedAuth:
-    """Runs the exchanges of all clients. `timeout_s`: from CONNECT to the end of its exchange."""
+    """The runner of all clients' exchanges. `timeout_s`: seconds from a CONNECT to the end of its exchange."""
 
     def __init__(self, plugins: Iterable[object], timeout_s: float) -> None:
         self.methods: dict[str, EnhancedAuthPlugin] = {}
@@ -80,7 +81,8 @@ class EnhancedAuth:
                     raise StartError(f"plugins: two plugins for authentication method {plugin.method}; remove one")
 
     async def connect(self, connection: ClientConnection, connect: Connect, view: EdgeSession) -> Properties:
-        """Authenticate a CONNECT that gives a method of ours: the properties of its CONNACK; `view` gets the name.
+        """Authenticates a CONNECT with a method of ours; returns the CONNACK's properties and stores the name in
+        `view`.
 
         Raises MqttError with the code of the refusal, ConnectionError if the client leaves before the end.
         """
@@ -104,7 +106,7 @@ class EnhancedAuth:
         raise MqttError(f"no end of {method} after {STEPS_MAX} steps", ReasonCode.NOT_AUTHORIZED)
 
     async def again(self, client: Client, packet: Auth, close: Callable[[Client, Close], None]) -> None:
-        """AUTH of a connected client (§4.12.1). Who fails to prove the same name again is disconnected."""
+        """Handles an AUTH of a connected client (§4.12.1); disconnects a client that fails to prove its name again."""
         connection = client.connection
         if connection is None:
             return
@@ -135,7 +137,7 @@ class EnhancedAuth:
 
 
 async def _step(exchange: AuthExchange, data: bytes) -> bytes | Proven:
-    """One step of a plugin; one that fails refuses."""
+    """Runs one step of a plugin; a plugin that fails refuses."""
     try:
         return await exchange.step(data)
     except AuthRefused as error:
@@ -151,7 +153,7 @@ def _auth(code: ReasonCode, method: str, data: bytes) -> bytes:
 
 
 def _answer(packet: object, method: str) -> bytes:
-    """The data of an AUTH that came before CONNACK (MQTT-3.1.2-30: nothing but AUTH and DISCONNECT may)."""
+    """Returns the data of an AUTH before CONNACK (MQTT-3.1.2-30 allows only AUTH and DISCONNECT there)."""
     if isinstance(packet, Disconnect):
         raise ConnectionAbortedError("the client gave up")
     if not isinstance(packet, Auth) or packet.code != ReasonCode.CONTINUE_AUTHENTICATION:

@@ -1,8 +1,7 @@
-"""A password file, one `user:hash` a line, as `veilmq passwd` and `mosquitto_passwd` write it.
+"""Password file, one `user:hash` a line, as `veilmq passwd` and `mosquitto_passwd` write it.
 
-Lines of others (comments, hashes of another kind) stay as they are. The file is replaced in one step and keeps
-owner and mode, so that a broker that reads it meanwhile sees all of the old or all of the new one. Not here:
-who reads it.
+Foreign lines (comments, hashes of other kinds) stay unchanged. The file is replaced in one step and keeps owner and
+mode, so that a broker that reads it meanwhile sees the whole old or the whole new file. Not here: its readers.
 """
 
 from __future__ import annotations
@@ -16,20 +15,20 @@ from gateway.auth.password_hashes import is_known
 from gateway.base import sync_directory
 
 FILE_BYTES_MAX = 64 << 20
-"""Stops a wrong path from being read as a password file; half a million users are below it."""
+"""Stops a wrong path from being read as a password file; half a million users fit."""
 USER_BYTES_MAX = 65_535
 NEW_MODE = 0o600
 
 
 class PasswordFileError(OperatorError):
-    """One line: the file, what is wrong, the cure."""
+    """An error of a password file, in one line: the file, the fault and the cure."""
 
 
 class PasswordFile:
-    """The lines of one file, changed in memory until `save`. `users`: name to hash of the lines that name one."""
+    """The lines of a password file, changed in memory until `save`. `users`: hashes by user name."""
 
     def __init__(self, path: Path, *, must_exist: bool = False) -> None:
-        """Raises PasswordFileError for a file that cannot be read, or is absent and must not be."""
+        """Reads the file. Raises PasswordFileError if it cannot be read, or is absent although `must_exist` is set."""
         self.path = path
         self._lines: list[str] = []
         try:
@@ -54,11 +53,13 @@ class PasswordFile:
 
     @property
     def unknown(self) -> list[str]:
-        """Users whose hash is of a kind that we cannot verify."""
+        """The users whose hash is of an unknown kind, which we cannot verify."""
         return [user for user, hashed in self.users.items() if not is_known(hashed)]
 
     def put(self, user: str, hashed: str) -> bool:
-        """Whether the user is new. Raises PasswordFileError for a name that no line can hold."""
+        """Sets a user's hash; returns True if the user is new. Raises PasswordFileError for a name that no line can
+        hold.
+        """
         if (
             not user
             or len(user.encode()) > USER_BYTES_MAX
@@ -72,7 +73,7 @@ class PasswordFile:
         return is_new
 
     def remove(self, user: str) -> None:
-        """Raises PasswordFileError for a user who is not there."""
+        """Removes a user. Raises PasswordFileError for an unknown user."""
         if not self._drop(user):
             raise PasswordFileError(f"{self.path}: no user {user}; nothing is changed")
 
@@ -82,7 +83,7 @@ class PasswordFile:
         return found
 
     def save(self) -> None:
-        """Replace the file, keeping its owner and mode. Raises PasswordFileError."""
+        """Replaces the file, keeping its owner and mode. Raises PasswordFileError."""
         temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}.new")
         try:
             before = self.path.stat() if self.path.exists() else None

@@ -1,7 +1,7 @@
 """Password hashes as Mosquitto writes them, so that one file serves both brokers. No I/O.
 
-    $7$ITERATIONS$SALT$HASH    PBKDF2 with HMAC-SHA-512; what is made here, and by Mosquitto 2
-    $6$SALT$HASH               SHA-512 of password and salt, once: what Mosquitto 1 made; verified, never made
+    $7$ITERATIONS$SALT$HASH    PBKDF2 with HMAC-SHA-512; made here, and by Mosquitto 2
+    $6$SALT$HASH               SHA-512 of password and salt, once: made by Mosquitto 1; verified, never made
 
 Salt and hash are base64. Not here: the file (`password_file`).
 """
@@ -15,7 +15,7 @@ import hmac
 from collections.abc import Callable
 
 ITERATIONS = 20_000
-"""About 10 ms of one core for a login; Mosquitto's 101 are tried a hundred times as fast by whoever has the file."""
+"""About 10 ms of one core for a login; a thief of the file tries Mosquitto's 101 a hundred times as fast."""
 ITERATIONS_MAX = 10_000_000
 """Stops a line of the file from holding up a broker for minutes at each login."""
 SALT_BYTES = 16
@@ -24,11 +24,13 @@ TEXT_MAX = 1024
 
 
 class HashError(ValueError):
-    """A hash that is none of the known forms; the message does not quote it."""
+    """An error of a hash in an unknown form; the message does not quote it."""
 
 
 def make_hash(password: bytes, random: Callable[[int], bytes], iterations: int = ITERATIONS) -> str:
-    """`random(n)`: n random bytes. Raises HashError for a number of iterations that nobody should use."""
+    """Returns a hash of a password. `random(n)`: n random bytes. Raises HashError for a forbidden number of
+    iterations.
+    """
     if not 1 <= iterations <= ITERATIONS_MAX:
         raise HashError(f"{iterations} iterations are not between 1 and {ITERATIONS_MAX}")
     salt = random(SALT_BYTES)
@@ -37,7 +39,7 @@ def make_hash(password: bytes, random: Callable[[int], bytes], iterations: int =
 
 
 def is_known(hashed: str) -> bool:
-    """Whether the text has one of the forms above."""
+    """Returns True if the text has a known form, `$7$` or `$6$`."""
     try:
         _parts(hashed)
     except HashError:
@@ -46,7 +48,7 @@ def is_known(hashed: str) -> bool:
 
 
 def verify(password: bytes, hashed: str) -> bool:
-    """Whether it is the password's hash, in a time that does not tell how nearly. Raises HashError."""
+    """Returns True if the hash is the password's, in a time independent of the similarity. Raises HashError."""
     iterations, salt, expected = _parts(hashed)
     if iterations == 0:
         found = hashlib.sha512(password + salt).digest()
@@ -56,7 +58,7 @@ def verify(password: bytes, hashed: str) -> bool:
 
 
 def _parts(hashed: str) -> tuple[int, bytes, bytes]:
-    """Iterations (0: once, without PBKDF2), salt, hash."""
+    """Returns iterations (0: once, without PBKDF2), salt, hash."""
     if len(hashed) > TEXT_MAX:
         raise HashError("longer than any password hash")
     kind, *fields = hashed.split("$")[1:] or [""]

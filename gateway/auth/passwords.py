@@ -1,13 +1,14 @@
-"""Logins by a password file, as a plugin: Argon2, Mosquitto's `$7$` and `$6$`, SHA-512 crypt.
+"""Plugin of logins by a password file: Argon2, Mosquitto's `$7$` and `$6$`, SHA-512 crypt.
 
     plugins:
       gateway.auth.passwords.PasswordPlugin:
         password_file: passwords          # one user:hash a line, made by `veilmq passwd`; read again on SIGHUP
 
-Where a configuration names amqtt's `FileAuthPlugin`, this takes its place with the same option. Hashes are slow on
-purpose: they are computed in a few threads, so that a login holds up nobody else, and no more than `PENDING_MAX` wait.
-Who is unknown costs as much time as who is not. A password that was right is remembered for `REMEMBERED_S`, as a keyed
-hash whose key never leaves this process: a thousand devices that come back at once are not a thousand slow hashes.
+Where a configuration names amqtt's `FileAuthPlugin`, this plugin takes its place with its option. Hashes are slow on
+purpose: a few threads compute them, so that a login delays no other client, and at most `PENDING_MAX` logins wait. An
+unknown user costs as much time as a wrong password. A right password is remembered for `REMEMBERED_S`, as a keyed
+hash
+whose key never leaves this process: a thousand devices that return at once do not need a thousand slow hashes.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ from gateway.base import StartError
 from gateway.plugins import BusyError
 
 THREADS = max(1, min(4, (os.cpu_count() or 2) // 2))
-"""Argon2 takes 64 MiB and several cores for each; the event loop needs one, too."""
+"""Threads for hashes: Argon2 takes 64 MiB and several cores for each; the event loop needs a core, too."""
 PENDING_MAX = 512
-"""Logins that wait for a thread; more are told that the server is busy."""
+"""Logins that may wait for a thread; further logins are answered that the server is busy."""
 REMEMBERED_S, REMEMBERED_MAX = 600.0, 20_000
 MARK_CHARS = 16
 PASSWORD_BYTES_MAX = 4_096
@@ -45,7 +46,7 @@ PASSWORD_BYTES_MAX = 4_096
 
 
 def verifier(hashed: str) -> Callable[[bytes], bool] | None:
-    """What says whether a password fits the hash; None: a form that we do not know."""
+    """Returns a function that compares a password with the hash, or None for an unknown form."""
     if hashed.startswith("$argon2"):
         return partial(_argon2, hashed)
     if password_hashes.is_known(hashed):
@@ -64,7 +65,7 @@ def _verify(check: Callable[[bytes, str], bool], hashed: str, password: bytes) -
 
 
 class Users:
-    """What the file says. `dummy`: the most usual kind of hash, for names that are not in it."""
+    """The users of a file. `dummy`: the most frequent kind of hash, computed for unknown names."""
 
     def __init__(self, users: dict[str, str]) -> None:
         self._hashes = users
@@ -82,7 +83,7 @@ class Users:
         return self._hashes.get(user, "")
 
     def check(self, user: str, password: bytes) -> bool:
-        """Takes as long for a user who does not exist. Runs in a thread."""
+        """Returns True if the password is right; takes equally long for an unknown user. Runs in a thread."""
         found = self._verifiers.get(user)
         if found is not None:
             return found(password)
@@ -91,15 +92,15 @@ class Users:
         return False
 
     def mark(self, user: str) -> str | None:
-        """Returns a short text that is another one once the user's password is; None for a user who is not there.
+        """Returns a short text that changes with the user's password; None for an unknown user.
 
-        Logins and tokens keep it: each counts for as long as its user stands as at its beginning.
+        Logins and tokens store the mark and count as long as the user's mark is unchanged.
         """
         hashed = self.hash_of(user)
         return hashlib.sha256(f"veilmq mark {hashed}".encode()).hexdigest()[:MARK_CHARS] if hashed else None
 
     def changed_since(self, before: Users) -> frozenset[str]:
-        """Returns the users of `before` who are not there any more, or have another password."""
+        """Returns the users of `before` who were removed or have another password."""
         return frozenset(user for user, hashed in before._hashes.items() if self._hashes.get(user) != hashed)
 
 
@@ -108,7 +109,7 @@ def _kind(hashed: str) -> str:
 
 
 class PasswordPlugin(BaseAuthPlugin):  # type: ignore[misc]
-    """See the module. Raises StartError."""
+    """A plugin of logins by a password file. Raises StartError."""
 
     def __init__(self, context: BrokerContext) -> None:
         super().__init__(context)
@@ -117,13 +118,13 @@ class PasswordPlugin(BaseAuthPlugin):  # type: ignore[misc]
         self._pending = 0
         self._key = os.urandom(32)
         self._right: dict[bytes, float] = {}
-        # Told whose standing changed, whenever users or rights did; the host of plugins fills it in.
+        # Called with the users whose standing changed; set by the host of plugins.
         self.when_changed: Callable[[frozenset[str]], None] = lambda users: None
         self._users = self._read(self.config.password_file)
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What an operator should know, said at the start and by `veilmq check`."""
+        """The warnings for the operator, printed at the start and by `veilmq check`."""
         names = ", ".join(self._users.unknown[:5])
         said = f"{self.config.password_file}: hash of a kind that is not known: {names}; use `veilmq passwd`"
         return (said,) if names else ()
@@ -139,7 +140,7 @@ class PasswordPlugin(BaseAuthPlugin):  # type: ignore[misc]
         return users
 
     def reread(self, options: dict[str, Any]) -> Callable[[], None]:
-        """Read the file anew; what takes it over. Raises StartError."""
+        """Reads the file anew; returns a function that puts it into force. Raises StartError."""
         return partial(self._take, self._read(options.get("password_file") or self.config.password_file))
 
     def _take(self, users: Users) -> None:
@@ -147,11 +148,13 @@ class PasswordPlugin(BaseAuthPlugin):  # type: ignore[misc]
         self.when_changed(users.changed_since(before))
 
     def mark(self, user: str) -> str | None:
-        """As `Users.mark`, of the users who count now."""
+        """Returns the mark of a user among the present users, as `Users.mark`."""
         return self._users.mark(user)
 
     async def authenticate(self, *, session: Session) -> bool | None:
-        """None: it gave no user name, which is for others to decide. Raises BusyError."""
+        """Returns the verdict on a login; None without a user name, which other plugins decide on. Raises
+        BusyError.
+        """
         if session.username is None:
             return None
         password = (session.password or "").encode("utf-8", "surrogatepass")
@@ -162,7 +165,7 @@ class PasswordPlugin(BaseAuthPlugin):  # type: ignore[misc]
         if until is not None and until > time.monotonic():
             return True
         check = partial(users.check, session.username, password)
-        if getattr(session, "from_console", False):  # one at a time, see there
+        if getattr(session, "from_console", False):  # one at a time (`EdgeSession.from_console`)
             is_right = await asyncio.get_running_loop().run_in_executor(self._console_threads, check)
         else:
             is_right = await self._in_turn(check)
@@ -180,7 +183,7 @@ class PasswordPlugin(BaseAuthPlugin):  # type: ignore[misc]
             self._pending -= 1
 
     def _memory(self, user: str, password: bytes) -> bytes:
-        """Also of the user's hash: a changed password ends what is remembered."""
+        """Returns the key of a remembered login. It depends on the user's hash, so that a changed password ends it."""
         name, hashed = user.encode("utf-8", "surrogatepass"), self._users.hash_of(user).encode()
         parts = b"".join(len(part).to_bytes(4, "big") + part for part in (name, hashed, password))
         return hashlib.blake2b(parts, key=self._key, digest_size=32).digest()

@@ -1,13 +1,14 @@
-"""SCRAM-SHA-256, the server's side: who knows a password is told apart without the password being sent or kept.
+"""SCRAM-SHA-256, the server's side: a client proves its password without sending it, and the server does not store it.
 
     exchange = ScramServer(lookup, nonce)         # one exchange; `nonce` is fresh randomness
     challenge = exchange.first(client_first)      # server-first-message
     answer = exchange.final(client_final)         # server-final-message; `exchange.username` is proven now
 
-Without I/O, clock or randomness of its own. A user who does not exist is treated as one with a wrong password:
-`Decoys` gives salt and iterations that stay the same for a name. Channel binding is not offered, so SCRAM-...-PLUS
-is another method and `p=` is refused. Who may log in and where credentials lie: `enhanced_auth.py`.
-Source: RFC 5802, RFC 7677; SASLprep: RFC 4013.
+No I/O, clock or randomness of its own. An unknown user is treated as a user with a wrong password: `Decoys` gives
+salt
+and iterations that are constant for a name. Channel binding is not offered, so SCRAM-...-PLUS is another method and
+`p=` is refused. Login rules and storage of credentials: `enhanced_auth.py`. Source: RFC 5802, RFC 7677; SASLprep:
+RFC 4013.
 """
 
 from __future__ import annotations
@@ -26,16 +27,16 @@ METHOD = "SCRAM-SHA-256"
 ITERATIONS_MIN = 4_096
 """RFC 7677 §4; fewer make a stolen file too easy to search."""
 ITERATIONS_MAX = 10_000_000
-"""A file that asks clients for more is a mistake, or keeps them busy for minutes."""
+"""Stops a file from keeping clients busy for minutes by mistake."""
 NONCE_BYTES = 18
 SALT_BYTES = 16
 MESSAGE_BYTES_MAX = 4_096
-"""Bounds of what a stranger may send: a message, its nonce, a name."""
+"""Bound of a message from an unauthenticated client, with bounds of its nonce and its name."""
 NONCE_CHARACTERS_MAX = 512
 NAME_CHARACTERS_MAX = 512
 
 _VERIFIER = re.compile(r"SCRAM-SHA-256\$(\d{1,8}):([^$]+)\$([^:]+):(.+)")
-# Optional extensions may follow; they count as signed and mean nothing here. Mandatory ones (`m=` before the name)
+# Optional extensions may follow; they are signed and ignored. Mandatory extensions (`m=` before the name)
 # match nowhere.
 _EXTENSIONS = r"(?:,[a-zA-Z]=[^,]+)*"
 _FIRST = re.compile(
@@ -45,12 +46,12 @@ _FINAL = re.compile(rf"(?P<bare>c=(?P<binding>[^,]*),r=(?P<nonce>[^,]*){_EXTENSI
 
 
 class ScramError(Exception):
-    """The client is not who it says, or does not keep to the protocol. Says nothing that an attacker may not read."""
+    """A failed proof or a violation of the protocol. The text has nothing that an attacker may not read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verifier:
-    """What is kept of a password. Whoever has it can pretend to be the server, and search the password."""
+    """The stored form of a password. A thief of it can pretend to be the server, and search the password."""
 
     iterations: int
     salt: bytes
@@ -59,7 +60,9 @@ class Verifier:
 
     @classmethod
     def of(cls, password: str, salt: bytes, iterations: int) -> Verifier:
-        """From a password, in the strength that `iterations` says. Raises ValueError if it cannot be one."""
+        """Makes a verifier from a password with this number of iterations. Raises ValueError for an invalid password or
+        number.
+        """
         if not ITERATIONS_MIN <= iterations <= ITERATIONS_MAX:
             raise ValueError(f"iterations must be {ITERATIONS_MIN} to {ITERATIONS_MAX}")
         salted = hashlib.pbkdf2_hmac("sha256", saslprep(password).encode(), salt, iterations)
@@ -68,7 +71,9 @@ class Verifier:
 
     @classmethod
     def parse(cls, text: str) -> Verifier:
-        """`SCRAM-SHA-256$iterations:salt$StoredKey:ServerKey`, base64, as PostgreSQL keeps it. Raises ValueError."""
+        """Parses `SCRAM-SHA-256$iterations:salt$StoredKey:ServerKey`, base64, as PostgreSQL keeps it. Raises
+        ValueError.
+        """
         match = _VERIFIER.fullmatch(text)
         if match is None:
             raise ValueError("not of the form SCRAM-SHA-256$iterations:salt$StoredKey:ServerKey")
@@ -87,10 +92,11 @@ class Verifier:
 
 @dataclass(frozen=True, slots=True)
 class Decoys:
-    """Verifiers for names that nobody has, that cannot be told from those of users by asking again and again.
+    """Verifiers for unknown names, which repeated requests cannot tell from real users' verifiers.
 
     `key`: 32 secret bytes that outlive restarts. `shapes`: (iterations, salt bytes) of the real users, so that
-    neither gives a name away.
+    neither
+    gives a name away.
     """
 
     key: bytes = field(repr=False)
@@ -104,7 +110,7 @@ class Decoys:
 
 
 class ScramServer:
-    """One exchange. `lookup` gives (verifier, is it a real user) for a prepared name; `nonce`: fresh random bytes.
+    """An exchange. `lookup` returns (verifier, is it a real user) for a prepared name; `nonce`: fresh random bytes.
 
     `first` and `final` raise ScramError; after that, or after `final`, the exchange is over.
     """
@@ -117,11 +123,11 @@ class ScramServer:
         self._verifier: Verifier | None = None
         self._is_user = False
         self._gs2 = self._signed = ""
-        # Who the client has proven to be, once `final` has returned.
+        # The proven user name, once `final` has returned.
         self.username: str | None = None
 
     def first(self, message: bytes) -> bytes:
-        """server-first-message for a client-first-message (RFC 5802 §7)."""
+        """Returns the server-first-message for a client-first-message (RFC 5802 §7)."""
         if self._gs2:
             raise ScramError("a second client-first-message")
         text = _text(message)
@@ -142,14 +148,14 @@ class ScramServer:
         return answer.encode()
 
     def final(self, message: bytes) -> bytes:
-        """server-final-message for a client-final-message that proves the password."""
+        """Returns the server-final-message for a client-final-message that proves the password."""
         verifier, self._verifier = self._verifier, None
         if verifier is None:
             raise ScramError("no exchange is under way")
         match = _FINAL.fullmatch(_text(message))
         if match is None:
             raise ScramError("no client-final-message")
-        # What the client says it chose must be what we saw: else somebody took channel binding out on the way.
+        # The client's copy of its choice must equal ours: otherwise an attacker removed channel binding on the way.
         if not _equal(match["binding"], _base64(self._gs2.encode())):
             raise ScramError("the channel binding header was changed on the way")
         if not _equal(match["nonce"], self._nonce):
@@ -164,7 +170,7 @@ class ScramServer:
         signature = _mac(verifier.stored_key, signed)
         client_key = bytes(one ^ other for one, other in zip(proof, signature, strict=True))
         is_proven = hmac.compare_digest(hashlib.sha256(client_key).digest(), verifier.stored_key)
-        # Not `and`: a name that nobody has takes the same steps.
+        # Not `and`: an unknown name takes the same steps.
         if not (is_proven & self._is_user):
             raise ScramError("wrong user name or password")
         self.username = self._claimed
@@ -175,7 +181,7 @@ class ScramServer:
 
 
 def saslprep(text: str) -> str:
-    """RFC 4013: the one form of a name or password, whatever keyboard it came from. Raises ValueError."""
+    """Returns the canonical form of a name or password (RFC 4013), whatever the keyboard. Raises ValueError."""
     mapped = "".join(
         " " if stringprep.in_table_c12(character) else character
         for character in text
@@ -208,7 +214,7 @@ _PROHIBITED: tuple[Callable[[str], bool], ...] = (
 
 
 def _name(text: str) -> str:
-    """A user name of the wire: `=2C` is a comma, `=3D` an equals sign, any other `=` an error (§5.1)."""
+    """Decodes a user name of the wire: `=2C` is a comma, `=3D` an equals sign, any other `=` an error (§5.1)."""
     if len(text) > NAME_CHARACTERS_MAX or re.search("=(?!2C|3D)", text):
         raise ScramError("not a user name")
     try:

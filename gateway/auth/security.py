@@ -1,12 +1,12 @@
-"""Users, groups and rights that change while a broker runs: the document, its file, and what follows from it.
+"""Users, groups and rights that change while a broker runs: the document, its file, and the rules made from it.
 
     {"users": {"ann": {"hash": "$7$...", "groups": ["plant"], "acl": ["topic read news/#"], "enabled": true}},
      "groups": {"plant": {"acl": ["topic readwrite plant/#"]}},
      "everybody": {"acl": ["topic read public/#", "pattern readwrite own/%u/#"]}}
 
-Rules are lines of Mosquitto's `acl_file`. The file is replaced in one step and private. Whoever changes it does so
-within `changing`: from the file as it is, alone, and with the next version. Not here: who asks (`dynamic`), who may
-change it (`gateway/console`).
+Rules are lines of Mosquitto's `acl_file`. The file is private and replaced in one step. Every change is made within
+`changing`: from the present file, under a lock, and with the next version. Not here: verdicts on clients (`dynamic`),
+rights to change the file (`gateway/console`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NAME = r"^[^\s:#+/\x00-\x1f]{1,255}$"
 
 
 class SecurityError(OperatorError):
-    """One line: what is wrong with a user, a group or the file, and the cure."""
+    """An error of a user, a group or the file, in one line: the fault and the cure."""
 
 
 class _Model(BaseModel):
@@ -36,13 +36,13 @@ class _Model(BaseModel):
 
 
 class UserGroup(_Model):
-    """A group of users, and what its members may do."""
+    """A group of users, and the rights of its members."""
 
     acl: list[str] = Field(default=[], max_length=RULES_MAX)
 
 
 class User(_Model):
-    """One user: the hash of the password, groups, and rules of its own."""
+    """A user: the hash of the password, groups, and rules of its own."""
 
     hash: str = Field(repr=False)
     groups: list[str] = []
@@ -51,7 +51,7 @@ class User(_Model):
 
 
 class Security(_Model):
-    """The document. `version`: one more with each change."""
+    """The document of users, groups and rights. `version` rises by one with each change."""
 
     version: int = Field(default=0, ge=0)
     users: dict[str, User] = Field(default={}, max_length=USERS_MAX)
@@ -60,7 +60,7 @@ class Security(_Model):
 
     @classmethod
     def load(cls, path: Path) -> Security:
-        """An empty one where there is no file. Raises SecurityError."""
+        """Reads the document; an absent file gives an empty document. Raises SecurityError."""
         if not path.exists():
             return cls()
         try:
@@ -71,14 +71,14 @@ class Security(_Model):
             raise SecurityError(f"{path}: holds no users and groups; restore it from a backup") from None
 
     def save(self, path: Path) -> None:
-        """Raises SecurityError."""
+        """Writes the document. Raises SecurityError."""
         try:
             write_private(path, self.model_dump_json(indent=1).encode() + b"\n", replace=True)
         except PrivateFileError as error:
             raise SecurityError(str(error)) from None
 
     def check(self) -> FileRules:
-        """The rules of all. Raises SecurityError for a rule, a name or a group that is none."""
+        """Returns all rules. Raises SecurityError for an invalid rule, name or group."""
         for name, user in self.users.items():
             _check_name(name)
             if missing := [group for group in user.groups if group not in self.groups]:
@@ -93,7 +93,7 @@ class Security(_Model):
             raise SecurityError(f"rules: {error}; write e.g. topic readwrite plant/#") from None
 
     def _rules(self) -> FileRules:
-        """Returns the rules of all: a user's own and those of its groups stand under its name, patterns too."""
+        """Returns all rules; a user's own rules and those of its groups stand under the user's name, patterns too."""
         everybody = [parse_rule(line, "of everybody") for line in self.everybody.acl]
         topics = [rule for rule in everybody if not rule.is_pattern]
         groups = {
@@ -107,19 +107,19 @@ class Security(_Model):
         return FileRules(of_user, [rule for rule in everybody if rule.is_pattern])
 
     def hash_of(self, name: str) -> str:
-        """Returns the hash of a user who may log in; empty for anybody else."""
+        """Returns the hash of an enabled user; empty for any other name."""
         user = self.users.get(name)
         return user.hash if user is not None and user.enabled else ""
 
     @property
     def hashes(self) -> dict[str, str]:
-        """Of users who may log in."""
+        """Returns the hashes of enabled users by name."""
         return {name: user.hash for name, user in self.users.items() if user.enabled}
 
 
 @contextlib.contextmanager
 def changing(path: Path) -> Iterator[Security]:
-    """Gives the document as its file has it; checks and writes it afterwards. No other process changes it meanwhile.
+    """Yields the document of the file; checks and writes it afterwards. No other process changes the file meanwhile.
 
     Takes the lock of the directory, and so may wait: not for the event loop. Raises SecurityError, PrivateFileError.
     """

@@ -1,7 +1,8 @@
-"""Verifies SHA-512 crypt (`$6$salt$hash`), which amqtt's password files may hold: Python 3.13 has no `crypt` any more.
+"""Verifier of SHA-512 crypt (`$6$salt$hash`), which amqtt's password files may hold: Python 3.13 has no `crypt` any
+more.
 
-Slow by design, and in Python alone: some 10 ms for 5,000 rounds. Never made here: new passwords are `password_hashes`'.
-Source: "Unix crypt using SHA-256 and SHA-512", Ulrich Drepper, version 0.6.
+Slow by design, and in pure Python: some 10 ms for 5,000 rounds. Never made here: `password_hashes` hashes new
+passwords. Source: "Unix crypt using SHA-256 and SHA-512", Ulrich Drepper, version 0.6.
 """
 
 from __future__ import annotations
@@ -11,20 +12,20 @@ import hmac
 import re
 
 ROUNDS, ROUNDS_MIN, ROUNDS_MAX = 5_000, 1_000, 1_000_000
-"""The last is ours: a line of the file must not hold up a thread for minutes."""
+"""Rounds by default, at least and at most; the maximum is ours: it stops a line from occupying a thread for minutes."""
 _FORM = re.compile(r"\$6\$(?:rounds=(\d{1,9})\$)?([^$:\n]{0,16})\$([./0-9A-Za-z]{86})")
 _ALPHABET = "./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _DIGEST_BYTES = 64
 
 
 def is_sha_crypt(hashed: str) -> bool:
-    """Whether this is a `$5$` or `$6$` hash that we are ready to compute."""
+    """Returns True for a SHA-512 crypt hash with an acceptable number of rounds."""
     found = _FORM.fullmatch(hashed)
     return found is not None and int(found[1] or ROUNDS) <= ROUNDS_MAX
 
 
 def verify(password: bytes, hashed: str) -> bool:
-    """Whether it is the password's hash. Raises ValueError for a text of another form."""
+    """Returns True if the hash is the password's. Raises ValueError for a text of another form."""
     found = _FORM.fullmatch(hashed)
     if found is None or not is_sha_crypt(hashed):
         raise ValueError("no SHA-512 crypt")
@@ -58,7 +59,7 @@ def _digest(password: bytes, salt: bytes, rounds: int) -> bytes:
 
 
 def _text(digest: bytes) -> str:
-    """24 bits at a time, in the order of the reference: 0 21 42, 22 43 1, 44 2 23, ..."""
+    """Encodes 24 bits at a time, in the order of the reference: 0 21 42, 22 43 1, 44 2 23, ..."""
     found = []
     a, b, c = 0, 21, 42
     for _ in range(21):
