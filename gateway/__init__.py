@@ -1,4 +1,4 @@
-"""The shell of VeilMQ: sockets, files, clocks and commands. README.md says in which order to read."""
+"""The shell of VeilMQ: sockets, files, clocks and commands. README.md has a reading order."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _HOME = Path(__file__).parents[1]
 
 
 def refuse_shadow(package: str) -> None:
-    """Raises ImportError if a file of the user's, `keys.py` beside a script for instance, hides a package of VeilMQ."""
+    """Raises ImportError if a user's file, such as `keys.py` beside a script, hides a package of VeilMQ."""
     spec = find_spec(package)
     found = None if spec is None else spec.origin
     if found != str(_HOME / package / "__init__.py"):

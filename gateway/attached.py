@@ -1,6 +1,6 @@
-"""What runs beside a broker as its configuration says: looks at how it stands, bridges, page and API.
+"""Parts that run beside a broker by its configuration: health checks, bridges, events, console and API.
 
-Put together here, begun when the broker serves, ended with it. What the parts do is in their rooms.
+The parts are put together here, begin when the broker serves and end with it. Their work is in their rooms.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ BROKER_NAME = "broker.name"
 
 
 class Attached:
-    """Everything beside one broker. `begin` when it serves; `end` before it ends."""
+    """All parts beside one broker. Call `begin` when the broker serves, `end` before it ends."""
 
     def __init__(self, settings: Settings, links: BrokerOverlay | None) -> None:
         self._settings, self._links = settings, links
@@ -50,7 +50,7 @@ class Attached:
         self._log: LogTail | None = None
 
     def begin(self, broker: EdgeBroker) -> None:
-        """Raises ConfigError, StartError."""
+        """Begins all parts. Raises ConfigError, StartError."""
         settings = self._settings
         say_left(settings.bridges, broker)
         if settings.bridges or self._links is not None:
@@ -70,7 +70,7 @@ class Attached:
             self._open_console(broker, settings.console, self._watch)
 
     async def end(self) -> None:
-        """Bridges first: what they were handed is kept for the next start."""
+        """Ends all parts; messages handed to bridges are kept for the next start."""
         if self._starting is not None:
             await asyncio.wait([self._starting])
         if self._server is not None:
@@ -85,7 +85,7 @@ class Attached:
             await self._hooks.stop()
 
     def _tell(self, broker: EdgeBroker, watch: HealthWatch) -> None:
-        """Raises StartError."""
+        """Begins to send events to the configured receivers. Raises StartError."""
         hooks = self._hooks = Hooks(self._settings.events, LocalEnd(f"{INTERNAL}events", broker), self._name())
 
         def watched(event: EntityEvent) -> None:
@@ -103,7 +103,7 @@ class Attached:
         hooks.start()
 
     def _open_console(self, broker: EdgeBroker, settings: Console, watch: HealthWatch) -> None:
-        """Raises StartError where aiohttp is missing, or the tokens cannot be read."""
+        """Begins to serve the console. Raises StartError if aiohttp is missing or the tokens cannot be read."""
         try:
             from gateway.console.assembly import make_server  # noqa: PLC0415  few have it, and it needs aiohttp
             from gateway.console.shown import LogTail  # noqa: PLC0415
@@ -120,14 +120,14 @@ class Attached:
 
     @staticmethod
     async def _serve(server: ConsoleServer) -> None:
-        """The broker serves already: a page that cannot is said and missed, and stops nobody."""
+        """Starts the console's server; a failure is logged and does not stop the broker, which serves already."""
         try:
             await server.start()
         except StartError as error:
             LogEvent.CONSOLE_NOT_SERVED.say(log, error)
 
     def _name(self) -> str:
-        """What this broker is called in the marks of bridges: our name in the overlay, or one drawn once."""
+        """Returns this broker's name for the marks of bridges: our name in the overlay, or a name drawn once."""
         if self._links is not None:
             return self._links.figures.name
         data = self._settings.data
@@ -174,7 +174,9 @@ def _view(
 
 
 def _links_now(states: Sequence[LinkState]) -> dict[str, LinkNow]:
-    """By member: what goes over the link that we made and over the one that it made, together."""
+    """Returns the traffic with each member, summed over the link that we dialled and the link that the member
+    dialled.
+    """
     found: dict[str, LinkNow] = {}
     for one in states:
         other, figures = found.get(one.peer, LinkNow(up=False)), one.figures
@@ -188,6 +190,6 @@ def _links_now(states: Sequence[LinkState]) -> dict[str, LinkNow]:
 
 
 def _waiting(broker: EdgeBroker, bridge: str) -> int:
-    """Messages that our broker keeps for a bridge."""
+    """Returns the number of messages that our broker keeps for a bridge."""
     client = broker.lifecycle.clients.get(f"{INTERNAL}bridge/{bridge}")
     return len(client.session.waiting) if client is not None else 0

@@ -1,6 +1,6 @@
-"""The bridges of a broker as its configuration says, and what they ask of the broker beside its two clients' ends.
+"""The bridges of a broker by its configuration, and their view of the broker besides their clients.
 
-Put together here because a bridge (`bridging`) knows neither broker nor overlay.
+They are put together here because a bridge (`bridging`) knows neither broker nor overlay.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ from gateway.sockets.connection import MqttConnection
 
 log = logging.getLogger("veilmq.bridge")
 REFUSED_BYTES = 32 << 20
-"""Of a file of refused messages, of which each bridge has two: stops a flood of large ones from filling the disk."""
+"""Bytes of a file of refused messages, of which each bridge has two: stops a flood of large ones from filling the
+disk.
+"""
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,10 @@ class BridgesHome:
         return {queued.message.topic for queued in waiting if queued.retain}
 
     def keep_refused(self, bridge: str, publish: Publish, code: int) -> str:
-        """One line of JSON a message; beyond REFUSED_BYTES the file becomes the former one, whose content goes."""
+        """Appends one line of JSON for a refused message; returns the place in words.
+
+        Beyond REFUSED_BYTES the file becomes the former one, whose previous content is dropped.
+        """
         if self.data is None:
             return "no file, since there is no data directory"
         path = self.data / "refused" / f"{quote(bridge, safe='')}.jsonl"
@@ -79,7 +84,9 @@ class BridgesHome:
         return self.links is None or self.links.may_leave(topic)
 
     def may_enter(self, topic: str) -> bool:
-        """Constrained topics are said within one overlay: what others write on theirs is no word of a bridge's."""
+        """Returns False for constrained topics with tracing: they belong to one overlay, and a bridge may not speak on
+        them.
+        """
         if self.broker.exchange.tracing is None:
             return True
         try:
@@ -89,7 +96,7 @@ class BridgesHome:
 
 
 def overlay_names(links: BrokerOverlay | None, topic: str) -> tuple[str, ...]:
-    """Returns what the overlay that carries a local topic is called in marks, if one does."""
+    """Returns the overlay's name for marks if the overlay carries the local topic, else nothing."""
     if links is None:
         return ()
     node, _, keeping, _ = links.parts
@@ -100,7 +107,7 @@ def overlay_names(links: BrokerOverlay | None, topic: str) -> tuple[str, ...]:
 
 
 def say_left(settings: Mapping[str, BridgeSettings], broker: EdgeBroker) -> None:
-    """Logs which bridges have a session here and are configured no more."""
+    """Logs bridges that have a session here but no configuration any more."""
     prefix = f"{INTERNAL}bridge/"
     for client_id, client in broker.lifecycle.clients.items():
         name = client_id.removeprefix(prefix)
@@ -116,7 +123,7 @@ def make_bridges(
     name: str,
     data: Path | None = None,
 ) -> list[Bridge]:
-    """Puts the bridges together, and tells the broker of the circles they may make. `name`: ours, in marks.
+    """Makes the bridges, and tells the broker of circles that they may make. `name`: our name in marks.
 
     Raises ConfigError, StartError.
     """

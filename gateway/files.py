@@ -1,9 +1,12 @@
 """Files that hold a secret: written whole and durable with mode 0600, refused when others may read them.
 
-For: private keys, certificate authority keys, scope keys, store keys, split seeds; and for whatever else must be
-whole after a crash (`write_durably`). It knows nothing of what is inside, and imports so little that executors of Spark
-may have it. It does not protect against the owner of the account or root, nor does `erase` reach copies that a
-file system or flash translation layer keeps elsewhere.
+For private keys, certificate authority keys, scope keys, store keys and split seeds, and for every other file that
+must
+be whole after a crash (`write_durably`). The content is opaque here, and imports are few, so that executors of Spark
+can
+use the module. It does not protect against the owner of the account or root, nor does `erase` reach copies that a
+file
+system or flash translation layer keeps elsewhere.
 """
 
 from __future__ import annotations
@@ -26,17 +29,18 @@ MAX_PRIVATE_BYTES = 16 << 20
 
 
 class PrivateFileError(OperatorError):
-    """One line for the operator: the file, what is wrong with it, and the cure."""
+    """An error of a private file, in one line for the operator: the file, the fault and the cure."""
 
 
 def read_private(path: Path) -> bytes:
-    """Content of a file that only its owner can read.
+    """Returns the content of a file that only its owner can read.
 
-    Raises PrivateFileError when it is absent, not a regular file, too large, or open to group or others. The
-    mode is taken from the opened file, so it cannot be exchanged between check and read.
+    Raises PrivateFileError when the file is absent, not a regular file, too large, or open to group or others. The
+    mode is
+    taken from the opened file, so that the file cannot be exchanged between check and read.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe would have us wait for a writer
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe would wait for a writer
     except OSError as error:
         raise PrivateFileError(f"{path}: {error.strerror or error}") from None
     try:
@@ -55,18 +59,17 @@ def read_private(path: Path) -> bytes:
 
 
 def write_private(path: Path, content: bytes, *, replace: bool = False) -> None:
-    """Create `path` with mode 0600; content and name are on disk when this returns.
+    """Creates `path` with mode 0600; content and name are on disk at the return.
 
-    Raises PrivateFileError when it exists and `replace` is not set, and on any error of the disk.
+    Raises PrivateFileError when the file exists and `replace` is not set, and on any error of the disk.
     """
     _write(path, content, PRIVATE_MODE, replace)
 
 
 def write_public(path: Path, content: bytes, *, replace: bool = True, still: Callable[[], bool] = lambda: True) -> bool:
-    """The same for what everybody may read (mode 0644): certificates, cards, the signed overlay.
+    """Writes a public file durably (mode 0644), such as a certificate, card or signed overlay; returns True if written.
 
-    `still`: asked when nobody else can write here any more, until we did; nothing is written unless it says so. Returns
-    whether anything was.
+    `still` is called under the directory's lock; if it returns False, nothing is written. Raises PrivateFileError.
     """
     with alone_in(path.parent):
         if not still():
@@ -76,7 +79,9 @@ def write_public(path: Path, content: bytes, *, replace: bool = True, still: Cal
 
 
 def stamp(path: Path) -> FileStamp | None:
-    """What a file's content cannot change without, and what a new name leaves; None where there is none."""
+    """Returns a value that changes with every new content or replacement of a file; None if the file does not
+    exist.
+    """
     try:
         status = path.stat()
     except OSError:
@@ -85,11 +90,13 @@ def stamp(path: Path) -> FileStamp | None:
 
 
 def replace_public(path: Path, content: bytes, seen: FileStamp | None) -> FileStamp | None:
-    """Replace a public file that others put files in place of as well, unless somebody did since it was `seen`.
+    """Replaces a public file that others replace too, unless it was replaced since `seen`.
 
-    Asked last, when all is on disk under another name: to write may take seconds, in which an operator comes. Returns
-    the stamp of what we wrote, so that what comes right after it is seen too; None if nothing was. Raises
-    PrivateFileError.
+    The check comes last, when the content is on disk under another name: a write may take seconds, in which an
+    operator
+    may replace the file. Returns the stamp of our file, so that a replacement right after ours is noticed too; None
+    if
+    nothing was written. Raises PrivateFileError.
     """
     with alone_in(path.parent):
         try:
@@ -105,9 +112,10 @@ def replace_public(path: Path, content: bytes, seen: FileStamp | None) -> FileSt
 
 @contextlib.contextmanager
 def alone_in(directory: Path) -> Iterator[None]:
-    """Of those who change files of this directory so, one after the other (flock on the directory).
+    """Locks the directory (flock) against other changes that use this lock.
 
-    `write_public` does so by itself; a change that reads first holds it around its `write_private`. Raises
+    `write_public` takes the lock by itself; a change that reads first holds the lock around its `write_private`.
+    Raises
     PrivateFileError.
     """
     try:
@@ -130,7 +138,7 @@ def _write(path: Path, content: bytes, mode: int, replace: bool) -> None:
             write_durably(path, content, mode)
             return
         with written_durably(path, content, mode) as temporary:
-            # link, not rename: of two writers exactly one wins, and the loser sees it.
+            # link, not rename: of two writers exactly one wins, and the other gets an error.
             os.link(temporary, path)
     except FileExistsError:
         raise PrivateFileError(f"{path}: exists already; take another name or remove it") from None
@@ -139,16 +147,17 @@ def _write(path: Path, content: bytes, mode: int, replace: bool) -> None:
 
 
 def write_durably(path: Path, content: bytes, mode: int = PRIVATE_MODE) -> None:
-    """Replace `path` so that after a crash it holds the old or the new content, whole. Raises OSError."""
+    """Replaces `path` so that after a crash it holds the whole old or the whole new content. Raises OSError."""
     with written_durably(path, content, mode) as temporary:
         temporary.replace(path)
 
 
 @contextlib.contextmanager
 def written_durably(path: Path, content: bytes, mode: int = PRIVATE_MODE) -> Iterator[Path]:
-    """The content on disk under another name, which is gone afterwards; then names are durable. Raises OSError.
+    """Yields a temporary file with the content on disk; removes it afterwards and makes names durable. Raises OSError.
 
-    Whoever renames or links it to `path` makes it visible, whole."""
+    A rename or link of the temporary file to `path` makes the whole content visible.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
         with contextlib.suppress(FileNotFoundError):
@@ -168,7 +177,7 @@ def written_durably(path: Path, content: bytes, mode: int = PRIVATE_MODE) -> Ite
 
 
 def private_directory(path: Path) -> Path:
-    """Make the directory (mode 0700) if it is not there. Raises PrivateFileError."""
+    """Makes the directory (mode 0700) if it does not exist. Raises PrivateFileError."""
     try:
         path.mkdir(mode=PRIVATE_DIRECTORY_MODE, parents=True, exist_ok=True)
     except OSError as error:
@@ -177,9 +186,9 @@ def private_directory(path: Path) -> Path:
 
 
 def lock_exclusively(path: Path) -> int:
-    """Take the lock file of a data directory: its descriptor, to be closed at the end.
+    """Takes the lock file of a data directory; returns its descriptor, which the caller closes at the end.
 
-    Raises PrivateFileError when another process (or this one) has it, OSError when it cannot be made.
+    Raises PrivateFileError when another process (or this one) has the lock, OSError when the file cannot be made.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -193,7 +202,7 @@ def lock_exclusively(path: Path) -> int:
 
 
 def erase(path: Path) -> None:
-    """Overwrite with zeros, then remove. No error if it is gone already."""
+    """Overwrites a file with zeros, then removes it. An absent file is no error."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -207,7 +216,7 @@ def erase(path: Path) -> None:
 
 
 def sync_directory(path: Path) -> None:
-    """Make names in `path` durable (fsync on the directory)."""
+    """Makes names in `path` durable (fsync on the directory)."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -1,7 +1,7 @@
-"""From a configuration to a party of the overlay: identity, signed overlay, grant, TLS, store and node put together.
+"""Assembly of a party of the overlay from its configuration: identity, signed overlay, grant, TLS, store and node.
 
-Everything that can be wrong with the files is said here, in one line, before anything listens. What the parts do
-when they run is `links`.
+Every fault of the files is reported here, in one line, before anything listens. The running parts are in
+`gateway.overlay`.
 """
 
 from __future__ import annotations
@@ -53,15 +53,16 @@ if TYPE_CHECKING:
 log = logging.getLogger("veilmq.links")
 
 SEED_AGAIN_S = 10.0
-"""Between attempts at a disk that keeps no seed."""
-SESSION_EXPIRY_S = 3600  # how long a replica queues for us while we are away: `bridge.wire.SESSION_S` of a gateway
+"""Seconds between attempts at a disk that keeps no seed."""
+SESSION_EXPIRY_S = 3600  # seconds that a replica queues for us while we are away: a gateway's `bridge.wire.SESSION_S`
 
 
 class Party:
-    """One member's files, loaded and checked: enough to say what would happen, nothing running yet.
+    """The files of one member, loaded and checked; nothing runs yet.
 
     If the overlay lists the key that was prepared by a rotation, that key is taken now. Raises TrustError,
-    OverlayError, TlsError or ConfigError, each one line.
+    OverlayError,
+    TlsError or ConfigError, each one line.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -106,9 +107,10 @@ class Party:
 
 
 def outgoing_scopes(where: OverlaySettings, overlay: Overlay, granted: Sequence[ScopeSecret]) -> list[ScopeSecret]:
-    """The scopes that local publications leave by, as `protect` and `share_plain` list them, and the owner grants them.
+    """Returns the scopes of outgoing local publications: listed by `protect` and `share_plain`, and granted by the
+    owner.
 
-    Raises ConfigError where they differ from the owner's policy: what is sealed, and how, must not be a surprise.
+    Raises ConfigError if the lists differ from the owner's policy: the sealed topics and modes must be no surprise.
     """
     by_filter = {secret.clear_filter: secret for secret in granted}
     region_names = {view.region: view.name for view in overlay.views.values()}
@@ -141,9 +143,10 @@ def outgoing_scopes(where: OverlaySettings, overlay: Overlay, granted: Sequence[
 
 
 def not_granted(where: OverlaySettings, granted: Sequence[ScopeSecret]) -> list[str]:
-    """One line for each filter of `protect` and `share_plain` whose scope the owner does not grant us, maybe no longer.
+    """Returns one line for each filter of `protect` and `share_plain` whose scope the owner does not grant us (any
+    more).
 
-    A gateway starts all the same: what is published there is refused, the rest is served.
+    A gateway starts nevertheless: publications to these scopes are refused, all others are served.
     """
     ours = {secret.clear_filter for secret in granted}
     wanted = [("protect", protect.filter) for protect in where.protect]
@@ -156,14 +159,15 @@ def not_granted(where: OverlaySettings, granted: Sequence[ScopeSecret]) -> list[
 
 
 def _mode_in_words(scope: Scope, any_sealed: bool) -> str:
-    """The scope's content mode as the configuration says it; one word for all sealed ones where it names none."""
+    """Returns the scope's content mode as in the configuration; with `any_sealed` one word for all sealed modes."""
     return "sealed" if any_sealed and scope.mode is not Mode.PLAIN else scope.mode.name.lower()
 
 
 def build(
     party: Party, wrap: Callable[[OverlayNode], OverlayNode] | None = None, neighbours: Neighbours | None = None
 ) -> BrokerOverlay:
-    """Put the parts together; `wrap` may stand between node and links (the demo's liar). `neighbours`: what is found.
+    """Puts the parts together. `wrap` may wrap the node (the demo's liar); `neighbours`: members found on the local
+    network.
 
     Raises ConfigError, StoreError, KeyMaterialError.
     """
@@ -216,7 +220,7 @@ def _dial(party: Party, neighbours: Neighbours | None, peer: str) -> MqttClient:
 
 
 def accepted_links(lifecycle: Lifecycle, figures: Figures) -> list[LinkState]:
-    """Members that dialled us. Bytes are payloads here: the broker counts no other by client."""
+    """Returns the links that members dialled. Bytes are payloads here: the broker counts no other bytes by client."""
     states = []
     for peer, client in lifecycle.peers.items():
         session, heard = client.session, figures.heard.get(peer, LinkFigures())
@@ -228,7 +232,7 @@ def accepted_links(lifecycle: Lifecycle, figures: Figures) -> list[LinkState]:
 
 
 def _node(party: Party, store: Store, data: Path) -> tuple[OverlayNode, KeyCache | None, KeyMaterial | None]:
-    """The machines of our role, with what they begin from."""
+    """Returns the node of our role with its initial state, the key cache and the key material."""
     overlay, local = party.overlay, party.local
     if local.role is Role.REPLICA:
         return ReplicaNode(overlay, local.identity, party.name, SplitSeeds(store)), None, None
@@ -256,15 +260,19 @@ def _node(party: Party, store: Store, data: Path) -> tuple[OverlayNode, KeyCache
 
 
 class SplitSeeds:
-    """The seeds of a replica's splits, by epoch. While the disk keeps none there is none, and no share is split: with
-    another one after a restart, what this replica split before would speak against it. Content goes on."""
+    """The seeds of a replica's splits, by epoch.
+
+    While the disk keeps no seed, none is given and no share is split: another seed after a restart would contradict
+    the
+    replica's earlier splits. Content is still forwarded.
+    """
 
     def __init__(self, store: Store, clock: Callable[[], float] = time.monotonic) -> None:
         self._store, self._clock = store, clock
         self._refused: tuple[int, float] | None = None
 
     def __call__(self, epoch: int) -> bytes | None:
-        """None while the disk refuses it, which is asked again after `SEED_AGAIN_S`."""
+        """Returns the seed of an epoch; None while the disk refuses it, which is tried again after `SEED_AGAIN_S`."""
         if self._refused is not None:
             refused, at = self._refused
             if refused == epoch and self._clock() - at < SEED_AGAIN_S:
@@ -278,7 +286,7 @@ class SplitSeeds:
 
 
 def key_server_node(party: Party, files: KeyMaterial) -> KeyServerNode:
-    """The key server, with the material that it kept or that the owner handed over. Raises KeyMaterialError."""
+    """Returns the key server with its kept material or the owner's new material. Raises KeyMaterialError."""
     assert party.where.key_server is not None
     source = party.where.key_server.material
     kept, handed_over = files.load(), files.handed_over(source)
@@ -301,9 +309,9 @@ def serve(
     wrap: Callable[[OverlayNode], OverlayNode] | None = None,
     read: Callable[[], Settings] | None = None,
 ) -> None:
-    """Run a broker in the role that its settings say until SIGTERM or SIGINT. Raises what `Party` and the broker do.
+    """Runs a broker in the role of its settings until SIGTERM or SIGINT. Raises the errors of `Party` and the broker.
 
-    `read`: the configuration anew, for SIGHUP.
+    `read` returns the configuration anew, for SIGHUP.
     """
     run = asyncio.run
     with contextlib.suppress(ImportError):
@@ -364,7 +372,9 @@ async def _serve(
 def _traced(
     settings: Settings, ends: contextlib.ExitStack | contextlib.AsyncExitStack, count: Callable[[Count], None]
 ) -> Callable[[EdgeBroker], None]:
-    """What joins tracing to a broker, if the configuration has it; it ends with `ends`. Raises TrustError."""
+    """Returns a function that joins tracing to a broker, if configured; tracing ends with `ends`. Raises
+    TrustError.
+    """
     if settings.traces is None:
         return lambda broker: None
     from gateway.tracing.assembly import join, make_tracing  # noqa: PLC0415  few have it
@@ -377,7 +387,7 @@ def _traced(
 def _watched(
     settings: Settings, ends: contextlib.ExitStack | contextlib.AsyncExitStack
 ) -> Callable[[EdgeBroker], None]:
-    """What has other brokers watch this one, if the configuration names any; it ends with `ends`. Raises TrustError."""
+    """Returns a function that lets configured brokers watch this one; watching ends with `ends`. Raises TrustError."""
     if settings.watched is None:
         return lambda broker: None
     from gateway.tracing.watched import Watched  # noqa: PLC0415  few have it
@@ -388,7 +398,7 @@ def _watched(
 
 
 def end_session(lifecycle: Lifecycle, peer: str) -> None:
-    """Close a member's connection and forget what waits for it: the overlay lists it no longer."""
+    """Closes the connection of a member that the overlay no longer lists, and drops its session."""
     client = lifecycle.peers.get(peer)
     if client is None:
         return

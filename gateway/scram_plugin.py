@@ -9,11 +9,11 @@
     python -c 'from getpass import getpass; from gateway.scram_plugin import set_user;
                set_user("scram.yaml", "nurse", getpass())'
 
-    decoy_key: <base64 of 32 secret bytes>        what strangers' salts are made of
+    decoy_key: <base64 of 32 secret bytes>        makes the salts of unknown names
     users:
       nurse: SCRAM-SHA-256$65536:<salt>$<StoredKey>:<ServerKey>
 
-The form of a user is PostgreSQL's. No password is in the file, but it is worth guarding: see `scram.Verifier`.
+The form of a user is PostgreSQL's. No password is in the file, but the file must stay private: see `scram.Verifier`.
 """
 
 from __future__ import annotations
@@ -47,20 +47,20 @@ from gateway.auth import (
 from gateway.base import PrivateFileError, StartError, read_private, write_private
 
 ITERATIONS = 65_536
-"""What `set_user` asks for: about 30 ms of a client's time; 4,096 is the least that RFC 7677 allows."""
+"""Iterations of `set_user`: about 30 ms of a client's time; 4,096 is the least that RFC 7677 allows."""
 DECOY_KEY_BYTES, MARK_CHARS = 32, 16
 
 
 @dataclass(frozen=True, slots=True)
 class ScramUsers:
-    """The file, read. `verifiers`: by prepared user name."""
+    """The content of the file. `verifiers`: by prepared user name."""
 
     verifiers: Mapping[str, Verifier] = field(repr=False)
     decoy_key: bytes = field(repr=False)
 
     @classmethod
     def load(cls, path: Path) -> ScramUsers:
-        """Raises StartError naming file, user, cause and cure."""
+        """Reads the file. Raises StartError naming file, user, cause and cure."""
         try:
             content = yaml.safe_load(read_private(path))
         except PrivateFileError as error:
@@ -94,10 +94,11 @@ class ScramUsers:
 
 
 def set_user(path: Path | str, name: str, password: str, iterations: int = ITERATIONS) -> None:
-    """Enter a user into the file, or change the password; the file is made if there is none, with mode 0600.
+    """Adds a user to the file, or changes the password; makes an absent file, with mode 0600.
 
     Raises ValueError for a name, password or number of iterations that SCRAM cannot have; StartError,
-    PrivateFileError for the file.
+    PrivateFileError for
+    the file.
     """
     path = Path(path)
     users = ScramUsers.load(path) if path.exists() else ScramUsers({}, os.urandom(DECOY_KEY_BYTES))
@@ -106,7 +107,7 @@ def set_user(path: Path | str, name: str, password: str, iterations: int = ITERA
 
 
 class _Exchange:
-    """Two steps of the client: who it is, and the proof."""
+    """An exchange of two steps: the client's name, and the proof."""
 
     def __init__(self, scram: ScramServer) -> None:
         self._scram = scram
@@ -125,13 +126,13 @@ class _Exchange:
 
 
 class ScramPlugin(EnhancedAuthPlugin):
-    """Authentication method SCRAM-SHA-256 (RFC 5802, RFC 7677) for users of a file. Raises StartError."""
+    """The authentication method SCRAM-SHA-256 (RFC 5802, RFC 7677) for users of a file. Raises StartError."""
 
     method: ClassVar[str] = METHOD
 
     def __init__(self, context: BrokerContext) -> None:
         super().__init__(context)
-        # Told whose standing changed; the host of plugins fills it in.
+        # Called with the users whose standing changed; set by the host of plugins.
         self.when_changed: Callable[[frozenset[str]], None] = lambda users: None
         self._users = ScramUsers({}, b"")
         self._take(ScramUsers.load(Path(self.config.users_file)))
@@ -143,12 +144,12 @@ class ScramPlugin(EnhancedAuthPlugin):
         self.when_changed(frozenset(changed))
 
     def mark(self, user: str) -> str | None:
-        """Returns a short text that is another one once the user's password is; None for a user who is not there."""
+        """Returns a short text that changes with the user's password; None for an unknown user."""
         known = self._users.verifiers.get(user)
         return None if known is None else hashlib.sha256(f"veilmq mark {known}".encode()).hexdigest()[:MARK_CHARS]
 
     def reread(self, options: dict[str, Any]) -> Callable[[], None]:
-        """Read the file anew; what takes it over. Raises StartError."""
+        """Reads the file anew; returns a function that puts it into force. Raises StartError."""
         return partial(self._take, ScramUsers.load(Path(options.get("users_file") or self.config.users_file)))
 
     def _lookup(self, name: str) -> tuple[Verifier, bool]:
@@ -161,7 +162,7 @@ class ScramPlugin(EnhancedAuthPlugin):
 
     @dataclass
     class Config:
-        """Options of the plugin. A relative path is taken from the directory of the configuration."""
+        """The options of the plugin. A relative path is taken from the directory of the configuration."""
 
         users_file: str | Path
 

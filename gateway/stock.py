@@ -4,10 +4,11 @@
       gateway.stock.GatewayPlugin:
         settings: gateway.yaml     # `data` and `overlay` as for `veilmq broker`; its listeners are not used
 
-What amqtt received and permitted goes into the outbox, what arrives is broadcast to amqtt's clients. The guarantees are
-weaker than those of `veilmq broker`, because amqtt tells a plugin of a message and does not ask it: a device has its
-PUBACK before the outbox is on disk; wills stay local, amqtt publishes them without telling; there is no MQTT 5, so what
-was published with properties arrives without; amqtt's own queues have no bounds.
+Messages that amqtt received and permitted go into the outbox; arriving messages are broadcast to amqtt's clients. The
+guarantees are weaker than those of `veilmq broker`, because amqtt tells a plugin of a message and does not ask it: a
+device has its PUBACK before the outbox is on disk; wills stay local, amqtt publishes them without telling; there is
+no
+MQTT 5, so properties of publications are lost; amqtt's own queues have no bounds.
 """
 
 from __future__ import annotations
@@ -38,15 +39,17 @@ from keys.identity import Role
 log = logging.getLogger("veilmq.stock")
 
 ARRIVED_MAX = 10_000
-"""Deliveries that wait for amqtt; beyond it QoS 0 and 1 alike are dropped and counted: amqtt knows no back-pressure."""
+"""Deliveries that may wait for amqtt; further ones of QoS 0 and 1 are dropped and counted: amqtt has no
+back-pressure.
+"""
 
 
 class GatewayPlugin(BasePlugin[BrokerContext]):  # type: ignore[misc]
-    """See the module. A setting that is wrong is one line in the log, and amqtt does not start."""
+    """The gateway's plugin. A wrong setting is one line in the log, and amqtt does not start."""
 
     @dataclass
     class Config:
-        """`settings`: path of a gateway's YAML file."""
+        """The options of the plugin. `settings`: path of a gateway's YAML file."""
 
         settings: str = ""
 
@@ -79,7 +82,7 @@ class GatewayPlugin(BasePlugin[BrokerContext]):  # type: ignore[misc]
         await self._shell.stop()
 
     async def on_broker_message_broadcast(self, *, client_id: str, message: ApplicationMessage) -> None:
-        """A client's publication that amqtt's topic plugins permitted."""
+        """Publishes a client's message, permitted by amqtt's topic plugins, in the overlay."""
         if self._links is None or message is None:
             return
         publication = Publication(
@@ -98,10 +101,10 @@ class GatewayPlugin(BasePlugin[BrokerContext]):  # type: ignore[misc]
         self._follow()
 
     async def on_broker_client_disconnected(self, *, client_id: str, client_session: Any) -> None:
-        self._follow()  # a clean session takes its subscriptions with it, and no other event says so
+        self._follow()  # a clean session ends its subscriptions without another event
 
     def _follow(self) -> None:
-        """Tell the overlay which local filters came and which went."""
+        """Tells the overlay of new and removed local filters."""
         if self._links is None:
             return
         now = frozenset(self._shell.local_filters())
@@ -113,7 +116,7 @@ class GatewayPlugin(BasePlugin[BrokerContext]):  # type: ignore[misc]
 
 
 class _Shell:
-    """What `BrokerOverlay` needs of a broker, out of what amqtt's context offers."""
+    """The broker as `BrokerOverlay` needs it, made from amqtt's context."""
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
@@ -135,29 +138,29 @@ class _Shell:
             self._arrived.put_nowait(publication)
         except asyncio.QueueFull:
             self._dropped += 1
-            if self._dropped & (self._dropped - 1) == 0:  # 1, 2, 4, ...: a flood of losses is no flood of lines
+            if self._dropped & (self._dropped - 1) == 0:  # 1, 2, 4, ...: a flood of losses must not flood the log
                 LogEvent.AMQTT_BEHIND.say(log, self._dropped)
 
     def deliver_stored(self, publication: Publication, groups_lost: Collection[SharedName] = ()) -> None:
-        """amqtt is not told which subscriptions are new."""
+        """Delivers to all local subscribers, since amqtt does not tell new subscriptions."""
         self.deliver_local(publication, groups_lost)
 
     def deliver_shared(self, name: SharedName, publication: Publication) -> None:
-        """amqtt knows no shared subscriptions."""
+        """Does nothing: amqtt knows no shared subscriptions."""
 
     def local_groups(self) -> Sequence[LocalGroup]:
         return ()
 
     def kept(self) -> Mapping[bytes, bytes]:
-        """amqtt keeps nothing of ours."""
+        """Returns no rows: amqtt keeps none of ours."""
         return {}
 
     def retained(self, topic_filter: str) -> Sequence[tuple[str, bytes]]:
-        """amqtt keeps retained messages in memory: nothing of before is left."""
+        """Returns nothing: amqtt keeps retained messages in memory, so none survive a restart."""
         return ()
 
     def keep(self, rows: Sequence[tuple[bytes, bytes | None]]) -> None:
-        """Its sessions are in memory, so nobody is there after a restart to get anything twice."""
+        """Does nothing: amqtt's sessions are in memory, so no client can get a message twice after a restart."""
 
     def when_kept(self, done: Callable[[], None]) -> None:
         done()
@@ -166,7 +169,7 @@ class _Shell:
         return [topic_filter for topic_filter, held in self._context.subscriptions.items() if held]
 
     def wanted_of(self, topic_filter: str) -> Predicate | None:
-        """amqtt knows no predicates."""
+        """Returns None: amqtt knows no predicates."""
         return None
 
     def narrowed(self) -> Sequence[str]:
@@ -175,13 +178,13 @@ class _Shell:
     def send_to_peer(
         self, peer: str, topic: str, payload: bytes, properties: UserProperties, on_ack: Callable[[int], None]
     ) -> bool:
-        """A gateway dials all its peers; nobody dials a stock broker."""
+        """Returns False: a gateway dials all its peers, and no peer dials a stock broker."""
         return False
 
     async def _hand_on(self) -> None:
         while True:
             publication = await self._arrived.get()
-            # Without a QoS amqtt takes the subscription's, which may exceed the publication's.
+            # Without a QoS amqtt uses the subscription's, which may exceed the publication's.
             await self._context.broadcast_message(publication.topic, publication.payload, publication.qos)
             if publication.retain:
                 await self._context.retain_message(publication.topic, publication.payload, publication.qos)

@@ -1,4 +1,4 @@
-"""`veilmq check`: whether a configuration would start and do what it says, before it is started.
+"""`veilmq check`: finds faults of a configuration, and the fate of topics, before a start.
 
 Imports any room; imported by the command line only.
 """

@@ -1,8 +1,9 @@
-"""`veilmq check`: what is wrong with a configuration before anything starts, and what happens to a topic.
+"""`veilmq check`: finds faults of a configuration before a start, and answers what happens to a topic.
 
-Looks at files, certificates, rights and ports; starts nothing and sends nothing, unless hosted brokers are to be probed
-(`probing`). A finding is one line with cause and cure, and an error is what a broker refuses to start with; `fates`
-answers, topic by topic, where a local publication would go.
+Inspects files, certificates, rights and ports; starts nothing and sends nothing, unless hosted brokers are to be
+probed
+(`probing`). A finding is one line with cause and cure, and an error makes a broker refuse to start. `fates` answers,
+topic by topic, where a local publication would go.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ DAY_MS = 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """What happens to a publication on `topic`: protected, shared plain, refused or local only."""
+    """The fate of a publication on `topic`: protected, shared plain, refused or local only."""
 
     topic: str
     fate: str
@@ -55,13 +56,13 @@ class Fate:
     regions: tuple[str, ...] = ()
     tokens: bool = False
     keys: str = ""
-    """How data keys travel and when they are renewed."""
+    """The way of data keys and the limits of their renewal."""
     why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """What `veilmq check` found, and what happens to the topics that were asked for."""
+    """The findings of `veilmq check`, and the fates of the given topics."""
 
     findings: tuple[CheckFinding, ...]
     fates: tuple[Fate, ...]
@@ -90,18 +91,18 @@ class _Place:
 
 
 def check(settings: Settings, topics: Sequence[str], probed: bool = False) -> CheckReport:
-    """Everything that can be known without starting; `probed`: and what hosted brokers show of themselves.
+    """Returns all findings that need no start; with `probed` also the findings from probing hosted brokers.
 
-    Raises nothing for what is wrong: that is a finding.
+    Raises nothing for a fault: a fault is a finding.
     """
     place, findings = _findings(settings, probed)
     return CheckReport(tuple(findings), tuple(_fate(settings, place, topic) for topic in topics))
 
 
 def refuse(settings: Settings) -> None:
-    """What `veilmq broker` does first: whatever `check` calls an error is none to start with. Raises StartError.
+    """Raises StartError for the first error of `check` that stops a broker: the first act of `veilmq broker`.
 
-    Ports and plugins are left out: binding and loading them says the same.
+    Ports and plugins are left out: binding and loading them raises these errors.
     """
     _, findings = _findings(settings, probed=False, is_start=True)
     for finding in findings:
@@ -197,7 +198,7 @@ def _check_port(who: str, bind: str) -> Iterator[CheckFinding]:
         yield CheckFinding("error", f"{who}: bind {bind} is not HOST:PORT; write e.g. 127.0.0.1:1883")
         return
     trouble = _port_trouble(host.strip("[]"), int(port))
-    if trouble == IN_USE:  # by this very member, if it runs
+    if trouble == IN_USE:  # this member itself may use the port, if it runs
         yield CheckFinding("warning", f"{who}: {bind}: {trouble}")
     elif trouble:
         yield CheckFinding("error", f"{who}: {bind}: {trouble}")
@@ -215,7 +216,7 @@ def _check_unix(name: str, path: Path) -> Iterator[CheckFinding]:
 
 
 def _port_trouble(host: str, port: int) -> str:
-    """Why a server could not listen there; empty if it could."""
+    """Returns the reason why a server could not listen there; empty if it could."""
     try:
         candidates = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
@@ -236,7 +237,7 @@ def _port_trouble(host: str, port: int) -> str:
 
 
 def _check_limits(limits: Limits) -> Iterator[CheckFinding]:
-    """Bounds that contradict each other or what this process may have."""
+    """Yields limits that contradict each other or exceed the limits of this process."""
     files = allowed_files()
     if files is not None and limits.connections + SPARE_FILES > files:
         cure = f"LimitNOFILE={limits.connections + SPARE_FILES} in the service, or ulimit -n, or a smaller bound"
@@ -357,7 +358,9 @@ def _check_listens(settings: Settings, role: Role) -> list[CheckFinding]:
 
 
 def _check_reports(settings: Settings, place: _Place) -> Iterator[CheckFinding]:
-    """Whether reports of traces leave; that they do not leave unsealed is the configuration's rule."""
+    """Yields a finding on the way of trace reports: sealed, or not leaving; the configuration refuses unsealed
+    reports.
+    """
     if settings.traces is None or settings.traces.report is None:
         return
     topic = f"{settings.traces.report.prefix}/{place.local.name}/ENTITY/trace"

@@ -1,4 +1,4 @@
-"""What `veilmq check` says about plugins: each is loaded with its options, as at a start, and asked what is amiss."""
+"""Plugin findings of `veilmq check`: loads each plugin with its options, as at a start, and asks for its warnings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from gateway.checking.check_trust import CheckFinding
 
 
 def check_plugins(settings: Settings) -> Iterator[CheckFinding]:
-    """A plugin that cannot be loaded is an error; that nobody can log in, and what plugins say, is a warning."""
+    """Yields an error for a plugin that cannot be loaded; warnings if no client can log in, and warnings of
+    plugins.
+    """
     try:
         plugins = asyncio.run(_loaded(settings))
     except StartError as error:

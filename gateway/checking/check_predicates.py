@@ -1,7 +1,8 @@
-"""What `veilmq check` says of predicates: filters with a `?` where none is read.
+"""Predicate findings of `veilmq check`: filters with a `?` in places where no predicate is read.
 
-With `subscriptions: {predicates: true}` a `?` begins an expression in what clients subscribe to, and nowhere else:
-rights are those of the filter before it, and scopes are of topics. A rule that has one fits no subscription.
+With `subscriptions: {predicates: true}` a `?` begins an expression in clients' subscriptions, and nowhere else:
+rights
+are those of the filter before the `?`, and scopes are of topics. A rule with a `?` fits no subscription.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from gateway.checking.check_trust import CheckFinding
 
 
 def check_predicates(settings: Settings, scopes: Iterable[str] = ()) -> Iterator[CheckFinding]:
-    """`scopes`: clear filters that the overlay has."""
+    """Yields a finding for each filter with a `?`. `scopes`: clear filters of the overlay's scopes."""
     if not settings.subscriptions.predicates:
         return
     overlay = settings.overlay
@@ -30,7 +31,7 @@ def check_predicates(settings: Settings, scopes: Iterable[str] = ()) -> Iterator
 
 
 def _texts(options: Mapping[str, Any]) -> Iterator[str]:
-    """Every filter that a plugin's tables or its file say may be subscribed to."""
+    """Yields every filter that a plugin's tables or its file allow for subscriptions."""
     for name in ("acl", "subscribe_acl", "subscribe-acl"):
         table = options.get(name)
         for filters in table.values() if isinstance(table, dict) else ():
@@ -39,7 +40,7 @@ def _texts(options: Mapping[str, Any]) -> Iterator[str]:
     try:
         lines = text_lines(Path(path).read_text(errors="replace")) if isinstance(path, (str, Path)) else []
     except OSError:
-        return  # said by who loads the plugin
+        return  # loading the plugin reports this
     for line in lines:
         kind, _, rule = line.strip().partition(" ")
         access, _, rest = rule.strip().partition(" ")

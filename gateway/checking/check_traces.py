@@ -1,4 +1,6 @@
-"""What is wrong with `traces:` and `watched:` before a broker starts: the files named there, what traces nothing."""
+"""Tracing findings of `veilmq check`: faults of files named by `traces:` and `watched:`, and settings without
+effect.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from gateway.trust import Card, LocalIdentity, TrustError
 
 
 def check_traces(settings: TraceSettings, data: Path | None) -> Iterator[CheckFinding]:
-    """`data`: the broker's directory, if it has one."""
+    """Yields findings on `traces:`. `data`: the broker's data directory, if it has one."""
     authority = None
     try:
         authority = authority_of(settings.authority)
@@ -41,7 +43,7 @@ def check_traces(settings: TraceSettings, data: Path | None) -> Iterator[CheckFi
 
 
 def check_watched(settings: WatchedSettings) -> Iterator[CheckFinding]:
-    """Whether others can trace us, and somebody may hear of it."""
+    """Yields findings on `watched:`: faults of its files, no `discoverers`, and the number of brokers that decide."""
     try:
         watched = Watched(settings)
     except (TrustError, PrivateFileError) as error:

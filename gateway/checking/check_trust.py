@@ -1,6 +1,6 @@
-"""What `veilmq check` says about trust: our key in the overlay, our rights and their ends, key service and epochs.
+"""Trust findings of `veilmq check`: our key in the overlay, our rights and their ends, key service and epochs.
 
-Files only: whether a key server answers shows when the broker runs.
+Reads files only: only a running broker learns if a key server answers.
 """
 
 from __future__ import annotations
@@ -24,8 +24,12 @@ RIGHTS_WARNING_S = 30 * 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class CheckFinding:
-    """`level`: ok, warning or error. `text`: one line; cause and cure unless ok. `stops`: an error of this kind keeps a
-    broker from starting."""
+    """A finding of `veilmq check`.
+
+    `level`: ok, warning or error. `text`: one line; cause and cure unless ok. `stops`: True if an error of this kind
+    keeps
+    a broker from starting.
+    """
 
     level: str
     text: str
@@ -33,7 +37,7 @@ class CheckFinding:
 
 
 def identity_of(local: LocalIdentity, overlay: Overlay) -> LocalIdentity:
-    """The identity that a start would run as: the next one, if the overlay lists its key. Nothing is moved."""
+    """Returns the identity that a start would run as: the next one, if the overlay lists its key. Moves nothing."""
     member = overlay.members.get(local.name)
     if member is None:
         raise TrustError(
@@ -45,7 +49,7 @@ def identity_of(local: LocalIdentity, overlay: Overlay) -> LocalIdentity:
 
 
 def check_keys(settings: Settings, local: LocalIdentity, overlay: Overlay, now: float) -> Iterator[CheckFinding]:
-    """Rotation, key service, epochs and, for a key server, its material."""
+    """Yields findings on rotation, key service, epochs and, for a key server, its material."""
     if (before := overlay.members[local.name].before) is not None:
         until = date_of(before.not_after_ms / 1000)
         yield CheckFinding("ok", f"the key of {local.name} was rotated; the former one counts until {until}")
@@ -98,7 +102,9 @@ def _check_material(path: Path) -> CheckFinding:
 def check_rights(
     name: str, overlay: Overlay, secrets: Sequence[ScopeSecret], outgoing: Sequence[ScopeSecret], now: float
 ) -> Iterator[CheckFinding]:
-    """What `name` may do now, what ends soon, and what is of no use."""
+    """Yields missing rights to publish, rights that end soon or give nothing, and scopes whose names are hidden
+    anew.
+    """
     calendar = overlay.policy.calendar
     epoch = calendar.at(now)
     clear = {secret.scope.filter: secret.clear_filter for secret in secrets}
@@ -106,7 +112,7 @@ def check_rights(
         if not overlay.may_publish_in(name, secret.scope, epoch):
             cure = "ask the owner for the right, or remove it here"
             text = f"{secret.clear_filter}: we have no right to publish there; {cure}"
-            yield CheckFinding("error", text, stops=False)  # the owner took it: all else is served
+            yield CheckFinding("error", text, stops=False)  # the owner revoked the right: all else is served
     for grant in overlay.grants_of(name):
         what = clear.get(grant.filter, grant.filter)
         if grant.last_epoch == ENDLESS or _goes_on(grant, overlay):
@@ -125,7 +131,7 @@ def check_rights(
 
 
 def _goes_on(grant: Grant, overlay: Overlay) -> bool:
-    """Whether another grant holds the same without an end."""
+    """Returns True if another grant gives these rights without an end."""
     return any(
         other.last_epoch == ENDLESS and grant.rights in other.rights and covers(other.filter, grant.filter)
         for other in overlay.grants_of(grant.member)

@@ -1,11 +1,10 @@
-"""`veilmq check --probe`: whether hosted brokers carry what we need, found out by carrying something
-(docs/protocol.md §2.10).
+"""`veilmq check --probe`: tests by publishing whether hosted brokers carry our traffic (docs/protocol.md §2.10).
 
-With our own login, on the control root below a name that nobody guesses: a retained publication at QoS 1 with three
-user properties as large as ours may be has to come back unaltered to a subscriber that was there, and retained to one
-that came later; then it is removed. The scopes that we read have to be open to us. A session is asked for as long as
-members ask for theirs, and deep topics and large publications are tried, for not every broker says its limits. Nothing
-else at the broker is touched.
+With our own login, on the control root below a random name: a retained publication at QoS 1 with three user
+properties
+of our largest size has to return unaltered to an earlier subscriber, and retained to a later one; then it is removed.
+The scopes that we read have to be open to us. A session is requested with the members' expiry, and deep topics and
+large publications are tried, since not every broker announces its limits. Nothing else at the broker is touched.
 """
 
 from __future__ import annotations
@@ -29,31 +28,31 @@ CONTROL_ROOT = "veilmq"
 """An ordinary topic: hosted brokers keep names that begin with $ for themselves."""
 ANSWER_S = 10.0
 TRY_S = 5.0
-"""How long an answer to something that a broker may pass over in silence is waited for."""
+"""Seconds to wait for an answer to a packet that a broker may drop silently."""
 PAYLOAD_BYTES = 64 << 10
 LARGE_BYTES = (1 << 20, 256 << 10)
 """Payloads that are tried, the largest first: `limits.packet_bytes` of a gateway is 1 MiB unless changed."""
 DEPTHS = (MAX_LEVELS, 32, 16, 8)
-"""Levels of topics that are tried, the deepest first: more than the first are refused to our own clients."""
+"""Levels of topics that are tried, the deepest first: our own clients are refused more levels than the first."""
 GATEWAY_EXPIRY_S = 3_600
 JOB_EXPIRY_S = 7 * 86_400
-"""Session expiry that gateways and ingest jobs ask for (`gateway.party`, `spark_ingest`)."""
+"""Session expiry in seconds that gateways and ingest jobs ask for (`gateway.party`, `spark_ingest`)."""
 ROOM_BYTES = 1024
-"""For topic and headers of the probe itself."""
+"""Bytes for topic and headers of the probe itself."""
 
 
 quiet = logging.getLogger("veilmq.client")
 
 
 class UnfitError(Exception):
-    """What a broker cannot do: the rest of a line that begins with its name."""
+    """A lack of a hosted broker; the text continues a line that begins with the broker's name."""
 
 
 def probe(overlay: Overlay, name: str, logins: Mapping[str, Hosted], filters: Sequence[str]) -> Iterator[CheckFinding]:
-    """One finding a hosted broker of our region. `filters`: wire filters of what we read."""
+    """Yields one finding for each hosted broker of our region. `filters`: wire filters of the scopes that we read."""
     known = hosted.logins(overlay, name, logins)
     for broker in hosted.of_region(overlay, name):
-        quiet.disabled = True  # the finding says it all
+        quiet.disabled = True  # the finding has all facts
         try:
             finding = asyncio.run(_Probe(overlay, name, broker, known.get(broker, hosted.NOBODY)).run(filters))
         finally:
@@ -95,7 +94,7 @@ class _Probe:
         return CheckFinding("warning" if lacks else "ok", "; ".join([", ".join(said), *lacks]))
 
     def _terms(self) -> list[str]:
-        """What else CONNACK says, where it is less than MQTT 5 allows."""
+        """Returns other limits from CONNACK that are below MQTT 5's."""
         offer = self.offer
         said = []
         if offer.receive_maximum is not None:
@@ -106,7 +105,7 @@ class _Probe:
         return said
 
     async def _session_s(self) -> int:
-        """Seconds for which a session is kept that is to last as long as a job's. Raises UnfitError.
+        """Returns the seconds for which the broker keeps a session with a job's expiry. Raises UnfitError.
 
         The session ends with the next connection, which has the same client id and Clean Start 1.
         """
@@ -123,7 +122,7 @@ class _Probe:
         return granted_s
 
     async def _deepest(self) -> int:
-        """Levels of the deepest topic on which something comes back. Raises UnfitError."""
+        """Returns the levels of the deepest topic on which a publication returns. Raises UnfitError."""
         for depth in DEPTHS:
             topic = "/".join([CONTROL_ROOT, "probe", secrets.token_urlsafe(16), *["l"] * (depth - 3)])
             if await self._comes_back(topic, b"deep"):
@@ -131,7 +130,7 @@ class _Probe:
         raise UnfitError(f"carries no topic of {DEPTHS[-1]} levels; take another broker")
 
     async def _largest(self, limit: int) -> int:
-        """Bytes of the largest payload of those tried that comes back."""
+        """Returns the bytes of the largest tried payload that returns."""
         for size in LARGE_BYTES:
             topic = f"{CONTROL_ROOT}/probe/{secrets.token_urlsafe(16)}"
             if size + ROOM_BYTES <= limit and await self._comes_back(topic, secrets.token_bytes(size)):
@@ -139,7 +138,9 @@ class _Probe:
         return min(PAYLOAD_BYTES, limit - ROOM_BYTES)
 
     async def _comes_back(self, topic: str, payload: bytes) -> bool:
-        """Whether a publication does, on a connection of its own: a broker may end it instead of an answer."""
+        """Returns True if a publication returns, on its own connection, which a broker may end instead of an
+        answer.
+        """
         with contextlib.suppress(ClientError, UnfitError, TimeoutError):
             async with asyncio.timeout(TRY_S), self._connected("tried") as client:
                 await self._subscribe(client, topic)
