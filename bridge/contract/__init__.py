@@ -1,6 +1,6 @@
-"""The one contract of every machine, its events and effects, and the fair bounds that all machines count with.
+"""The contract of every machine, its events and effects, and the fair bounds that all machines share.
 
-`handle(event, now) -> effects` and `next_deadline`: the broker and the simulator drive the same objects. Imports
+`handle(event, now) -> effects` and `next_deadline`: the broker and the simulator drive equal objects. Imports
 `document` and `base`; no rule of the protocol is here.
 """
 

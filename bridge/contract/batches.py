@@ -1,9 +1,9 @@
-"""Publications of one scope as one: packed by the gateway's outbox, unpacked by whoever opens them.
+"""Batches: publications of one scope packed as one by the gateway's outbox, and unpacked by readers.
 
 A batch is a publication whose payload is `keys.records` content: it is committed, sealed, signed, sent, stored and
-acknowledged once. Its number is that of its first record. The records' numbers follow it one by one; one whose number
-does not carries it with its extras. Not here: which publications go together (`gateway.outbox`), where batches
-travel (`bridge.document`), whether a record may be delivered (`bridge.reader`).
+acknowledged once. Its number is the first record's. The next records count up by one; a record with another number
+carries that number with its extras. Not here: choosing the publications of a batch (`gateway.outbox`), the way of
+batches (`bridge.document`), the right of a record to be delivered (`bridge.reader`).
 """
 
 from __future__ import annotations
@@ -27,9 +27,12 @@ _sealed_of: Callable[[Publication], tuple[Any, ...]] = attrgetter(*SEALED_PROPER
 
 
 class Chain(NamedTuple):
-    """What names the chain that publications are part of, in order: their scope's clear filter. And how many records,
-    and bytes, a batch of it has at most, and for how many milliseconds what is stored may wait for others. `in_clear`:
-    their scope is plain."""
+    """A chain of ordered publications and the limits of its batches.
+
+    `name`: the scope's clear filter. `records`, `bytes`: the most that one batch holds. `linger_ms`: milliseconds
+    that a
+    stored publication may wait for others. `in_clear`: the scope is plain.
+    """
 
     name: str
     records: int = RECORDS_MAX
@@ -39,19 +42,19 @@ class Chain(NamedTuple):
 
 
 class Numbered(NamedTuple):
-    """A publication and its number among all of its publisher's."""
+    """A publication and its number among its publisher's publications."""
 
     number: int
     publication: Publication
 
 
 def is_bare(p: Publication) -> bool:
-    """Whether it is no more than topic and payload, as most are: asked twice for each."""
+    """Returns True for a publication that is no more than topic and payload, as most are. Called twice for each."""
     return p.expiry_s is None and not p.properties and _sealed_of(p) == NOTHING
 
 
 def size_of(publication: Publication) -> int:
-    """How many bytes it takes in a batch, at most; 0: it fits none."""
+    """Returns the most bytes that the publication takes in a batch; 0: it fits no batch."""
     p = publication
     if not p.topic or p.time_ms < 0:
         return 0
@@ -63,12 +66,12 @@ def size_of(publication: Publication) -> int:
 
 
 def count_of(publication: Publication) -> int:
-    """How many publications of devices it is."""
+    """Returns the number of publications of devices in this publication."""
     return publication.records or 1
 
 
 def packed(topic: str, records: Sequence[Numbered]) -> Publication:
-    """These as one publication on `topic`, in order. Raises `OurFault` for what fits no record."""
+    """Packs the records, in order, as one publication on `topic`. Raises `OurFault` if one fits no record."""
     first = records[0].number
     content = encode(
         bytes([_flags(p) for _, p in records]),
@@ -85,13 +88,13 @@ def packed(topic: str, records: Sequence[Numbered]) -> Publication:
 
 
 def void(topic: str, record_topic: str, qos: int, time_ms: int) -> Publication:
-    """A publication on `topic` of one record that only counts."""
+    """Returns a batch on `topic` with a single dropped record, which only uses its number."""
     content = encode(bytes([qos | DROPPED]), [time_ms], [record_topic.encode()], [b""], [b""])
     return Publication(topic, content, qos, time_ms=time_ms, records=1)
 
 
 def numbers_of(batch: Publication, first: int) -> tuple[int, ...]:
-    """The numbers of the records of a batch of our own; of what is none, its own."""
+    """Returns the numbers of the records of our own batch; for a publication that is no batch, its own number."""
     if not batch.records:
         return (first,)
     records = Records.decode(batch.payload)
@@ -101,8 +104,10 @@ def numbers_of(batch: Publication, first: int) -> tuple[int, ...]:
 
 
 def unpacked(content: bytes, first: int) -> Iterator[Numbered | KeysError]:
-    """The records of the batch with this number, each or what is wrong with it; those that only count are left out.
-    Raises `BadFrame` if all of it is wrong."""
+    """Yields each record of the batch numbered `first`, or its error; leaves out records that only use a number.
+
+    Raises `BadFrame` if the whole batch is invalid.
+    """
     records = Records.decode(content)
     flags, times, payloads = records.flags, records.times, records.payloads()
     topics: list[str | None] = [_text(topic) for topic in records.topics]

@@ -1,11 +1,10 @@
-"""Bounds that are fair: whoever fills a table loses its own entries first (docs/protocol.md §1: a bad publisher harms
-only its own publications).
+"""Fair bounds: an owner that fills a table loses its own entries first.
 
-`FairTable` holds values of many owners under one limit of their number, `FairBytes` of their size; `Repeats` tells
-publications from repetitions; `Allowance` limits how often somebody may make us work, `FairBudget` how often several
-may together, and `Deferrals` do later what came too often. The flood guard (EventGuard E4, docs/protocol.md §5.7) is
-two budgets: `LinkGuard` charges the link for what does not hold, `publisher_guard` the publisher for what does, after
-it was verified.
+A bad publisher harms only its own publications (docs/protocol.md §1). `FairTable` holds values of many owners under
+one limit of their number, `FairBytes` of their size; `Repeats` tells publications from repetitions; `Allowance`
+limits how often a party may make us work, `FairBudget` how often several together, and `Deferrals` postpone work
+that came too often. The flood guard (EventGuard E4, docs/protocol.md §5.7) is two budgets: `LinkGuard` charges the
+link for refused wires, `publisher_guard` the publisher for accepted wires, after verification.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ _IN_HEADER, _IN_KEY = slice(4, 20), slice(3, 19)
 
 
 class FairTable(Generic[K, V]):
-    """At most `limit` values. When there is one too many, the owner with the most entries loses its oldest."""
+    """A table of at most `limit` values. On overflow the owner with the most entries loses its oldest."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -54,7 +53,7 @@ class FairTable(Generic[K, V]):
 
     @property
     def is_even(self) -> bool:
-        """Whether nobody has more than one value."""
+        """True if no owner has more than one value."""
         return len(self._owned) == len(self._values)
 
     def get(self, key: K) -> V | None:
@@ -62,11 +61,11 @@ class FairTable(Generic[K, V]):
         return None if found is None else found[1]
 
     def touch(self, key: K) -> None:
-        """`key` was used: of its owner's entries it is now the newest."""
+        """Marks `key` as used: it becomes its owner's newest entry."""
         self._owned.renew(self._values[key][0], key)
 
     def put(self, key: K, owner: bytes, value: V) -> tuple[K, V] | None:
-        """Store or replace a value, as its owner's newest. Returns what had to go, if anything."""
+        """Stores or replaces a value, as its owner's newest. Returns the evicted entry, if any."""
         self.pop(key)
         self._values[key] = (owner, value)
         self._owned.add(owner, key)
@@ -85,28 +84,30 @@ class FairTable(Generic[K, V]):
         return found[1]
 
     def values(self) -> Iterator[V]:
-        """In the order in which they were put. The table must not change meanwhile."""
+        """Iterates over the values in the order of `put`. The table must not change meanwhile."""
         return (value for _, value in self._values.values())
 
     def items(self) -> Iterator[tuple[K, V]]:
-        """The same with keys."""
+        """Iterates over keys and values in the order of `put`. The table must not change meanwhile."""
         return ((key, value) for key, (_, value) in self._values.items())
 
 
 CHAR_BYTES = 4
-"""What a character of a text takes in memory at most."""
+"""The most bytes that a character of a text takes in memory."""
 
 
 def wire_bytes(wire: Wire) -> int:
-    """What a wire that waits takes, but for its topic and the tables: content and properties."""
+    """Returns the bytes of content and properties of a waiting wire, without its topic and the tables."""
     return len(wire.payload) + CHAR_BYTES * sum(len(text) for pair in wire.properties for text in pair)
 
 
 class FairBytes(Generic[K, V]):
-    """Values of at most `limit` bytes together. When there is too much, the owner with most loses its oldest."""
+    """A table of values of at most `limit` bytes together. On overflow the owner with the most bytes loses its
+    oldest.
+    """
 
     def __init__(self, limit: int, overhead: int) -> None:
-        """`overhead`: what each value costs beside its size, so that their number is bounded too."""
+        """Makes an empty table. `overhead`: bytes added to the size of each value, which bounds their number too."""
         self._limit = limit
         self._overhead = overhead
         self._values: OrderedDict[K, tuple[bytes, V, int]] = OrderedDict()
@@ -122,14 +123,16 @@ class FairBytes(Generic[K, V]):
         return None if found is None else found[1]
 
     def put(self, key: K, owner: bytes, value: V, size: int) -> list[tuple[K, V]]:
-        """Store or replace a value, as its owner's newest. Returns what had to go: itself too, if it is too large."""
+        """Stores or replaces a value, as its owner's newest. Returns the evicted entries: this one too if too
+        large.
+        """
         if key in self._values:
             self.pop(key)
         self._by_owner.setdefault(owner, OrderedDict())[key] = None
         return self._add(key, owner, value, 0, size + self._overhead)
 
     def grow(self, key: K, size: int) -> None:
-        """A value that may still be there became larger."""
+        """Adds `size` bytes to a value, if the table still holds it."""
         found = self._values.get(key)
         if found is None:
             return
@@ -160,17 +163,19 @@ class FairBytes(Generic[K, V]):
         return value
 
     def items(self) -> Iterator[tuple[K, V]]:
-        """Oldest first. The table must not change meanwhile."""
+        """Iterates over keys and values, oldest first. The table must not change meanwhile."""
         return ((key, value) for key, (_, value, _) in self._values.items())
 
 
 class Repeats:
-    """What one publisher's sequences were seen before, at a replica.
+    """A replica's record of the sequences of one publisher that it has seen.
 
-    A gateway that was killed seals its outbox anew under the same sequences; the first sealing may have reached one
-    replica only. Hence a later sealing of a recent sequence is no repetition; of an older one it is. Later is what was
-    sealed later, or in a later life or under a later key of it, since a clock may be set back between two lives. The
-    greatest of either is remembered, so that no two sealings make each other news.
+    A gateway that was killed seals its outbox again under unchanged sequences; the first sealing may have reached one
+    replica only. Hence a later sealing of a recent sequence is no repetition; of an older sequence it is. A sealing
+    is
+    later by its time, or by its life or key, since a clock may be set back between two lives. The greatest of either
+    is
+    kept, so that two sealings cannot take turns as news.
     """
 
     __slots__ = ("_sealed", "_window")
@@ -180,12 +185,14 @@ class Repeats:
         self._sealed: OrderedDict[int, tuple[int, tuple[int, int]]] = OrderedDict()
 
     def knows(self, sequence: int, sealed_ms: int, life: tuple[int, int] = (0, 0)) -> bool:
-        """Whether this sealing, or a later one, came before; marks nothing. `life`: generation, and key of it."""
+        """Returns True if this sealing, or a later one, came before; marks nothing. `life`: generation, and key of
+        it.
+        """
         before_ms, before = self._sealed.get(sequence, (sealed_ms, life))
         return sequence in self._window and sealed_ms <= before_ms and life <= before
 
     def seen(self, sequence: int, sealed_ms: int, life: tuple[int, int] = (0, 0)) -> bool:
-        """Mark; True if this sealing, or a later one, came before."""
+        """Marks the sealing. Returns True if this sealing, or a later one, came before."""
         if self._window.seen(sequence):
             known = self._sealed.get(sequence)
             if known is None or (sealed_ms <= known[0] and life <= known[1]):
@@ -198,7 +205,7 @@ class Repeats:
 
 
 class Allowance:
-    """`burst` times at once, and once more every `every_s`."""
+    """An allowance of `burst` uses at once, and of one more every `every_s` seconds."""
 
     __slots__ = ("_at", "_burst", "_every_s", "_left")
 
@@ -217,12 +224,12 @@ class Allowance:
 
     @property
     def wait_s(self) -> float:
-        """Seconds from the last question until it gives once more."""
+        """Seconds from the last question until the next use is allowed."""
         return max(0.0, 1 - self._left) * self._every_s
 
 
 class Deferrals(Generic[K]):
-    """Allowances by name that postpone and never forget: what comes too often is due later, and then once.
+    """Allowances by name that postpone work: a name that comes too often falls due later, once.
 
     Bounded by the names, which the caller `keep`s to members and scopes of the signed overlay.
     """
@@ -233,11 +240,11 @@ class Deferrals(Generic[K]):
         self._due_at: dict[K, float] = {}
 
     def __len__(self) -> int:
-        """Names that are known."""
+        """Returns the number of known names."""
         return len(self._allowances)
 
     def take(self, key: K, now: float) -> bool:
-        """Spends one; False: there is none, and `due` names the key as soon as there is."""
+        """Spends one use; False if none is left: then `due` returns the key as soon as there is one."""
         allowance = self._allowances.get(key)
         if allowance is None:
             allowance = self._allowances[key] = Allowance(self._burst, self._every_s, now)
@@ -248,19 +255,21 @@ class Deferrals(Generic[K]):
         return False
 
     def due(self, now: float) -> list[K]:
-        """Returns what was postponed and may be done now; who does so takes again. A clock that was set back delays
-        nothing for longer than one interval."""
+        """Returns the postponed keys that may be done now; the caller takes again for each.
+
+        A clock that was set back delays nothing for longer than one interval.
+        """
         due = [key for key, at in self._due_at.items() if not now < at <= now + self._every_s]
         for key in due:
             del self._due_at[key]
         return due
 
     def drop(self, key: K) -> None:
-        """Nobody waits for it any more. What was spent stays spent."""
+        """Forgets the postponed work of a key. Spent uses stay spent."""
         self._due_at.pop(key, None)
 
     def keep(self, keeps: Callable[[K], bool]) -> None:
-        """Forgets all names but these."""
+        """Forgets every name for which `keeps` is False."""
         self._allowances = {key: left for key, left in self._allowances.items() if keeps(key)}
         self._due_at = {key: at for key, at in self._due_at.items() if keeps(key)}
 
@@ -270,8 +279,12 @@ class Deferrals(Generic[K]):
 
 
 class Budget:
-    """A token bucket that may go into debt: who exceeds it waits until it is paid back. The debt is at most
-    `debt_max`, one burst if that is not said. `signed`: time is what others sign, who could go back and forth in it."""
+    """A token bucket that may go into debt: its owner waits until the debt is paid back.
+
+    The debt is at most `debt_max`, by default one burst. `signed`: time comes from signatures of others, which could
+    go
+    back and forth in time.
+    """
 
     __slots__ = ("_at", "_burst", "_debt_max", "_left", "_per_s", "_signed")
 
@@ -285,36 +298,37 @@ class Budget:
         self._at = now
 
     def open(self, now: float) -> bool:
-        """Whether something is left. A clock that goes back gives nothing, and goes on from there."""
+        """Returns True if tokens are left. A clock that goes back gives nothing, and counts on from there."""
         self._left = min(self._burst, self._left + max(0.0, now - self._at) * self._per_s)
         self._at = max(self._at, now) if self._signed else now
         return self._left > 0
 
     def spend(self, cost: float, now: float) -> bool:
-        """Pay; False if that empties it."""
+        """Pays `cost`; returns False if that empties the bucket."""
         self.open(now)
         self._left = max(-self._debt_max, self._left - cost)
         return self._left > 0
 
     def would_open(self, at: float) -> bool:
-        """Whether something would be left then; changes nothing."""
+        """Returns True if tokens would be left at time `at`; changes nothing."""
         return self._left + max(0.0, at - self._at) * self._per_s > 0
 
     @property
     def left(self) -> float:
-        """As of the last question; below 0 it is a debt."""
+        """Tokens left at the last question; below 0: a debt."""
         return self._left
 
     @property
     def owed_s(self) -> float:
-        """How long it takes to pay the debt back."""
+        """Seconds until the debt is paid back."""
         return max(0.0, -self._left) / self._per_s
 
 
 class FairBudget:
-    """A token bucket that several owners share: who spends most of it runs dry first. An owner may spend while it owes
-    less than is left (dynamic thresholds, Choudhury and Hahne 1998), so that something is always left for who owes
-    nothing; alone it has half of the burst. What comes back is shared equally by all who owe.
+    """A token bucket that several owners share: the owner that spends most runs dry first.
+
+    An owner may spend while it owes less than is left (dynamic thresholds, Choudhury and Hahne 1998), so that some is
+    always left for owners without debt; a single owner has half of the burst. All debtors share the refill equally.
     """
 
     __slots__ = ("_at", "_burst", "_owed", "_per_s", "_total")
@@ -326,7 +340,7 @@ class FairBudget:
         self._at = now
 
     def take(self, owner: bytes, now: float) -> bool:
-        """Spend one; False if this owner has to wait."""
+        """Spends one; returns False if this owner has to wait."""
         self._pay_back(now)
         owed = self._owed.get(owner, 0.0)
         if owed + 1 > self._burst - self._total:
@@ -336,7 +350,9 @@ class FairBudget:
         return True
 
     def _pay_back(self, now: float) -> None:
-        """What came back since the last time, in steps: it costs a look at each owner."""
+        """Shares the refill since the last call among debtors, in steps of `FAIR_STEP_S`: each step visits every
+        owner.
+        """
         self._at = min(self._at, now)  # a clock that was set back gives nothing, and goes on from there
         if now < self._at + FAIR_STEP_S:
             return
@@ -351,14 +367,18 @@ class FairBudget:
 
 
 class LinkGuard:
-    """What each neighbour's wires cost us for nothing. When its budget is gone its wires are dropped unread.
+    """Budgets of neighbours for useless wires. A neighbour with an empty budget has its wires dropped unread.
 
-    A link is charged for what its sender should have checked itself. What an honest neighbour may bring while a policy
-    or an epoch changes is charged little; repetitions of what holds are free, since copies are how delivery survives.
-    What somebody signed and two honest parties may judge differently, by their clocks or by what they heard before, is
-    charged to the author at this neighbour: its author could choose it so that all our neighbours bring it. Then what
-    names that author is dropped there, and nothing else. The link itself pays a part, for who replays such things of
-    many authors.
+    A link is charged for faults that its sender should have found. Wires that an honest neighbour may bring while a
+    policy or an epoch changes are charged little; repetitions of accepted wires are free, since copies are how
+    delivery
+    survives. A signed wire that two honest parties may judge differently, by their clocks or by what they heard
+    before,
+    is charged to its author at this neighbour: the author could make all our neighbours bring it. Then wires that
+    name
+    that author are dropped there, and no others. The link pays a part too, against a neighbour that replays such
+    wires
+    of many authors.
     """
 
     def __init__(self) -> None:
@@ -367,7 +387,7 @@ class LinkGuard:
         self._in_debt: dict[str, set[bytes]] = {}  # those of them that are, by neighbour
 
     def closed(self, peer: str, properties: Sequence[tuple[str, str]], now: float) -> bool:
-        """Whether to drop a wire with these properties unread."""
+        """Returns True if a wire with these properties is to be dropped unread."""
         budget = self._budgets.get(peer)
         if budget is not None and not budget.open(now):
             return True
@@ -383,7 +403,7 @@ class LinkGuard:
         return True
 
     def charge(self, peer: str, effects: Iterable[Effect], now: float) -> None:
-        """Pay for what a machine refused of one wire."""
+        """Charges the link, or the author, for the refusals of one wire."""
         for effect in effects:
             if isinstance(effect, Count) and effect.name == "refused":
                 cost = TRANSITION_COST if effect.label in TRANSITIONS else 1.0
@@ -394,7 +414,7 @@ class LinkGuard:
                 _spend(self._budgets, peer, cost, now)
 
     def keep(self, peers: Iterable[str]) -> None:
-        """Forget whoever is no neighbour any more, and in whose name the others brought something."""
+        """Forgets former neighbours, and the accounts of authors at them."""
         kept = set(peers)
         self._budgets = {peer: budget for peer, budget in self._budgets.items() if peer in kept}
         self._authors = {pair: budget for pair, budget in self._authors.items() if pair[0] in kept}
@@ -409,17 +429,17 @@ def _spend(budgets: dict[K, Budget], whose: K, cost: float, now: float) -> bool:
 
 
 def _publisher_of(properties: Sequence[tuple[str, str]]) -> bytes:
-    """Whom the header names, unverified; empty for none."""
+    """Returns the publisher that the header names, unverified; empty for none."""
     return _named_in(properties, PROPERTY_HEADER, _IN_HEADER)
 
 
 def _author_of(properties: Sequence[tuple[str, str]]) -> bytes:
-    """The same, and without a header whom the key names."""
+    """Returns the party that the header names, or without a header the key; unverified, empty for none."""
     return _publisher_of(properties) or _named_in(properties, PROPERTY_KEY, _IN_KEY)
 
 
 def _named_in(properties: Sequence[tuple[str, str]], name: str, at: slice) -> bytes:
-    """Of a repeated property the last counts, as everywhere."""
+    """Returns the party id in a property; the last of repeated properties counts, as everywhere."""
     value = next((value for each, value in reversed(properties) if each == name), "")
     try:
         return base64.urlsafe_b64decode(value[:_START_CHARS])[at]

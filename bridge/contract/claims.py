@@ -1,6 +1,6 @@
-"""What a header says before anybody verified it: whose it is, its number, when it was sealed.
+"""The unverified claims of a header: its publisher, number and time of sealing.
 
-For what may be dropped unread, whoever wrote it. Nothing is believed, remembered or charged by it.
+They serve to drop wires unread. Nothing is believed, remembered or charged by them.
 """
 
 from __future__ import annotations
@@ -15,14 +15,17 @@ from keys.message import FLAGS_AT, PREFIX_BYTES, PUBLISHER_AT, SEQUENCE_AT, SNAP
 _TIME_AT = SEQUENCE_AT + 16
 _ORDER_AT = _TIME_AT + 16
 _CHARS = -(-PREFIX_BYTES // 3) * 4
-"""Base64 of a header's prefix."""
+"""Characters of base64 of a header's prefix."""
 REMEMBERED = 256
-"""So many claims: each header comes over several links, and is looked at more than once on each."""
+"""Number of claims kept: each header comes over several links, and is looked at more than once on each."""
 
 
 class Claim(NamedTuple):
-    """Party id, number, UNIX time in ms; of a snapshot what `MessageHeader.order` says, empty of others; generation and
-    key of it under which it was sealed."""
+    """A claim: party id, number, UNIX time in ms, order, and life.
+
+    `order`: `MessageHeader.order` of a snapshot, otherwise empty. `life`: generation and key under which it was
+    sealed.
+    """
 
     publisher: bytes
     sequence: int
@@ -35,7 +38,7 @@ NOBODYS = Claim(b"", 0, 0)
 
 
 def claim_of(told: str) -> Claim:
-    """Of property `vmq` as it came; `NOBODYS` for what is none."""
+    """Returns the claim of property `vmq` as it came; `NOBODYS` if it is no header."""
     return _claim_in(told[:_CHARS])
 
 
@@ -57,13 +60,13 @@ def _number(head: bytes, at: int, size: int) -> int:
 
 
 def tree_of(told: str) -> int:
-    """The number modulo 256 of the tree of regions that property `vmq` claims; -1 for what is none."""
+    """Returns the number modulo 256 of the tree of regions that property `vmq` claims; -1 if it is no header."""
     head = _prefix(told[:_CHARS])
     return head[PREFIX_BYTES - 1] if head else -1
 
 
 def _prefix(start: str) -> bytes:
-    """The prefix that a header begins with; empty for what is none."""
+    """Decodes the prefix of a header; empty if it is none."""
     try:
         head = base64.urlsafe_b64decode(start)
     except (binascii.Error, ValueError):

@@ -1,7 +1,7 @@
-"""What the machines count, each name once with its meaning, for Prometheus, `$SYS` and the documentation.
+"""The figures that machines count, each name once with its meaning, for Prometheus, `$SYS` and the documentation.
 
-`Count` carries the name. A new one is a line here, and the place where it happens. What the broker counts of its local
-clients is in `gateway.operation.registry`.
+`Count` carries the name. A new figure is a line here and the place of its event. Figures of the broker's local
+clients are in `gateway.operation.registry`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from enum import StrEnum
 
 
 class FigureName(StrEnum):
-    """The value is the name that everybody sees; `text` says what happened once for each."""
+    """The public name of a figure, as its value; `text` describes one counted event."""
 
     text: str
 

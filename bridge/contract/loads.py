@@ -1,4 +1,4 @@
-"""Events that say how loaded a replica is: its links, its processor, what waits. `machine` has all others."""
+"""Events with the load of a replica: its links, its processor, its queues. `machine` has all other events."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from typing import TypeAlias
 from keys.values import value
 
 PeerLoad: TypeAlias = tuple[str, int, int, int]
-"""Peer; publications that came for its link and that it acknowledged since this was said last; that wait now."""
+"""Peer; publications that came for its link, and that it acknowledged, since the last report; publications waiting."""
 
 LOADS_EVERY_S = 0.05
 
 
 @value
 class Loads:
-    """How loaded our links with replicas are: said every `LOADS_EVERY_S` where scopes go by planes."""
+    """A report of the load of our links with replicas, every `LOADS_EVERY_S` where scopes go by planes."""
 
     links: tuple[PeerLoad, ...]
 
 
 @value
 class Worked:
-    """Processor time since this was said last, in microseconds; publications that wait for links now."""
+    """Processor time since the last report, in microseconds; publications that wait for links now."""
 
     processor_us: int
     queued: int

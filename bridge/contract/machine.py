@@ -1,9 +1,10 @@
-"""The one contract of every machine in `bridge/`: events and the time go in, effects come out.
+"""The contract of every machine in `bridge/`: events and the time go in, effects come out.
 
     effects = machine.handle(event, now)        # now: seconds since the UNIX epoch, never decreasing by much
     machine.next_deadline                       # when `handle(Tick(), now)` is wanted next, or None
 
-No I/O, no clock, no randomness. `gateway/overlay/driver.py` and the simulator (`bridge/sim/kernel.py`) drive the same.
+No I/O, no clock, no randomness. `gateway/overlay/driver.py` and the simulator (`bridge/sim/kernel.py`) drive the
+machines.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ UserProperties: TypeAlias = tuple[tuple[str, str], ...]
 
 @value
 class Wire:
-    """One PUBLISH between two parties of the overlay, as MQTT 5 carries it.
+    """A PUBLISH between two parties of the overlay, as MQTT 5 carries it.
 
     `topic` names a scope by its number; `properties` are `vmq`, `vmq-key` and `vmq-shares` (docs/protocol.md §8:
-    unpadded base64url of binary frames). `expiry_s`: how long a broker that knows nothing of deadlines should keep it.
+    unpadded base64url of binary frames). `expiry_s`: seconds that a broker which knows no deadlines should keep it.
     """
 
     topic: str
@@ -43,7 +44,7 @@ class Wire:
 
 @value
 class Publication:
-    """An application message in clear: what a device sent, or what a local client will get."""
+    """An application message in clear: from a device, or for a local client."""
 
     topic: str
     payload: bytes = field(repr=False)
@@ -57,7 +58,7 @@ class Publication:
     expiry_s: int | None = None
     time_ms: int = 0
     records: int = 0
-    """Of a batch: how many publications its payload holds (`batches`)."""
+    """Number of publications in the payload of a batch (`batches`); 0: no batch."""
     in_clear: bool | None = field(default=None, compare=False)  # whether a plain scope took it; None: that is not known
     owner: str = field(default="", compare=False, repr=False)  # who caused it here: a user or a client; goes nowhere
 
@@ -74,14 +75,16 @@ class LinkUp:
 
 @value
 class LinkDown:
-    """The link to member `peer` is gone; what was sent and not acknowledged may be lost."""
+    """The link to member `peer` is gone; unacknowledged wires may be lost."""
 
     peer: str
 
 
 @value
 class Received:
-    """`peer` (named by its certificate, not by what it says) published `wire` to us. `acknowledged`: before now."""
+    """A wire that `peer` (named by its certificate, not by its own word) published to us. `acknowledged`: before
+    now.
+    """
 
     peer: str
     wire: Wire
@@ -90,7 +93,7 @@ class Received:
 
 @value
 class Acked:
-    """`peer` acknowledged (PUBACK or SUBACK, success) what was sent with `ticket`."""
+    """The acknowledgement of `peer` (PUBACK or SUBACK, success) for the request with `ticket`."""
 
     peer: str
     ticket: int
@@ -98,7 +101,7 @@ class Acked:
 
 @value
 class NotTaken:
-    """`peer` did not take what was sent with `ticket`; `reason`: one of `refusing.Reason`."""
+    """The refusal by `peer` of the wire sent with `ticket`; `reason`: one of `refusing.Reason`."""
 
     peer: str
     ticket: int
@@ -107,26 +110,28 @@ class NotTaken:
 
 @value
 class Lost:
-    """What carried the key header `key`, as a property's text, found no room at `peer`, which dialled us."""
+    """The loss of a wire with key header `key`, as a property's text: it found no room at `peer`, which dialled us."""
 
     peer: str
     key: str
 
 
 OutboxEntry: TypeAlias = tuple[int, int, Publication]
-"""(sequence, previous, publication). `previous`: of the preceding QoS >= 1 publication in the same scope; 0: none."""
+"""(sequence, previous, publication). `previous`: sequence of the preceding QoS >= 1 publication in the scope; 0:
+none.
+"""
 
 
 @value
 class Appending:
-    """Publications of QoS 1 or 2 are on their way to the disk; for each `Committed` or `NotAppended` follows."""
+    """Publications of QoS 1 or 2 are on their way to the disk; `Committed` or `NotAppended` follows for each."""
 
     sequences: tuple[int, ...]
 
 
 @value
 class NotAppended:
-    """The disk did not take it; whoever published was told."""
+    """The disk did not take a publication; its client was told."""
 
     sequence: int
 
@@ -140,7 +145,7 @@ class Committed:
 
 @value
 class Unstored:
-    """A publication of QoS 0: it has a sequence, and is nowhere but in memory."""
+    """A publication of QoS 0: it has a sequence, and exists in memory only."""
 
     sequence: int
     publication: Publication
@@ -148,8 +153,10 @@ class Unstored:
 
 @value
 class OutboxPage:
-    """The answer to `ReadPage`: entries that nobody had in hand, and where to read on (None: nothing is left).
-    `unreadable`: the disk could not be read; it is asked again."""
+    """The answer to `ReadPage`: entries that no machine held, and the sequence to read on from (None: nothing is left).
+
+    `unreadable`: the disk could not be read; the machine asks again.
+    """
 
     entries: tuple[OutboxEntry, ...]
     following: int | None
@@ -158,29 +165,32 @@ class OutboxPage:
 
 @value
 class Offered:
-    """Somebody put this document, not verified yet, in the place of the overlay file."""
+    """A document found in the place of the overlay file, not verified yet."""
 
     document: bytes = field(repr=False)
 
 
 @value
 class KeyWanted:
-    """A reader outside the node met a key header of an epoch key that it lacks."""
+    """A reader outside the node met a key header of an epoch key that the node lacks."""
 
     name: KeyName
 
 
 @value
 class KeyDoubted:
-    """A reader outside the node met a publisher's check value that contradicts the epoch key that we hold."""
+    """A reader outside the node met a publisher's check value that contradicts our epoch key."""
 
     name: KeyName
 
 
 @value
 class Subscribed:
-    """A local client subscribed to `filter` (clear names), and wants what `predicate` holds for; None: everything. Said
-    of the first one, and of others unless all they want is wanted already. `narrows`: now that is all."""
+    """A local client subscribed to `filter` (clear names) for publications that match `predicate`; None: all of them.
+
+    Sent for the first subscriber, and for others whose wish is not covered yet. `narrows`: `predicate` covers all
+    subscribers of the filter now.
+    """
 
     filter: str
     predicate: Predicate | None = None
@@ -196,9 +206,11 @@ class Unsubscribed:
 
 @value
 class GroupJoined:
-    """`$share/<group>/<filter>` has local clients; `Subscribed` came before, if the filter was new. Told again whenever
-    `is_whole` changes: whether one of them may receive all that the filter matches. `owner`: the client for whom the
-    group is held."""
+    """`$share/<group>/<filter>` has local clients; `Subscribed` came before, if the filter was new.
+
+    Sent again whenever `is_whole` changes: True if one of them may receive all that the filter matches. `owner`: the
+    client for whom the group is held.
+    """
 
     group: str
     filter: str
@@ -208,7 +220,7 @@ class GroupJoined:
 
 @value
 class GroupLeft:
-    """The last local client left the group; before `Unsubscribed`."""
+    """The last local client left the group; sent before `Unsubscribed`."""
 
     group: str
     filter: str
@@ -221,14 +233,14 @@ class Tick:
 
 @value
 class Rotated:
-    """We have another key pair from now on: the one of our certificate in the overlay in force."""
+    """Our key pair changed to the pair of our certificate in the overlay in force."""
 
     identity: Identity
 
 
 @value
 class Restored:
-    """What a former process of ours asked to `Keep`. Before any other event."""
+    """The rows that our former process asked to `Keep`. Sent before any other event."""
 
     rows: tuple[tuple[bytes, bytes], ...] = field(repr=False)
 
@@ -254,22 +266,24 @@ class Send:
 
 @value
 class Refuse:
-    """Do not acknowledge what was received just now: say to its sender that it was refused, and why."""
+    """Do not acknowledge the wire just received: send its sender a refusal with this reason."""
 
     reason: str
 
 
 @value
 class Delay:
-    """Acknowledge what was received just now, so many seconds later."""
+    """Acknowledge the wire just received after so many seconds."""
 
     delay_s: float
 
 
 @value
 class Watch:
-    """Subscribe (`on`) to the wire filter at `peer`, or unsubscribe, as an ordinary MQTT client would; answer with
-    `Acked(peer, ticket)` once it stands if `ticket` is not 0."""
+    """Subscribe (`on`) to the wire filter at `peer`, or unsubscribe, as an ordinary MQTT client would.
+
+    Answer with `Acked(peer, ticket)` once the subscription stands, if `ticket` is not 0.
+    """
 
     peer: str
     filter: str
@@ -279,10 +293,14 @@ class Watch:
 
 @value
 class Deliver:
-    """A verified, opened publication for local subscribers. `late`: it came after its successor. `scope`: its wire
-    filter. `sealed_ms`: the signed time at which it was sent. `groups_lost`: local shared groups, as (name, filter),
-    that another gateway serves with it. `stored`: replicas had retained it when they told us, so that it may be older
-    than subscriptions here."""
+    """A verified, opened publication for local subscribers.
+
+    `late`: it came after its successor. `scope`: its wire filter. `sealed_ms`: the signed time of sealing.
+    `groups_lost`:
+    local shared groups, as (name, filter), that another gateway serves with it. `stored`: replicas had retained it
+    when
+    they sent it, so that it may be older than subscriptions here.
+    """
 
     publisher: str
     sequence: int
@@ -296,7 +314,7 @@ class Deliver:
 
 @value
 class DeliverShared:
-    """A publication for one local shared group only, which was another gateway's to serve until now."""
+    """A publication for one local shared group only, which another gateway had to serve until now."""
 
     group: str
     filter: str
@@ -305,44 +323,49 @@ class DeliverShared:
 
 @value
 class Forget:
-    """Outbox entries that every party has: delete them."""
+    """Delete outbox entries that every party has."""
 
     sequences: tuple[int, ...]
 
 
 @value
 class Keep:
-    """Rows of ours that outlive this process, by key; None: gone. They are written with what the effects beside them
-    deliver; the wire that brought these may be acknowledged once they are on disk."""
+    """Rows of ours that outlive this process, by key; None deletes a row.
+
+    They are written together with the deliveries beside them; the wire that caused them may be acknowledged once they
+    are on disk.
+    """
 
     rows: tuple[tuple[bytes, bytes | None], ...] = field(repr=False)
 
 
 @value
 class LeaveOnDisk:
-    """Nobody has room for these outbox entries, which are on disk: a `OutboxPage` will bring them again."""
+    """Drop these outbox entries from memory for lack of room: an `OutboxPage` will bring them again from disk."""
 
     sequences: tuple[int, ...]
 
 
 @value
 class ReadPage:
-    """Read what is left in the outbox from sequence `start` on, and answer with `OutboxPage`."""
+    """Read the rest of the outbox from sequence `start` on, and answer with `OutboxPage`."""
 
     start: int
 
 
 @value
 class NotAdopted:
-    """The document that was offered is none that we may go by: one line why."""
+    """The refusal of the offered document, with the reason in one line."""
 
     why: str
 
 
 @value
 class Count:
-    """Add `amount` to the figure `name` (one of `figures.Figure`), with at most one label value. `of`: the party id of
-    whose verified word was refused, which no figure shows."""
+    """Add `amount` to the figure `name` (one of `figures.Figure`), with at most one label value.
+
+    `of`: the party id of the author whose verified word was refused, which no figure shows.
+    """
 
     name: str
     amount: int = 1
@@ -352,8 +375,10 @@ class Count:
 
 @value
 class Blame:
-    """`named` False: the link between us and `member`, or between `member` and its sender, is suspected. True: the
-    evidence allows no innocent explanation."""
+    """An accusation. `named` False: the link between us and `member`, or between `member` and its sender, is suspected.
+
+    True: the evidence allows no innocent explanation.
+    """
 
     member: str
     named: bool
@@ -362,36 +387,39 @@ class Blame:
 
 @value
 class Wanted:
-    """A reader met a key header of an epoch key that it lacks: fetch it."""
+    """Fetch an epoch key that a reader lacks: it met a key header of it."""
 
     name: KeyName
 
 
 @value
 class Doubted:
-    """A publisher's check value contradicts the epoch key that we hold: one of the two is wrong."""
+    """A publisher's check value contradicts our epoch key: one of the two is wrong."""
 
     name: KeyName
 
 
 class Adoption(StrEnum):
-    """What became of a newer version of the overlay."""
+    """The result of adopting a newer version of the overlay."""
 
     LIVE = "live"
     """It is in force."""
     RESTART = "restart"
-    """It changes our role or region, the issuer or the numbering of epochs: it counts after a restart, but for what it
-    takes away, which is gone."""
+    """It changes our role or region, the issuer or the numbering of epochs: it takes effect after a restart, but rights
+    that it takes away are gone at once.
+    """
     REMOVED = "removed"
-    """It does not list us any more, or no open view of our region does: this node stops. A replica erases its seeds."""
+    """No member entry or open view of our region lists us any more: this node stops. A replica erases its seeds."""
 
 
 @value
 class Adopt:
-    """A newer version that the owner signed, or the same with other views in force or open: endorsements came, or the
-    view before is over. Whatever the outcome: write `document` (canonical JSON) to the overlay file, also over one of
-    the same version, and raise the pin. If it is in force, drop links to whom `topology.peers_of` does not name any
-    more, and dial those that came."""
+    """A newer version that the owner signed, or an equal version with other views in force or open.
+
+    Views change when endorsements come, or the view before is over. Whatever the outcome: write `document` (canonical
+    JSON) to the overlay file, also over an equal version, and raise the pin. If the outcome is `LIVE`, drop links to
+    members that `topology.peers_of` names no longer, and dial new ones.
+    """
 
     overlay: Overlay = field(repr=False)
     document: bytes = field(repr=False)
@@ -400,7 +428,7 @@ class Adopt:
 
 @value
 class Outlived:
-    """A later life of our identity, of this generation, was proven to run: we seal nothing any more."""
+    """A later life of our identity, of this generation, is proven to run: we seal nothing any more."""
 
     generation: int
 
@@ -417,7 +445,7 @@ Effect: TypeAlias = (
 
 
 class Machine(Protocol):
-    """What the broker's driver and the simulator drive."""
+    """A machine as the broker's driver and the simulator drive it."""
 
     def handle(self, event: Event, now: float) -> Sequence[Effect]: ...
 
@@ -426,7 +454,7 @@ class Machine(Protocol):
 
 
 class OverlayNode(Machine, Protocol):
-    """A machine that is a party of the overlay, and what its driver asks of it. Questions change nothing."""
+    """A machine that is a party of the overlay, with the properties that its driver reads. They change nothing."""
 
     @property
     def overlay(self) -> Overlay:
@@ -434,11 +462,11 @@ class OverlayNode(Machine, Protocol):
 
     @property
     def peers(self) -> frozenset[str]:
-        """Whom we have links with."""
+        """The members with which we have links."""
 
     @property
     def removed(self) -> bool:
-        """Whether the overlay in force has no use for us."""
+        """True if the overlay in force does not need us any more."""
 
     @property
     def versions(self) -> dict[str, int]:

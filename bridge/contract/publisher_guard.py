@@ -1,12 +1,12 @@
-"""What each publisher sends through a replica, by the owner's budgets (EventGuard E4, docs/protocol.md §5.7).
+"""The flow of each publisher through a replica, limited by the owner's budgets (EventGuard E4, docs/protocol.md §5.7).
 
-It is charged after verification, so that nobody can spend another's. A replica of the publisher's own region drops
-nothing: what exceeds the budget is acknowledged later, which stops whoever waits for it. Behind that region others
-decide when things come, so two clocks count there: the signed time of sealing by the budget, and arrival by four times
-as much, after an outage or for a liar that keeps things back. What exceeds either is dropped unread and not
-remembered; it may be pulled later. What was sealed before we first heard of a publisher has an account of its own:
-after a restart a bad neighbour could replay it all, and use up what the publisher needs now. Not here: what is charged
-to links (`budgets`), new data keys behind the first region (`bridge.replica.resplitting`).
+A publisher is charged after verification, so that no party can spend another's budget. A replica of the publisher's
+own region drops nothing: it delays the acknowledgement of any excess, which slows the publisher. Behind that region
+others decide on the time of arrival, so two clocks count there: the signed time of sealing by the budget, and arrival
+by four times as much, after an outage or against a liar that keeps wires back. Any excess over either is dropped
+unread and not remembered; it may be pulled later. Publications sealed before we first heard of a publisher have an
+account of their own: after a restart a bad neighbour could replay them all, and use up the publisher's budget. Not
+here: charges to links (`budgets`), new data keys behind the first region (`bridge.replica.resplitting`).
 """
 
 from __future__ import annotations
@@ -26,21 +26,23 @@ from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY
 BURST_S = 4.0
 """Seconds of a budget that may be used at once."""
 ARRIVAL_FACTOR = 4
-"""Behind the first region so many times the budget may arrive."""
+"""Multiple of the budget that may arrive behind the first region."""
 _KEY_AT_PUBLISHER = slice(3, 19)
 _Whose: TypeAlias = tuple[bytes, bool, bool]  # publisher, whether it is of before we heard of it, who brought it
 
 
 @dataclass(slots=True)
 class _Account:
-    """Batches and bytes, and new keys: `sealed` by the time of sealing (at home there is none), `came` by our time."""
+    """Budgets of batches, bytes and new keys: `sealed` by the time of sealing (at home there is none), `came` by our
+    time.
+    """
 
     came: tuple[Budget, ...]
     sealed: tuple[Budget, ...] = ()
 
 
 class PublisherGuard:
-    """See the module. One for each replica."""
+    """A replica's guard of the budgets of all publishers."""
 
     def __init__(self, budgets: MemberBudgets) -> None:
         self._budgets = budgets
@@ -49,7 +51,7 @@ class PublisherGuard:
         self._since: dict[bytes, float] = {}  # when we heard of each first
 
     def closed(self, wire: Wire, now: float) -> bool:
-        """Whether to drop a wire that another region brings unread."""
+        """Returns True if a wire from another region is to be dropped unread."""
         if not self._in_debt:
             return False
         publisher, sealed_s = _named(wire)
@@ -62,8 +64,11 @@ class PublisherGuard:
         return not all(budget.would_open(min(sealed_s, now)) for budget in account.sealed)
 
     def charge(self, wire: Wire, effects: Sequence[Effect], now: float, *, across: bool) -> list[Effect]:
-        """Pay for a publication that was passed on, which is one that was verified and new. `across`: another replica
-        brought it, and not the publisher itself; by planes, one of its own region may, too. What follows."""
+        """Charges a publication that was passed on, and so was verified and new. Returns the effects.
+
+        `across`: another replica brought it, not the publisher itself; by planes, a replica of its own region may do
+        so.
+        """
         if across:
             self._charge(wire, effects, now)
             return []
@@ -93,7 +98,7 @@ class PublisherGuard:
         return publisher, sealed_s < self._since.get(publisher, 0.0), True
 
     def _delay_s(self, wire: Wire, effects: Sequence[Effect], now: float) -> float:
-        """For how long the publisher's acknowledgement is to wait."""
+        """Returns the seconds by which to delay the publisher's acknowledgement."""
         costs = _costs(wire, effects)
         if Count("expired") in effects:  # verified, whether it went on or not; nobody but its publisher brings it here
             costs = (1, *costs[1:])
@@ -111,7 +116,7 @@ class PublisherGuard:
         return max(budget.owed_s for budget in account.came)
 
     def adopt(self, budgets: MemberBudgets, publishers: Iterable[bytes]) -> None:
-        """Forget whoever is no member any more, and everything if the budgets are others."""
+        """Forgets former members, and all accounts if the budgets changed."""
         kept = set(publishers) if budgets == self._budgets else set()
         self._budgets = budgets
         self._accounts = {whose: account for whose, account in self._accounts.items() if whose[0] in kept}
@@ -120,7 +125,7 @@ class PublisherGuard:
 
 
 def _costs(wire: Wire, effects: Sequence[Effect]) -> tuple[int, int, int]:
-    """Batches, bytes and new keys that a wire brought. Of a header that was passed on, content may come later."""
+    """Returns batches, bytes and new keys that a wire brought. Content may follow a header that was passed on."""
     batches = sealed_bytes = keys = 0
     for effect in effects:
         if isinstance(effect, Count):
@@ -132,8 +137,10 @@ def _costs(wire: Wire, effects: Sequence[Effect]) -> tuple[int, int, int]:
 
 
 def _named(wire: Wire) -> tuple[bytes, float]:
-    """Whom the header names, or without one the key, and when the header says it was sealed, in seconds; unverified.
-    Of a repeated property the last counts, as everywhere."""
+    """Returns the party that the header names, or without one the key, and the header's time of sealing in seconds.
+
+    Both are unverified. The last of repeated properties counts, as everywhere.
+    """
     told = dict(wire.properties).get(PROPERTY_HEADER)
     if told is not None:
         claim = claim_of(told)
@@ -142,7 +149,7 @@ def _named(wire: Wire) -> tuple[bytes, float]:
 
 
 def _key_of(wire: Wire) -> bytes:
-    """Whom the key names; unverified."""
+    """Returns the party that the key names; unverified."""
     try:
         return base64.urlsafe_b64decode(dict(wire.properties).get(PROPERTY_KEY, "")[:28])[_KEY_AT_PUBLISHER]
     except (binascii.Error, ValueError):

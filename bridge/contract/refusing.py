@@ -1,6 +1,7 @@
-"""Why a replica does not take something, as its PUBACK says (docs/protocol.md §5.8): a refusal is no acknowledgement.
+"""Reasons of a replica's refusals, as a PUBACK states them (docs/protocol.md §5.8): a refusal is no acknowledgement.
 
-Not here: what is refused (`bridge.wire`), how a PUBACK carries it (`gateway.overlay`)."""
+Not here: the checks (`bridge.wire`), how a PUBACK carries a reason (`gateway.overlay`).
+"""
 
 from __future__ import annotations
 
@@ -11,22 +12,22 @@ from bridge.contract.machine import Adopt, Count, Effect, Refuse
 
 
 class Reason(StrEnum):
-    """What is in the way, for the party that sent it."""
+    """The reason of a refusal, for the sender."""
 
     TIME = "time"
-    """The time that it states is too far from the replica's."""
+    """The stated time is too far from the replica's."""
     GENERATION = "generation"
-    """A later life of its author had begun."""
+    """A later life of the author had begun."""
     VIEW = "view"
-    """It is of an epoch, a view or a certificate that is over there, or not in force yet."""
+    """The epoch, view or certificate is over at the replica, or not in force yet."""
     RIGHT = "right"
-    """Its author has no right to it there."""
+    """The author has no right to it at the replica."""
     BUDGET = "budget"
-    """Its author, or the link, brought more than the budget."""
+    """The author, or the link, exceeded the budget."""
     SIZE = "size"
-    """It is longer than what goes there may be."""
+    """The wire is longer than allowed."""
     FORM = "form"
-    """It is not what the protocol says."""
+    """The wire violates the protocol's form."""
 
 
 _BY_LABEL = {
@@ -42,8 +43,10 @@ _BY_LABEL = {
 
 
 def refusal(effects: Iterable[Effect]) -> list[Effect]:
-    """What to answer to a wire that had these effects: a refusal if it was refused or dropped unread. Where another
-    version came into force with it, they are of what waited for that, too."""
+    """Returns the refusal of a wire that had these effects: if it was refused or dropped unread.
+
+    Returns none if another version came into force: then some effects belong to wires that waited for it.
+    """
     effects = tuple(effects)
     if any(isinstance(effect, Adopt) for effect in effects):
         return []

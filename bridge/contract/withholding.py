@@ -1,7 +1,7 @@
-"""What a reader says of a wire that it has no room for yet: it is not acknowledged before there is.
+"""Withheld acknowledgements: a reader acknowledges a wire only once it has room for it.
 
-MQTT 5 then holds back whoever sends, and a process that is killed gets it again. Not here: how much may be
-withheld (`reader.overflow`, `membership.early_wires`).
+MQTT 5 then holds the sender back, and a killed process gets the wire again. Not here: the number of withheld wires
+(`reader.overflow`, `membership.early_wires`).
 """
 
 from __future__ import annotations
@@ -11,15 +11,16 @@ from keys.values import value
 
 @value
 class Withhold:
-    """Do not acknowledge what was received just now before `Take` names this number. The machine has it in hand: it
-    needs no second copy, and forgets it if it is brought again on another connection."""
+    """Do not acknowledge the wire just received before `Take` names this number.
+
+    The machine holds it: it needs no second copy, and forgets it if another connection brings it again.
+    """
 
     number: int
 
 
 @value
 class Take:
-    """What was withheld under these numbers is dealt with: acknowledge it once the rows that a `Keep` before this one
-    brought are on disk."""
+    """Acknowledge the wires withheld under these numbers, once the rows of a `Keep` before this effect are on disk."""
 
     numbers: tuple[int, ...]
