@@ -147,7 +147,7 @@ def broker(
     data: Annotated[Path | None, typer.Option(metavar="DIR", help="Directory for what must survive a restart.")] = None,
     allow_anonymous: Annotated[bool, typer.Option("--allow-anonymous", help="Let clients in without a name.")] = False,
 ) -> None:
-    """Run a broker in the role that its configuration says: edge broker, gateway or replica."""
+    """Run a broker in the role of its configuration: edge broker, gateway or replica."""
 
     def read() -> Settings:
         return _settings(config, bind, data, allow_anonymous)
@@ -185,7 +185,7 @@ def check(
     as_json: Json = False,
     probe: Annotated[bool, typer.Option("--probe", help="Try out hosted brokers, which takes a connection.")] = False,
 ) -> int:
-    """Say what is wrong with a configuration, and what would happen to publications on some topics."""
+    """Show faults of a configuration, and the fate of publications on some topics."""
     from gateway.base.config import load
     from gateway.checking.check import check as look
 
@@ -218,7 +218,7 @@ def demo(
     keep: Annotated[bool, typer.Option("--keep", help="Leave it running until Ctrl-C, and keep the files.")] = False,
     seed: Annotated[int | None, typer.Option(help="Which replicas lie and die; drawn if not given.")] = None,
 ) -> int:
-    """The whole system on loopback, with telemetry of this machine; prints what happens."""
+    """Run the whole system on loopback, with telemetry of this machine; print the course and the result."""
     from gateway.demo import run as run_demo
 
     return run_demo(seconds, as_json, keep, seed)
@@ -254,7 +254,9 @@ def simulate(
     ] = None,
     as_json: Json = False,
 ) -> int:
-    """Reproduce a figure of a source paper: table and picture. Or all of them, on a page beside the papers' numbers."""
+    """Reproduce a figure of a source paper: table and picture. Or all of them, on a page beside the papers'
+    numbers.
+    """
     from gateway.simulating import simulate as command
 
     told: dict[str, float] = {name: value for name, value in (("runs", runs), ("share", share)) if value is not None}

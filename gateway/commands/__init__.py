@@ -1,4 +1,4 @@
-"""The commands of `veilmq`, a module each: arguments in, the room that does the work, tables or JSON out.
+"""The commands of `veilmq`, one module each: parse arguments, call the room that does the work, print tables or JSON.
 
-Imports any room; nothing imports it but `gateway.cli`.
+Imports any room; only `gateway.cli` imports it.
 """

@@ -1,4 +1,4 @@
-"""`veilmq overlay attach|detach`: members come and go while everything runs."""
+"""`veilmq overlay attach|detach`: members join and leave while all others run."""
 
 # ruff: noqa: PLC0415  heavy imports happen inside the commands, so that --help and completion answer at once
 
@@ -36,7 +36,7 @@ Described = Annotated[
 
 
 def register(overlay_app: typer.Typer) -> None:
-    """Add the commands to `veilmq overlay`."""
+    """Adds the commands to `veilmq overlay`."""
     overlay_app.command("attach")(attach)
     overlay_app.command("detach")(detach)
 
@@ -143,7 +143,7 @@ def detach(
 
 
 def _once_over(change: Callable[[float], Changed], wait_s: float) -> Changed:
-    """Sign as soon as the region's last change is over. Raises NotYetError if it is not within `wait_s`."""
+    """Signs as soon as the region's last change is over. Raises NotYetError if that takes longer than `wait_s`."""
     from gateway.owner.attaching import NotYetError
 
     until, said = time.monotonic() + wait_s, False

@@ -1,4 +1,4 @@
-"""`veilmq bridges`: what bridges leave behind at our broker."""
+"""`veilmq bridges`: sessions and messages of bridges at our broker."""
 
 # ruff: noqa: PLC0415  heavy imports happen inside the commands, so that --help and completion answer at once
 
@@ -20,7 +20,7 @@ Config = Annotated[Path, typer.Option("-c", "--config", metavar="FILE", help="Co
 
 @bridges_app.command("list")
 def listed(config: Config) -> None:
-    """Print how many messages wait for each bridge, and which bridges are configured no more."""
+    """Print the number of messages waiting for each bridge, and bridges that are no longer configured."""
     from gateway.commands.printing import print_table
     from gateway.sessions import waiting_for_bridges
 
@@ -34,7 +34,7 @@ def listed(config: Config) -> None:
 
 @bridges_app.command("forget")
 def forget(config: Config, name: Annotated[str, typer.Argument(metavar="NAME")]) -> None:
-    """Remove the session of a bridge that is configured no more, and what waits in it. The broker must be stopped."""
+    """Remove the session of a bridge that is no longer configured, and its messages. The broker must be stopped."""
     from gateway.base import ConfigError
     from gateway.sessions import forget_bridge
 

@@ -1,4 +1,4 @@
-"""`veilmq import`: what Mosquitto's users bring along, as a folder that `veilmq broker` runs."""
+"""`veilmq import`: files of a Mosquitto installation become a folder that `veilmq broker` runs."""
 
 # ruff: noqa: PLC0415  heavy imports happen inside the commands, so that --help and completion answer at once
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command to `veilmq`."""
+    """Adds the command to `veilmq`."""
     app.command("import")(import_)
 
 
@@ -32,8 +32,8 @@ def import_(
 ) -> None:
     """Make a configuration of ours from Mosquitto's, with its logins, rights, bridges, retained messages and sessions.
 
-    Says of every line whether it is taken, not needed, changed or refused, and what to do. A setting that protects
-    and has no counterpart is refused: then nothing is written.
+    Print for every line: taken, not needed, changed or refused, and the cure. A setting that protects and has no
+    counterpart is refused: then nothing is written.
     """
     from gateway.base import parse, private_directory
     from gateway.importing import ConfError, load_db, read_conf, translate
@@ -65,13 +65,15 @@ def import_(
 
 
 def _report(made: Translated) -> None:
-    """Print an answer for every line, the worst last."""
+    """Prints an answer for every line, the worst last."""
     for one in made.report:
         print(one)
 
 
 def _database(made: Translated) -> Path | None:
-    """Mosquitto's database, if there is one. Raises ConfError if two files could be it."""
+    """Returns the path of Mosquitto's database, or None without one. Raises ConfError if two files could be the
+    database.
+    """
     from gateway.importing import ConfError
 
     there = [path for path in made.database if path.exists()]
@@ -86,7 +88,7 @@ def _database(made: Translated) -> Path | None:
 
 
 def _read(made: Translated, conf: Path) -> dict[str, bytes]:
-    """The files that go along, by their names in the new folder. Raises ConfError before anything is written."""
+    """Returns the files to copy, by their names in the new folder. Raises ConfError before anything is written."""
     from gateway.importing import ConfError
 
     contents = {}

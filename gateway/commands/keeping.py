@@ -1,4 +1,4 @@
-"""`veilmq backup`, `veilmq restore`, `veilmq man`: what an installation is kept by."""
+"""`veilmq backup`, `veilmq restore`, `veilmq man`: maintenance of an installation."""
 
 # ruff: noqa: PLC0415  heavy imports happen inside the commands, so that --help and completion answer at once
 
@@ -11,7 +11,7 @@ import typer
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands to `veilmq`."""
+    """Adds the commands to `veilmq`."""
     app.command()(backup)
     app.command()(restore)
 
@@ -25,7 +25,7 @@ def backup(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Of a member, or the owner's.")],
     out: Annotated[Path, typer.Argument(metavar="ARCHIVE", help="New file, e.g. r1.tar.gz. It holds private keys.")],
 ) -> None:
-    """Pack what a member cannot be made again from: configuration, keys, overlay, users. Never its other data."""
+    """Pack the irreplaceable files of a member: configuration, keys, overlay, users. Never its other data."""
     from gateway.setup.backing_up import back_up
 
     names = back_up(folder, out)
@@ -54,7 +54,7 @@ def restore(
 
 
 def manual(command: Any) -> str:
-    """All commands as a manual page in roff."""
+    """Returns all commands as a manual page in roff."""
     lines = [
         '.TH VEILMQ 1 "" "VeilMQ" "User Commands"', ".SH NAME", "veilmq \\- MQTT gateway and edge broker whose brokers "
         "cannot read what they carry", ".SH SYNOPSIS", ".B veilmq", "COMMAND [ARGUMENTS]", ".SH COMMANDS",

@@ -1,4 +1,4 @@
-"""`veilmq overlay organise`: what replicas measured, and the change of the tree that would spare most.
+"""`veilmq overlay organise`: the replicas' measurements, and the change of the tree that would save most.
 
 The owner asks replicas at their metrics ports and signs a version. The organiser, if the owner named one, links with
 the replicas of its region under its own identity, signs a swap, and waits until enough replicas endorsed it.
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from gateway.overlay.organiser import Organiser
 
 LOOK_EVERY_S = 0.2
-ANSWER_BYTES_MAX = 64 << 20  # of one replica: the interests of 1,300 replicas in three intervals each
-WAIT_INTERVALS = 4  # of the summaries, before nothing is what there is to say
+ANSWER_BYTES_MAX = 64 << 20  # of one replica's answer: fits the interests of 1,300 replicas in three intervals each
+WAIT_INTERVALS = 4  # intervals of summaries to wait before reporting that there is no change
 
 
 def register(overlay_app: typer.Typer) -> None:
-    """Add the command to `veilmq overlay`."""
+    """Adds the command to `veilmq overlay`."""
     overlay_app.command("organise")(organise)
 
 
@@ -57,7 +57,7 @@ def organise(
     ] = 60,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")] = False,
 ) -> int:
-    """Say which link between regions should come, which should go, and what that spares; sign it with --apply."""
+    """Show the link between regions to add, the link to remove, and the saving; sign the change with --apply."""
     from gateway.trust import TrustError
 
     if organiser is not None:
@@ -109,7 +109,7 @@ def _as_organiser(
         raise TrustError("the overlay has no `organise`, so that nobody measures; ask its owner")
     if apply and client.node.standing():
         raise TrustError(client.node.standing())
-    if not follow:  # what goes wrong on links is said at the end, if it was in the way
+    if not follow:  # errors of links are shown at the end, if they prevented a change
         logging.getLogger("veilmq").addHandler(logging.NullHandler())
     wait_s = wait or WAIT_INTERVALS * organising.interval_s + 60
     try:
@@ -119,7 +119,10 @@ def _as_organiser(
 
 
 async def _organised(client: Organiser, apply: bool, wait_s: float | None, as_json: bool) -> int:
-    """Until something is in force, or there is nothing to say for `wait_s`; None: for ever."""
+    """Runs the organiser, shows proposals and changes in force; returns after the first or after `wait_s` (None:
+    follows
+    on).
+    """
     from gateway.trust import TrustError
 
     node = client.node
@@ -150,7 +153,10 @@ async def _organised(client: Organiser, apply: bool, wait_s: float | None, as_js
 
 
 def _gave_up(client: Organiser, as_json: bool) -> int:
-    """Exit status 1 for what too few endorsed, or where nobody is linked; 0 where nothing is to be changed."""
+    """Shows why there is no change; returns 1 if too few replicas endorsed a change or none is linked, 0 if no change
+    is
+    needed.
+    """
     swap, found = client.node.open_swap, client.node.proposed
     if swap is not None:
         agreed = sorted(client.overlay.swap_endorsers(swap))
@@ -186,7 +192,7 @@ def _in_words(found: Any) -> str:
 
 
 def _summaries(ask: list[str]) -> list[str]:
-    """Returns the frames that these replicas have heard. Raises TrustError where nobody answers."""
+    """Returns the frames that these replicas have heard. Raises TrustError if a replica does not answer."""
     from gateway.trust import TrustError
 
     told: list[str] = []
@@ -199,7 +205,7 @@ def _summaries(ask: list[str]) -> list[str]:
 
 
 def asked(bind: str) -> list[str] | None:
-    """Returns the answer of `/summaries`; None where nobody of ours answers."""
+    """Returns the answer to `/summaries`, or None if no replica of ours answers."""
     import json
     import urllib.request
 

@@ -12,7 +12,7 @@ import typer
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command to `veilmq`."""
+    """Adds the command to `veilmq`."""
     app.command()(passwd)
 
 
@@ -52,7 +52,7 @@ def passwd(
 
 
 def asked(user: str) -> str:
-    """A password: twice from a terminal without showing it, else a line of standard input."""
+    """Returns a password: typed twice at a terminal without echo, else a line of standard input."""
     import getpass
 
     from gateway.auth.password_file import PasswordFileError

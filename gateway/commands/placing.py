@@ -1,4 +1,4 @@
-"""`veilmq overlay place`: where replicas do the most good, from a file or from what running members saw."""
+"""`veilmq overlay place`: advises on numbers and places of replicas, from a file or from running members."""
 
 # ruff: noqa: PLC0415  heavy imports happen inside the commands, so that --help and completion answer at once
 
@@ -25,7 +25,7 @@ MINUTES_A_DAY = 1440
 
 
 def register(overlay_app: typer.Typer) -> None:
-    """Add the command to `veilmq overlay`."""
+    """Adds the command to `veilmq overlay`."""
     overlay_app.command("place")(place)
 
 
@@ -48,7 +48,7 @@ def place(
     wait: Wait = 90,
     as_json: Json = False,
 ) -> None:
-    """Say how many replicas each region should have, or (--live) which one to attach or detach next."""
+    """Show the number of replicas for each region, or (--live) the replica to attach or detach next."""
     from gateway.trust import TrustError
 
     if not live:
@@ -77,7 +77,7 @@ def place(
 
 
 def _addresses(ask: list[str], members: Any) -> dict[str, str]:
-    """Raises TrustError."""
+    """Returns the metrics addresses by member. Raises TrustError."""
     from gateway.trust import TrustError
 
     found: dict[str, str] = {}
@@ -107,7 +107,7 @@ def _place_described(path: Path, as_json: bool) -> None:
 
 
 def _line(advice: PlaceAdvice, spares: list[Spare]) -> str:
-    """The proposal, in one line."""
+    """Returns the proposal in one line."""
     step = advice.step
     if step is None:
         seen = sum(sum(each.values()) for each in advice.failures.values())
@@ -155,7 +155,7 @@ def _as_json(advice: PlaceAdvice, spares: list[Spare]) -> dict[str, Any]:
 def _sign(
     path: Path, owner: Path, advice: PlaceAdvice, spares: list[Spare], described: Path | None, grace: int, wait: int
 ) -> None:
-    """One step. A spare that may not join that region makes room for the next one. Raises TrustError, OverlayError."""
+    """Signs one step. If a spare may not join the region, tries the next spare. Raises TrustError, OverlayError."""
     from bridge.base import OperatorError
     from gateway.owner.attaching import NotYetError
 

@@ -1,4 +1,4 @@
-"""How commands print: tables for people, JSON for programs."""
+"""Output of commands: tables for people, JSON for programs."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import json
 import sys
 
 WIDTH_OF_A_FILE = 10_000
-"""Characters of a line that no terminal folds; rich pads a table to its content, not to this."""
+"""Characters of a line that no terminal folds; rich pads a table to its content, not to this width."""
 
 
 def as_text(value: object) -> str:
-    """One cell: lists by line, truth as yes and no."""
+    """Returns the text of a cell: lists one item a line, truth as yes and no."""
     if value is None:
         return ""
     if isinstance(value, list):
@@ -21,7 +21,7 @@ def as_text(value: object) -> str:
 
 
 def print_json(content: object) -> None:
-    """Indented JSON on standard output."""
+    """Prints indented JSON on standard output."""
     print(json.dumps(content, indent=2, ensure_ascii=False))
 
 
@@ -36,8 +36,8 @@ def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
     for column in columns:
         table.add_column(column, overflow="fold")
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))  # Text: brackets of a name are not markup
+        table.add_row(*(Text(cell) for cell in row))  # `Text`, because brackets of a name are not markup
     if sys.stdout.isatty():
         Console().print(table)
-    else:  # no width to fit into: folded cells would be noise to grep and awk
+    else:  # no width to fit into: folded cells would disturb grep and awk
         Console(width=WIDTH_OF_A_FILE).print(table)

@@ -1,7 +1,8 @@
-"""`veilmq up` says when all members are well: each is asked at its metrics port until it says so.
+"""Readiness of all members for `veilmq up`: asks each at its metrics port until it reports to be well.
 
-One question a look, so that a member that does not answer holds nobody up for long. Members without `metrics:` are not
-waited for. What is wrong later is for `veilmq status`.
+Each check asks one member, so that a silent member delays no other for long. Members without `metrics:` are not
+waited
+for. Later faults are reported by `veilmq status`.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from gateway.commands.status import asked
 
 ASK_S = 1.0
 LATE_S = 30.0
-"""When it takes so long, what holds it up is said."""
+"""Seconds after which the members that are not well yet are named."""
 
 
 class Readiness:
-    """`configs`: of the members, by name. `begun`: seconds of the clock that `step` is given."""
+    """The wait for all members. `configs`: configuration files by member. `begun`: seconds of the clock of `step`."""
 
     def __init__(self, configs: Mapping[str, Path], begun: float) -> None:
         self._begun, self._count, self._late = begun, 0, False
@@ -30,7 +31,7 @@ class Readiness:
         self._count = len(self._binds)
 
     def step(self, now: float) -> str | None:
-        """Ask the next one; a line for the operator, if there is one to be said."""
+        """Asks the next member; returns a line for the operator, or None."""
         if not self._binds:
             return None
         name, bind = next(iter(self._binds.items()))
@@ -48,7 +49,9 @@ class Readiness:
 
 
 def _metrics(config: Path) -> str | None:
-    """Where a member is asked; None where it is not, or its configuration is wrong, which it says itself."""
+    """Returns a member's metrics address, or None without one or for a wrong configuration, which the member reports
+    itself.
+    """
     from gateway.base import ConfigError, load  # noqa: PLC0415  heavy
 
     try:

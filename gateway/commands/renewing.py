@@ -1,4 +1,4 @@
-"""`veilmq overlay renew`, `veilmq trust renew`: certificates of members before they end."""
+"""`veilmq overlay renew`, `veilmq trust renew`: renewal of members' certificates before expiry."""
 
 # ruff: noqa: PLC0415  heavy imports happen inside the commands, so that --help and completion answer at once
 
@@ -17,7 +17,7 @@ Before = Annotated[
 
 
 def register(overlay_app: typer.Typer, trust_app: typer.Typer) -> None:
-    """Add the commands to `veilmq overlay` and `veilmq trust`."""
+    """Adds the commands to `veilmq overlay` and `veilmq trust`."""
     overlay_app.command("renew")(renew)
     trust_app.command("renew")(renew_identity)
 
@@ -28,7 +28,7 @@ def renew(
     days: Days = None,
     before: Before = None,
 ) -> None:
-    """Sign certificates of members anew if the first of them ends soon; nothing else changes. Fit for a timer."""
+    """Renew the members' certificates if the first of them expires soon; nothing else changes. Fit for a timer."""
     from gateway.owner.renewing import renew as sign
     from gateway.trust import date_of
 
@@ -46,7 +46,7 @@ def renew_identity(
     days: Annotated[int, typer.Option(min=1, max=3650, help="How long it counts from now on.")] = 825,
     before: Annotated[int, typer.Option(min=1, max=3650, help="Renew when it has so many days left.")] = 60,
 ) -> None:
-    """Issue the TLS certificate of an identity anew if it ends soon; the running process takes it. Fit for a timer."""
+    """Renew the TLS certificate of an identity if it expires soon; the running process takes it. Fit for a timer."""
     from gateway.trust import TrustDomain, date_of
     from gateway.trust.leaves import renew_leaf
 

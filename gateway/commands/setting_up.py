@@ -1,4 +1,4 @@
-"""`veilmq init`, `veilmq up`, `veilmq join`: an overlay from nothing, and a member that joins one."""
+"""`veilmq init`, `veilmq up`, `veilmq join`: a new overlay, its processes, and a member that joins one."""
 
 # ruff: noqa: PLC0415  heavy imports happen inside the commands, so that --help and completion answer at once
 
@@ -22,7 +22,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON for a program to 
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands to `veilmq`."""
+    """Adds the commands to `veilmq`."""
     app.command()(init)
     app.command()(up)
     app.command()(join)
@@ -90,7 +90,7 @@ def up(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="As `veilmq init` made it.")],
     names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Some members only.")] = None,
 ) -> None:
-    """Run the members of a directory on this machine until Ctrl-C; start again what crashes."""
+    """Run the members of a directory on this machine until Ctrl-C; restart crashed members."""
     from gateway.base.logs import configure
     from gateway.setup import Supervisor
 

@@ -1,4 +1,4 @@
-"""`veilmq status`: what is wrong now with a running member and what to do, asked at its metrics port."""
+"""`veilmq status`: present faults of a running member and their cures, asked at its metrics port."""
 
 # ruff: noqa: PLC0415  heavy imports happen inside the commands, so that --help and completion answer at once
 
@@ -17,7 +17,7 @@ ANSWER_BYTES_MAX = 16 << 20
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command to `veilmq`."""
+    """Adds the command to `veilmq`."""
     app.command()(status)
 
 
@@ -27,7 +27,7 @@ def status(
     ],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")] = False,
 ) -> int:
-    """Say what is wrong now and what to do. Exit status 0: well, 1: degraded, 2: broken or not running."""
+    """Show present faults and their cures. Exit status 0: well, 1: degraded, 2: broken or not running."""
     from gateway.base import ConfigError, load
 
     settings = load(config)
@@ -42,7 +42,7 @@ def status(
 
 
 def asked(bind: str, within_s: float = ASK_S) -> dict[str, Any]:
-    """The answer of `/status`; that nobody answers is an answer too."""
+    """Returns the answer to `/status`; without an answer, a report of a broken member."""
     import json
     import urllib.request
 

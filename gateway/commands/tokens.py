@@ -23,7 +23,10 @@ Config = Annotated[Path, typer.Option("-c", "--config", metavar="FILE", help="Co
 
 
 def _opened(config: Path) -> tuple[Settings, Console, ApiTokens]:
-    """Raises ConfigError where tokens would do nothing, PrivateFileError where the broker could not read them."""
+    """Opens the tokens of a configuration.
+
+    Raises ConfigError if tokens would have no effect, PrivateFileError if the broker could not read the file.
+    """
     import os
 
     from gateway.auth.api_tokens import FILE, ApiTokens
@@ -44,7 +47,7 @@ def _opened(config: Path) -> tuple[Settings, Console, ApiTokens]:
 
 
 def _standing(settings: Settings) -> Callable[[str], str | None]:
-    """Returns what says how a user stands, as the plugins of the broker will say it. Raises StartError."""
+    """Returns a function that gives a user's standing, as the broker's plugins will give it. Raises StartError."""
     import asyncio
 
     from gateway.broker import make_broker
@@ -68,7 +71,7 @@ def _name(uid: int) -> str:
 
 @tokens_app.command("list")
 def list_(config: Config, as_json: Json = False) -> None:
-    """Show the tokens that count: whose, until when, what for. The secrets are not kept."""
+    """Show the valid tokens: user, expiry, note. The secrets are not stored."""
     import time
 
     now = time.time()

@@ -1,7 +1,8 @@
-"""What a tracker shows of the entities that it follows: one row each, made of the traces that came (B4).
+"""Board of entities that a tracker follows: one row each, made of the received traces (B4).
 
-An entity that says nothing stays as it was; `seen_ms` tells since when. Not here: the terminal (`traces`), where
-traces come from (`client`).
+A silent entity keeps its last state; `seen_ms` gives the time of the last trace. Not here: the terminal (`traces`),
+the
+source of traces (`client`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from bridge.traces import STATES, TraceKind, group_of
 from bridge.tracking import Observed
 
 UNKNOWN = "unknown"
-PATIENCE_S = 4.0  # before something is wrong: discovery nodes answer in a second
+PATIENCE_S = 4.0  # seconds before faults are reported: discovery nodes answer in a second
 _HEALTH = {
     TraceKind.JOIN: "alive",
     TraceKind.ALLS_WELL: "alive",
@@ -30,7 +31,7 @@ _ORDER = ("failed", "disconnected", "suspected", UNKNOWN, "silent", "alive")
 
 @dataclass(slots=True)
 class TraceRow:
-    """One entity. `state`: its own word; `health`: its broker's."""
+    """The row of an entity. `state`: reported by the entity; `health`: reported by its broker."""
 
     entity: str
     health: str = UNKNOWN
@@ -38,7 +39,7 @@ class TraceRow:
     since_ms: int = 0
     seen_ms: int = 0
     flaps: int = 0
-    """How often it went, as far as was observed."""
+    """Observed departures of the entity."""
     latency_ms: float | None = None
     loss_rate: float | None = None
     load: dict[str, Any] = field(default_factory=dict)
@@ -52,7 +53,7 @@ class TraceRow:
 
 
 class FollowedRow(Protocol):
-    """A tracker, as far as it says what is wrong."""
+    """A tracker, as far as it reports faults."""
 
     @property
     def amiss(self) -> tuple[str, ...]: ...
@@ -64,7 +65,7 @@ class FollowedRow(Protocol):
 
 
 class Troubles:
-    """What keeps a tracker from observing what it follows. Each is news once, while it lasts."""
+    """The faults that keep a tracker from observing its entities. Each is reported once while it lasts."""
 
     def __init__(self, tracker: FollowedRow, entities: Sequence[str], now: float) -> None:
         self._tracker, self._entities = tracker, list(entities)
@@ -77,7 +78,7 @@ class Troubles:
         return bool(self._known)
 
     def news(self, now: float) -> list[str]:
-        """Lines for people; nothing before something may be said."""
+        """Returns lines for people; none before PATIENCE_S have passed."""
         self._was_connected = self._was_connected or self._tracker.is_connected
         if now < self._looks_at:
             return []
@@ -95,13 +96,13 @@ class Troubles:
 
 
 class TraceBoard:
-    """Rows by entity."""
+    """The rows of all entities, by entity."""
 
     def __init__(self, entities: tuple[str, ...] = ()) -> None:
         self.rows = {entity: TraceRow(entity) for entity in entities}
 
     def take(self, seen: Observed) -> None:
-        """What a trace changes."""
+        """Updates the row of an entity by a trace."""
         row = self.rows.setdefault(seen.entity, TraceRow(seen.entity))
         row.seen_ms = max(row.seen_ms, seen.time_ms)
         health = _HEALTH.get(seen.kind)
@@ -119,11 +120,11 @@ class TraceBoard:
                 setattr(row, name, seen.fields[name])
 
     def sorted(self) -> list[TraceRow]:
-        """What needs somebody first, then by name."""
+        """Returns the rows, the most urgent health first, then by name."""
         return sorted(self.rows.values(), key=lambda row: (_ORDER.index(row.health), row.entity))
 
     def groups(self) -> dict[str, dict[str, int]]:
-        """Entities by health, by what stands before the first colon of their names."""
+        """Returns the number of entities by health, for each group (the part of a name before the first colon)."""
         found: dict[str, dict[str, int]] = {}
         for row in self.rows.values():
             counts = found.setdefault(group_of(row.entity), {})
@@ -131,7 +132,7 @@ class TraceBoard:
         return dict(sorted(found.items()))
 
     def summary(self) -> dict[str, int]:
-        """Entities by health."""
+        """Returns the number of entities by health."""
         counts: dict[str, int] = {}
         for row in self.rows.values():
             counts[row.health] = counts.get(row.health, 0) + 1

@@ -1,4 +1,4 @@
-"""`veilmq traces`: a live table of entities, the latest of each, and what was observed of one."""
+"""`veilmq traces`: a live table of entities, the latest trace of each, and the history of one."""
 
 # ruff: noqa: PLC0415  heavy imports happen inside the commands, so that --help and completion answer at once
 
@@ -50,7 +50,7 @@ def watch(
     seconds: Annotated[float | None, typer.Option(min=0, help="Stop after so long.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object for each trace.")] = False,
 ) -> None:
-    """Follow entities: a live table, or JSON lines; Ctrl-C ends it. What is wrong is said within 5 s; status 2 then."""
+    """Follow entities: a live table, or JSON lines; Ctrl-C ends it. Faults are shown within 5 s; then status 2."""
     from bridge.tracking import is_pattern
     from gateway.commands.trace_board import TraceBoard, Troubles
     from gateway.tracing.addresses import addresses
@@ -88,7 +88,7 @@ def watch(
 
 
 def _interest(names: list[str]) -> Interest:
-    """Returns what these names mean together; everything without any. Raises TrustError."""
+    """Returns the union of the named interests; all interests without a name. Raises TrustError."""
     from bridge.traces import EVERYTHING, Interest
     from gateway.trust import TrustError
 
@@ -110,7 +110,7 @@ def list_entities(
     groups: Annotated[bool, typer.Option("--groups", help="How many of each group stand how.")] = False,
     as_json: Json = False,
 ) -> None:
-    """The latest that was observed of each entity, and how often it went."""
+    """Show the latest trace of each entity, and the number of its departures."""
     from bridge.tracking import Observed, matches
     from gateway.commands.trace_board import AWAY, TraceBoard
 
@@ -139,7 +139,7 @@ def show_history(
     limit: Annotated[int, typer.Option(min=1, max=1_000_000, help="How many of the newest.")] = 100,
     as_json: Json = False,
 ) -> None:
-    """What was observed of one entity, oldest first."""
+    """Show the traces of one entity, oldest first."""
     with _opened(history) as store:
         found = store.history(entity, limit)
     later = [*(seen.time_ms for seen in found[1:]), int(time.time() * 1000)]
@@ -186,7 +186,7 @@ def _lines(seen: Observed | None) -> None:
 
 
 class _Screen:
-    """A live table."""
+    """A live table on a terminal."""
 
     def __init__(self, board: TraceBoard) -> None:
         self._board = board
@@ -246,7 +246,7 @@ def _pairs(fields: dict[str, Any]) -> list[str]:
 
 
 def _lasted(milliseconds: int) -> str:
-    """A duration, to the unit that matters: until the next line of a timeline."""
+    """Returns a duration in milliseconds as text in its largest unit, for a line of a timeline."""
     seconds = max(0, milliseconds) // 1000
     for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
         if seconds >= size:

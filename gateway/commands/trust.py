@@ -1,6 +1,6 @@
 """`veilmq trust` and `veilmq overlay`: trust domains, identities, rights, keys and the signed overlay.
 
-Commands of the owner and of those who run members; each calls one function and prints what has to be done next.
+Commands for the owner and for operators of members; each calls one function and prints the next step.
 """
 
 # ruff: noqa: PLC0415  heavy imports happen inside the commands, so that --help and completion answer at once
@@ -46,7 +46,7 @@ def trust_init(
     directory: Annotated[Path, typer.Argument(metavar="DIR")],
     domain: Annotated[str, typer.Option(help="Name of the trust domain, e.g. of your organisation.")],
 ) -> None:
-    """Make a trust domain: its certificate authority and, should it own an overlay, owner and root keys."""
+    """Make a trust domain: its certificate authority and the owner and root keys, used if it owns an overlay."""
     from gateway.trust.domains import TrustDomain
 
     TrustDomain.create(directory, domain, time.time())
@@ -64,7 +64,7 @@ def trust_issue(
         list[Path] | None, typer.Option(metavar="FILE", help="For an entity: card.json of a gateway that traces.")
     ] = None,
 ) -> None:
-    """Make an identity: key, TLS certificate, and the card that the overlay's owner needs. An entity has no card."""
+    """Make an identity: key, TLS certificate, and the card for the overlay's owner. An entity has no card."""
     from gateway.trust.domains import ISSUABLE, TrustDomain, TrustError
     from keys.identity import Role
 
@@ -98,7 +98,7 @@ def trust_show(
     owner: Annotated[Path | None, typer.Option(metavar="DIR", help="The overlay's owner: shows clear names.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Describe a trust domain or an identity, or who may do what in an overlay; prints no secret."""
+    """Describe a trust domain, an identity, or the rights of members in an overlay; print no secret."""
     from gateway.trust.domains import describe
 
     content = describe(path) if path.is_dir() or not path.exists() else _grants(path, owner)
@@ -173,7 +173,7 @@ def trust_revoke(
     read: Read = None,
     at_once: Annotated[bool, typer.Option("--now", help="Do not wait for the end of the epoch.")] = False,
 ) -> None:
-    """Take rights from a member: those named, or all of them."""
+    """Take rights from a member: the named rights, or all of them."""
     from gateway.owner.signing import revoke
     from gateway.trust.overlay_file import date_of
 
@@ -203,7 +203,7 @@ def _required(publish: list[str] | None, read: list[str] | None) -> list[tuple[s
 def trust_rekey(
     description: Description, owner: Owner, out: Out, card: Cards = None, replace_lost: Lost = None
 ) -> None:
-    """Sign with new material for the key servers; they, the issuer and the length of epochs may change."""
+    """Sign with new material for the key servers; the servers, the issuer and the length of epochs may change."""
     from gateway.owner.cards import SignOptions
     from gateway.owner.signing import rekey
 

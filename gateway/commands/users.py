@@ -27,7 +27,7 @@ def add(
     group: Annotated[list[str] | None, typer.Option(help="May be repeated.")] = None,
     password: Annotated[str | None, typer.Option(help="Others on this host see it; asked for if not given.")] = None,
 ) -> None:
-    """Make a user, or give one a new password, and rules and groups if some are named."""
+    """Make a user or change a password; set rules and groups if any are named."""
     import secrets
 
     from gateway.auth.password_hashes import make_hash
@@ -64,7 +64,7 @@ def remove(file: File, name: Name) -> None:
 def group_(
     file: File, name: Name, rule: Rules = None, delete: Annotated[bool, typer.Option("-D", help="Remove it.")] = False
 ) -> None:
-    """Make a group with these rules, or remove it; NAME `everybody`: rules that count for all."""
+    """Make a group with these rules, or remove it; NAME `everybody`: rules for all users."""
     from gateway.auth.security import SecurityError, UserGroup, changing
 
     with changing(file) as security:
