@@ -3,14 +3,15 @@
 A gateway's publication takes this way: `Committed` -> `publisher.Intake` -> `publisher.Publisher` -> `Send` to every
 replica of its region -> `replica.Forwarder` at each replica, region after region -> `reader.Collector` at the
 subscribing gateway -> `Deliver`. Subscriptions go the other way: `Subscribed` -> `reader.Interest` -> a signed
-statement -> `wire.RoutingTable` at every replica. Who may do what stands in `document.Overlay`; what every honest party
-checks first in `wire.Admission`; what shares say about liars in `reader.Evidence`; who is next for whom in
-`topology.Topology`.
+statement -> `wire.RoutingTable` at every replica. `document.Overlay` holds the rights of members; `wire.Admission`
+the first checks of every honest party; `reader.Evidence` the evidence of shares about liars; `topology.Topology` the
+next hops.
 
-Beside that runs what keeps the overlay itself going: `membership.Node`, below every node here, with newer versions of
-the owner's document (`membership.adopting`), the flood guard of links (`contract.budgets`) and epoch keys.
+Beside that runs the upkeep of the overlay itself: `membership.Node`, the base of every node here, with newer versions
+of the owner's document (`membership.adopting`), the flood guard of links (`contract.budgets`) and epoch keys.
 
-All follow `contract.machine`: the driver (gateway/overlay/driver.py) and the simulator (sim/kernel.py) drive the same.
+All nodes follow `contract.machine`: the driver (gateway/overlay/driver.py) and the simulator (sim/kernel.py) drive
+them.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ __all__ = ["LINK_WINDOW", "GatewayNode", "KeyServerNode", "Node", "ReaderNode", 
 
 
 class ReaderNode(Node):
-    """Whoever reads: states what it wants and gets the keys for it. An ingest job opens publications itself."""
+    """A reader: states its interests and gets their keys. An ingest job opens publications itself."""
 
     def __init__(
         self,
@@ -81,7 +82,7 @@ class ReaderNode(Node):
         keys: ScopeKeys,
         random: Callable[[int], bytes],
     ) -> None:
-        """`secrets`: all that we may read; `keys`: their epoch keys, which come and go here."""
+        """Takes `secrets`: of all scopes that we may read; `keys`: their epoch keys, which come and go here."""
         super().__init__(overlay, name)
         self.secrets = list(secrets)
         self.interest = ScopeInterest(overlay, identity, name, secrets)
@@ -92,17 +93,17 @@ class ReaderNode(Node):
         self._client = KeyClient(overlay, identity, name, keys, random) if fetches else None
 
     def wanted(self, name: KeyName, now: float) -> list[Effect]:
-        """Somebody sealed under a key that we lack."""
+        """Asks for a missing key under which a publisher sealed."""
         return self._client.want(name, now) if self._client else []
 
     def lacks(self, epoch: int) -> tuple[str, ...]:
-        """Clear filters of our scopes of whose key of this epoch we have none."""
+        """Returns the clear filters of our scopes for which we have no key of this epoch."""
         keyed = [secret for secret in self.secrets if secret.scope.keyed and not secret.scope.retiring]
         names = {secret.clear_filter: KeyName(secret.scope.filter, epoch, secret.scope.bump) for secret in keyed}
         return tuple(clear for clear, name in names.items() if self._keys.get(name) is None)
 
     def doubted(self, name: KeyName, now: float) -> list[Effect]:
-        """Somebody sealed under another key of that name than ours."""
+        """Takes note that a publisher sealed under another key of this name than ours."""
         return self._client.doubted(name, now) if self._client else []
 
     def _event(self, event: Event, now: float) -> list[Effect]:
@@ -121,7 +122,7 @@ class ReaderNode(Node):
         return self._own(event, now)
 
     def _of_server(self, event: LinkUp | LinkDown | Received | Acked, now: float) -> list[Effect]:
-        """What concerns a key server: it speaks about keys, and about nothing else."""
+        """Handles events of a key server, which speaks only about keys."""
         assert self._client is not None, "an overlay without key servers has no such neighbour"
         match event:
             case LinkUp(peer):
@@ -135,7 +136,7 @@ class ReaderNode(Node):
         return []
 
     def _own(self, event: Event, now: float) -> list[Effect]:
-        """What does not concern key servers."""
+        """Handles events that do not concern key servers."""
         match event:
             case Acked():
                 return self.interest.acked(event)
@@ -155,7 +156,7 @@ class ReaderNode(Node):
                 return []
 
     def _news(self, effects: list[Effect], now: float) -> list[Effect]:
-        """What follows where epoch keys came."""
+        """Adds the consequences to `effects` if epoch keys came."""
         return effects + self._keys_changed(now) if any(isinstance(e, KeysChanged) for e in effects) else effects
 
     def _keys_changed(self, now: float) -> list[Effect]:
@@ -173,7 +174,9 @@ class ReaderNode(Node):
         return self.interest.adopt(overlay, self.secrets, now)
 
     def _rotated(self, event: Rotated, now: float) -> list[Effect]:
-        """Another key pair: what the owner sealed to it opens now. We sign with it later."""
+        """Takes another key pair: boxes that the owner sealed to the new key open now. We sign with the new key
+        later.
+        """
         self._identity = event.identity
         self._signing.rotate(event.identity, now)
         if self._client is not None:
@@ -189,7 +192,7 @@ class ReaderNode(Node):
 
 
 class GatewayNode(ReaderNode):
-    """A gateway: publishes what its devices send, collects what its clients want."""
+    """A gateway: publishes its devices' messages, collects publications for its clients."""
 
     def __init__(
         self,
@@ -205,11 +208,12 @@ class GatewayNode(ReaderNode):
         generation: int = 0,
         passed_over: Mapping[int, int] | None = None,
     ) -> None:
-        """`outgoing`: clear filters of the scopes to publish by (None: all of `secrets`). `max_age_s`: of what is still
-        to be sent. `shelf`: what the outbox on disk says. `generation`, `passed_over`: of this start
-        (docs/protocol.md §2.11)."""
+        """Takes `outgoing`: clear filters of the scopes to publish by (None: all of `secrets`); `max_age_s`: the age
+        limit of unsent entries; `shelf`: the state of the outbox on disk; `generation`, `passed_over`: of this start
+        (docs/protocol.md §2.11).
+        """
         super().__init__(overlay, identity, name, secrets, keys, random)
-        self._outgoing = outgoing  # by clear names, which stay when the owner exchanges the tokens
+        self._outgoing = outgoing  # clear names, which stay when the owner exchanges the tokens
         self.life = OwnLife(generation, passed_over or {})
         self.publisher = Publisher(overlay, identity, name, self._sends(), keys, random, self.life, max_age_s)
         self.intake = OutboxIntake(self.publisher, shelf or NothingLeft(), max_age_s, self.publisher.scopes)
@@ -224,33 +228,35 @@ class GatewayNode(ReaderNode):
         return effects if self.removed else effects + self.intake.wanted(now)
 
     def secret_for(self, topic: str) -> ScopeSecret | None:
-        """The scope by which a clear topic leaves; None: by none."""
+        """Returns the scope by which a clear topic leaves; None if no scope fits."""
         return self.publisher.sealer.secret_for(topic)
 
     def awaits(self, topic_filter: str) -> bool:
-        """Whether a local subscription does not count at our replicas yet."""
+        """Returns True if a local subscription does not count at our replicas yet."""
         return self.interest.awaits(topic_filter)
 
     def may_publish(self, topic: str, now: float) -> bool:
-        """Whether the policy lets us publish on a clear topic now."""
+        """Returns True if the policy lets us publish on a clear topic now."""
         return self.publisher.sealer.may_publish(topic, now)
 
     def chain_of(self, topic: str, packet_limit: int | None = None) -> Chain:
-        """The chain that publications on a clear topic are part of; its batches fit into such packets, in bytes."""
+        """Returns the chain for publications on a clear topic; its batches fit into packets of `packet_limit`
+        bytes.
+        """
         return self.publisher.sealer.chain_of(topic, packet_limit)
 
     def packet_bytes(self, publication: Publication) -> int:
-        """The largest packet that the publication becomes on a link, in bytes."""
+        """Returns the size in bytes of the largest packet of the publication on a link."""
         return self.publisher.sealer.packet_bytes(publication)
 
     @property
     def home(self) -> RegionView:
-        """The view of our region that publications are sealed for."""
+        """The view of our region for which publications are sealed."""
         return self.publisher.view
 
     @property
     def unstored(self) -> int:
-        """Publications under way that are in memory only."""
+        """The number of publications under way that are in memory only."""
         return self.publisher.unstored
 
     def _sends(self) -> list[ScopeSecret]:
@@ -287,7 +293,7 @@ class GatewayNode(ReaderNode):
             case OutboxPage():
                 return self.intake.page(event, now) + self.publisher.rows.after(event)
             case LinkUp(peer):
-                # Leases before publications: whoever gets both then knows which groups we served already.
+                # Leases before publications: a receiver of both then knows the groups that we served already.
                 self.collector.skipped.up.add(peer)
                 effects = super()._own(event, now) + self.groups.link_up(peer, now)
                 return effects + self.publisher.link_up(peer, now)
@@ -331,7 +337,9 @@ class GatewayNode(ReaderNode):
         return effects
 
     def _collected(self, effects: list[Effect], now: float) -> list[Effect]:
-        """The collector's effects; what it says about epoch keys and retained publications concerns other machines."""
+        """Returns the collector's effects, and passes news about epoch keys and retained publications to other
+        machines.
+        """
         passed: list[Effect] = []
         for effect in effects:
             match effect:
@@ -366,7 +374,7 @@ class GatewayNode(ReaderNode):
 
 
 class ReplicaNode(Node):
-    """A replica: forwards what it cannot read. `seeds`: see `Forwarder`."""
+    """A replica: forwards publications without reading them. `seeds`: as in `Forwarder`."""
 
     def __init__(self, overlay: Overlay, identity: Identity, name: str, seeds: Callable[[int], bytes | None]) -> None:
         super().__init__(overlay, name, identity)
@@ -374,12 +382,12 @@ class ReplicaNode(Node):
         self._leases = LeaseRelay(overlay, self.forwarder.routes, self.forwarder.routing)
         self._publishers = PublisherGuard(overlay.policy.budgets)
         self.measurer = Measurer(overlay, name, identity)
-        self._potential = potential_peers(overlay, name)  # links that we only measure
+        self._potential = potential_peers(overlay, name)  # peers whose links we only measure
         self._proposed = IntervalProposal()
         self.keeper.swaps.objection = self._objection
 
     def proposal(self, now: float) -> SwapProposal | None:
-        """Which swap would be signed, by what we heard. None: nobody measures."""
+        """Returns the swap that would be signed by our measurements; None if the overlay does not measure."""
         return self._proposed.at(self.overlay, self.measurer.told, now)
 
     def _objection(self, overlay: Overlay, swap: SignedSwap, now: float) -> str:
@@ -438,7 +446,7 @@ class ReplicaNode(Node):
         self.measurer.adopt(overlay)
         effects = self.forwarder.adopt(overlay, now)
         before, self._potential = self._potential, potential_peers(overlay, self.name)
-        for peer in sorted(self.measurer.up):  # links that stood already, and are now of use, or no more
+        for peer in sorted(self.measurer.up):  # links that stood already, and came into use or went out of use
             if peer in before ^ self._potential and peer in self.peers:
                 effects += self._neighbour(LinkUp(peer) if peer in before else LinkDown(peer), now)
         return effects

@@ -1,10 +1,11 @@
 """The organiser: a member that the owner lets number and sign changes of one edge in its place (paper D, D5).
 
-It hears the summaries of all replicas from those of its region, proposes as the owner would (`measuring.proposing`),
-signs, and waits. One swap is open at a time; if too few have endorsed it after `ENDORSE_S`, the next may be signed,
-and after each that failed it waits twice as long, `BACKOFF_MOST_S` at most. A number is never given twice: the
-highest is on disk before anybody hears of it. It carries nothing, reads nothing and is believed in nothing:
-if it is away nothing is swapped, and nothing else changes. Not here: the network (`gateway.overlay.organiser`).
+The organiser hears the summaries of all replicas from the replicas of its region, proposes as the owner would
+(`measuring.proposing`), signs, and waits. One swap is open at a time; if too few replicas have endorsed it after
+`ENDORSE_S`, the next may be signed, and after each failure the wait doubles, up to `BACKOFF_MOST_S`. A number is
+never given twice: the highest is on disk before anybody hears of it. The organiser carries nothing, reads nothing and
+is believed in nothing: without it nothing is swapped, and nothing else changes. Not here: the network
+(`gateway.overlay.organiser`).
 """
 
 from __future__ import annotations
@@ -33,37 +34,37 @@ BACKOFF_MOST_S = 3600.0
 
 
 class OrganiserNode(Node):
-    """See the module. `signs`: whether it signs what it proposes, or only says it."""
+    """The organiser's node. `signs`: True to sign the proposals, False to show them only."""
 
     def __init__(
         self, overlay: Overlay, identity: Identity, name: str, signs: bool = False, highest: int = 0
     ) -> None:  # fmt: skip
-        """`highest`: number that was given before this start (`Keep` with `HIGHEST`)."""
+        """Takes `highest`: the highest number given before this start (`Keep` with `HIGHEST`)."""
         super().__init__(overlay, name)
         self._highest = highest
         self._identity, self.signs = identity, signs
         self._said: dict[str, ReplicaSummary] = {}
-        self._interests: dict[str, list[InterestSummary]] = {}  # by replica, the newest
+        self._interests: dict[str, list[InterestSummary]] = {}  # the newest of each replica
         self._propose_at = 0.0
         self._failed = 0
         self._open: SignedSwap | None = None
         self.proposed: SwapProposal | None = None
-        """What it would sign now; None where nobody measures."""
+        """The swap that we would sign now; None if the overlay does not measure."""
         self.signed: SwapProposal | None = None
-        """What it signed last, since this start."""
+        """The last signed proposal since this start."""
 
     @property
     def told(self) -> tuple[ReplicaSummary | InterestSummary, ...]:
-        """Of each replica the newest summary and the newest interests, all verified."""
+        """The newest summary and the newest interests of each replica, all verified."""
         return (*self._said.values(), *(each for two in self._interests.values() for each in two))
 
     @property
     def open_swap(self) -> SignedSwap | None:
-        """What it signed and is not in force yet."""
+        """The swap that we signed, not yet in force."""
         return next((swap for swap in self.overlay.offered if swap.author == self.name), None)
 
     def standing(self) -> str:
-        """Why nothing can be signed by us; empty if it can."""
+        """Returns the reason why we can sign nothing; empty if we can."""
         organising = self.overlay.policy.organising
         if organising is None or organising.organiser != self.name:
             return f"{self.name} is not the organiser of version {self.overlay.policy.version}"
@@ -122,11 +123,11 @@ class OrganiserNode(Node):
         return [kept, *self._adopted(self.keeper.offer_swap(self._open, now), now)]
 
     def _is_listed(self) -> bool:
-        """Whether our key is the one in the overlay: we hear of another one a moment before we take it."""
+        """Returns True if the overlay lists our present key: we hear of a new key a moment before we take it."""
         return self.overlay.certificate(self.name).public_key == self._identity.public_bytes
 
     def _waits(self, now: float) -> bool:
-        """Whether what was signed last may still come into force, or failed lately."""
+        """Returns True if the last signed swap may still come into force, or failed lately."""
         newest = self.overlay.offered[0] if self.overlay.offered else self._open
         if newest is None:
             return False

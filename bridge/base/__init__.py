@@ -1,4 +1,4 @@
-"""Plain data structures that every other room stands on: topics and filters, fair turns, the time on the wall.
+"""Plain data structures under every other room: topics and filters, fair turns, the time on the wall.
 
 They know nothing of the overlay, of keys or of MQTT beyond the form of a topic. Imports no other room.
 """

@@ -1,7 +1,7 @@
-"""What belongs to whom, the oldest of each owner first.
+"""A table of things by owner, the oldest of each owner first.
 
-Where tens of thousands of owners have one thing each, an ordered dict for every one of them takes more memory than all
-the rest; so who has a single thing has a tuple. Not here: how much somebody may have (`bridge.contract.budgets`).
+With tens of thousands of owners that have one thing each, an ordered dict for every owner takes more memory than all
+the rest; so an owner of a single thing has a tuple. Not here: the limit of an owner (`bridge.contract.budgets`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ T = TypeVar("T", bound=Hashable)
 
 
 class Belongings(Generic[O, T]):
-    """Things by owner; a thing has one owner at a time."""
+    """A table of things by owner; a thing has one owner at a time."""
 
     __slots__ = ("_held",)
 
@@ -23,15 +23,15 @@ class Belongings(Generic[O, T]):
         self._held: dict[O, tuple[T] | OrderedDict[T, None]] = {}
 
     def __len__(self) -> int:
-        """Owners that have something."""
+        """Returns the number of owners that have something."""
         return len(self._held)
 
     def of(self, owner: O) -> Collection[T]:
-        """What somebody has, the oldest first. It must not change while this is looked through."""
+        """Returns the things of an owner, the oldest first. The caller must not change the table during iteration."""
         return self._held.get(owner, ())
 
     def add(self, owner: O, thing: T) -> None:
-        """As the owner's newest; nobody has it yet."""
+        """Adds a thing that nobody has yet as the owner's newest."""
         held = self._held.get(owner)
         if held is None:
             self._held[owner] = (thing,)
@@ -41,7 +41,7 @@ class Belongings(Generic[O, T]):
             held[thing] = None
 
     def drop(self, owner: O, thing: T) -> None:
-        """The owner has it no longer. Raises KeyError for what it has not."""
+        """Removes a thing from its owner. Raises KeyError if the owner does not have it."""
         held = self._held[owner]
         if isinstance(held, tuple):
             if held[0] != thing:
@@ -53,11 +53,11 @@ class Belongings(Generic[O, T]):
             del self._held[owner]
 
     def renew(self, owner: O, thing: T) -> None:
-        """Of what its owner has it is now the newest. Raises KeyError for what it has not."""
+        """Makes a thing the newest of its owner. Raises KeyError if the owner does not have it."""
         held = self._held[owner]
         if isinstance(held, OrderedDict):
             held.move_to_end(thing)
 
     def oldest_of_most(self) -> T:
-        """The oldest thing of whoever has most. Raises ValueError where nobody has anything."""
+        """Returns the oldest thing of the owner with most things. Raises ValueError if the table is empty."""
         return next(iter(max(self._held.values(), key=len)))

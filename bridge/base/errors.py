@@ -1,19 +1,21 @@
-"""What an operator has to mend: the one base of such errors, whichever room raises them."""
+"""The base class of errors that an operator has to mend, raised in any room."""
 
 from __future__ import annotations
 
 
 class OperatorError(Exception):
-    """Bad input, bad configuration, something missing. Its text is one line, `cause; cure`; the command line prints it
-    and ends with exit status 2, without a traceback. It holds no key, share or payload."""
+    """An error of the operator: bad input, bad configuration, something missing. Its text is one line, `cause; cure`;
+    the command line prints the text and ends with exit status 2, without a traceback. It holds no key, share or
+    payload.
+    """
 
     @property
     def cause(self) -> str:
-        """What is wrong, and where."""
+        """The fault and its place."""
         return str(self).rpartition("; ")[0] or str(self)
 
     @property
     def cure(self) -> str:
-        """What to do about it; empty where the cause says it."""
+        """The remedy; empty if the cause says it."""
         before, separator, after = str(self).rpartition("; ")
         return after if separator and before else ""

@@ -1,6 +1,6 @@
 """A set of numbers as disjoint closed intervals, ascending, that never touch each other.
 
-Not here: what the numbers mean (`heads`, `forwarded`).
+Not here: the meaning of the numbers (`heads`, `forwarded`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _PAIR = struct.Struct(">QQ")
 
 
 class Intervals:
-    """See the module. `len` is the number of intervals, not of numbers."""
+    """A set of numbers as closed intervals. `len` is the number of intervals, not of numbers."""
 
     __slots__ = ("_highs", "_lows")
 
@@ -32,7 +32,7 @@ class Intervals:
         return at >= 0 and number <= self._highs[at]
 
     def within(self, low: int, high: int) -> list[tuple[int, int]]:
-        """What of [low, high] is in the set, ascending."""
+        """Returns the parts of [low, high] in the set, ascending."""
         at = bisect_left(self._highs, low)
         found = []
         while at < len(self._lows) and self._lows[at] <= high:
@@ -41,7 +41,7 @@ class Intervals:
         return found
 
     def without(self, low: int, high: int) -> list[tuple[int, int]]:
-        """What of [low, high] is not in the set, ascending."""
+        """Returns the parts of [low, high] outside the set, ascending."""
         left, at = [], low
         for start, end in self.within(low, high):
             if start > at:
@@ -52,7 +52,7 @@ class Intervals:
         return left
 
     def add(self, low: int, high: int) -> None:
-        """Put [low, high] in; nothing if it is empty."""
+        """Adds [low, high]; nothing if low > high."""
         if low > high:
             return
         start, end = bisect_left(self._highs, low - 1), bisect_right(self._lows, high + 1)
@@ -61,7 +61,7 @@ class Intervals:
         self._lows[start:end], self._highs[start:end] = [low], [high]
 
     def remove(self, low: int, high: int) -> None:
-        """Take [low, high] out."""
+        """Removes [low, high]."""
         start, end = bisect_left(self._highs, low), bisect_right(self._lows, high)
         if start >= end or low > high:
             return
@@ -70,21 +70,21 @@ class Intervals:
         self._lows[start:end], self._highs[start:end] = [pair[0] for pair in kept], [pair[1] for pair in kept]
 
     def remove_up_to(self, high: int) -> None:
-        """Take out everything up to `high`."""
+        """Removes all numbers up to `high`."""
         if self._lows and self._lows[0] <= high:
             self.remove(self._lows[0], high)
 
     def drop_lowest(self) -> None:
-        """Take out the lowest interval; there must be one."""
+        """Removes the lowest interval; there must be one."""
         del self._lows[0], self._highs[0]
 
     def encode(self) -> bytes:
-        """Each interval as two numbers of 8 bytes."""
+        """Returns each interval as two numbers of 8 bytes."""
         return b"".join([_PAIR.pack(low, high) for low, high in self])
 
     @classmethod
     def decode(cls, data: bytes) -> Intervals:
-        """Inverse of `encode`. Raises ValueError for anything else."""
+        """Decodes the bytes of `encode`. Raises ValueError for other bytes."""
         found = cls()
         if len(data) % _PAIR.size:
             raise ValueError("intervals are cut short")

@@ -1,4 +1,4 @@
-"""Names in order, so that those with a beginning in common are found without looking at all others."""
+"""Names in order, so that names with a common beginning are found without a search of all others."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ _LAST = "\U0010ffff"
 
 
 class SortedNames:
-    """Different names. Adding and removing move others in memory, which takes microseconds for a hundred thousand."""
+    """A sorted list of different names. Adding and removing move others in memory, which takes microseconds for a
+    hundred thousand.
+    """
 
     def __init__(self) -> None:
         self._names: list[str] = []
@@ -20,7 +22,7 @@ class SortedNames:
         return self._names[place]
 
     def add(self, name: str) -> None:
-        """A name that is not there yet."""
+        """Adds a name that is not there yet."""
         insort(self._names, name)
 
     def discard(self, name: str) -> None:
@@ -29,6 +31,6 @@ class SortedNames:
             del self._names[place]
 
     def beginning(self, prefix: str) -> tuple[int, int]:
-        """Returns the places, the last excluded, of names that begin so."""
+        """Returns the places, the last excluded, of names that begin with `prefix`."""
         first = bisect_left(self._names, prefix)
         return first, bisect_left(self._names, prefix + _LAST, lo=first)

@@ -1,6 +1,6 @@
 """Lines of text that operators and users write, such as rules and passwords: LF ends a line, and nothing else does.
 
-`str.splitlines` also ends a line at U+000B, U+0085, U+2028 and others. A user could then write a line of somebody else
+`str.splitlines` also ends a line at U+000B, U+0085, U+2028 and others. A user could then write another user's line
 inside a line of its own.
 """
 
@@ -17,5 +17,5 @@ def text_lines(text: str) -> list[str]:
 
 
 def breaks_line(text: str) -> bool:
-    """Returns whether a program might read the text as more than one line."""
+    """Returns True if a program might read the text as more than one line."""
     return not BREAKS.isdisjoint(text)

@@ -1,8 +1,8 @@
 """Topic names and filters: validity, matching, overlap, the most specific scope, and an index over filters.
 
-Pure and synchronous. It knows nothing of clients, QoS or ACLs: `TopicIndex` maps filters to whatever its
-owner keeps. Shared subscriptions are parsed here (`split_share`) but members are chosen by the broker.
-Source: MQTT 5.0 §4.7 (names and filters), §4.8.2 (`$share`), §4.7.2 (`$` topics and leading wildcards).
+Pure and synchronous. Knows nothing of clients, QoS or ACLs: `TopicIndex` maps filters to values of its owner. Shared
+subscriptions are parsed here (`split_share`), but the broker chooses members. Source: MQTT 5.0 §4.7 (names and
+filters), §4.8.2 (`$share`), §4.7.2 (`$` topics and leading wildcards).
 """
 
 from __future__ import annotations
@@ -14,18 +14,19 @@ V = TypeVar("V")
 
 SHARE_PREFIX = "$share/"
 MAX_NAME_BYTES = 65_535
-"""A UTF-8 string of MQTT has a 16-bit length (§1.5.4)."""
+"""The longest name: a UTF-8 string of MQTT has a 16-bit length (§1.5.4)."""
 MAX_LEVELS = 128
 """Stops a name of thousands of empty levels from making every walk of the tree slow."""
 MEMO_TOPICS = 32_768
-"""Stops a stream of fresh topic names from filling memory with remembered matches. Whoever uses more names than that in
-turn finds none of them remembered: a broker that traces (`tracing.ENTITIES_MAX`) pings on 20,000."""
+"""Stops a stream of fresh topic names from filling memory with remembered matches. A broker that uses more names than
+that in turn finds none of them remembered: a tracing broker (`tracing.ENTITIES_MAX`) pings on 20,000.
+"""
 MEMO_CHARS = 1_024
-"""... and a stream of long ones: these are matched anew each time."""
+"""Stops a stream of long names from filling memory: longer names are matched anew each time."""
 
 
 class TopicError(ValueError):
-    """A topic name or filter that MQTT does not allow; the message says which rule it breaks."""
+    """An error: a topic name or filter that MQTT does not allow; the message names the broken rule."""
 
 
 def _check_text(text: str, what: str) -> None:
@@ -40,7 +41,7 @@ def _check_text(text: str, what: str) -> None:
 
 
 def check_name(topic: str) -> str:
-    """Return `topic` if it is a valid topic name (§4.7.1.1, §4.7.3); raise `TopicError` otherwise."""
+    """Returns `topic` if it is a valid topic name (§4.7.1.1, §4.7.3). Raises `TopicError` otherwise."""
     _check_text(topic, "name")
     if "+" in topic or "#" in topic:
         raise TopicError("topic name contains a wildcard")
@@ -48,7 +49,7 @@ def check_name(topic: str) -> str:
 
 
 def check_filter(topic_filter: str) -> str:
-    """Return `topic_filter` if valid, without regard to `$share`; raise `TopicError` otherwise (§4.7.1)."""
+    """Returns `topic_filter` if valid, without regard to `$share` (§4.7.1). Raises `TopicError` otherwise."""
     _check_text(topic_filter, "filter")
     if "+" in topic_filter or "#" in topic_filter:
         levels = topic_filter.split("/")
@@ -63,7 +64,7 @@ def check_filter(topic_filter: str) -> str:
 
 
 def split_share(topic_filter: str) -> tuple[str | None, str]:
-    """Split `$share/{group}/{filter}` into (group, filter); (None, filter) if not shared. Validates both.
+    """Splits `$share/{group}/{filter}` into (group, filter); (None, filter) if not shared. Validates both.
 
     Raises `TopicError` (§4.8.2: a group is not empty and has neither '/', '+' nor '#').
     """
@@ -81,12 +82,12 @@ def split_share(topic_filter: str) -> tuple[str | None, str]:
 
 
 def has_wildcard(topic_filter: str) -> bool:
-    """Whether a valid filter may match more than one name."""
+    """Returns True if a valid filter may match more than one name."""
     return "+" in topic_filter or topic_filter.endswith("#")
 
 
 def matches(topic_filter: str, topic: str) -> bool:
-    """Whether the valid filter (share prefix stripped) matches the topic name."""
+    """Returns True if the valid filter (share prefix stripped) matches the topic name."""
     if topic_filter == topic:
         return True
     if not has_wildcard(topic_filter):
@@ -95,17 +96,19 @@ def matches(topic_filter: str, topic: str) -> bool:
 
 
 def _hides_dollar(wild: str, other: str) -> bool:
-    """Leading wildcards do not match names that begin with '$' (§4.7.2)."""
+    """Returns True if `wild` begins with a wildcard and `other` with '$': a leading wildcard matches no such name
+    (§4.7.2).
+    """
     return other[:1] == "$" and wild[:1] in ("+", "#")
 
 
 def covers(scope: str, topic_filter: str) -> bool:
-    """Whether every topic that `topic_filter` matches is matched by `scope` too. A name is a filter."""
+    """Returns True if `scope` matches every topic that `topic_filter` matches. A name is a filter."""
     if _hides_dollar(scope, topic_filter):
         return False
     wide, narrow = scope.split("/"), topic_filter.split("/")
     if narrow == ["#"]:
-        # Every name has a first level, so `+/#` matches whatever `#` does.
+        # Every name has a first level, so `+/#` matches every name that `#` matches.
         return wide in (["#"], ["+", "#"])
     for place, level in enumerate(wide):
         if level == "#":
@@ -118,7 +121,7 @@ def covers(scope: str, topic_filter: str) -> bool:
 
 
 def intersection(a: str, b: str) -> str | None:
-    """The one filter that matches exactly the topics which both filters match, or None if there are none."""
+    """Returns the one filter that matches exactly the topics of both filters; None if there are none."""
     if _hides_dollar(a, b) or _hides_dollar(b, a):
         return None
     left, right = a.split("/"), b.split("/")
@@ -129,7 +132,7 @@ def intersection(a: str, b: str) -> str | None:
     common: list[str] = []
     for place in range(max(len(left), len(right))):
         if place < len(left) and left[place] == "#":
-            return "/".join(common + right[place:]) or None  # only the empty name, which is none
+            return "/".join(common + right[place:]) or None  # the empty name is no name
         if place < len(right) and right[place] == "#":
             return "/".join(common + left[place:]) or None
         if place >= len(left) or place >= len(right):
@@ -144,23 +147,23 @@ def intersection(a: str, b: str) -> str | None:
 
 
 def overlaps(a: str, b: str) -> bool:
-    """Whether some topic is matched by both filters."""
+    """Returns True if both filters match some topic."""
     return intersection(a, b) is not None
 
 
 def specificity(topic_filter: str) -> tuple[int, ...]:
-    """Sort key: smaller is more specific, level by level (a name before '+' before '#')."""
+    """Returns a sort key: smaller is more specific, level by level (a name before '+' before '#')."""
     return tuple(1 if level == "+" else 2 if level == "#" else 0 for level in topic_filter.split("/"))
 
 
 def most_specific(filters: Iterable[str], topic_filter: str) -> str | None:
-    """The most specific of `filters` that covers the topic or filter; ties cannot occur for a name."""
+    """Returns the most specific of `filters` that covers the topic or filter; ties cannot occur for a name."""
     fitting = [candidate for candidate in filters if covers(candidate, topic_filter)]
     return min(fitting, key=lambda each: (specificity(each), each)) if fitting else None
 
 
 class _Level(Generic[V]):
-    """One level of the tree of wildcard filters."""
+    """A level of the tree of wildcard filters."""
 
     __slots__ = ("any_level", "below", "here", "rest")
 
@@ -175,16 +178,15 @@ class _Level(Generic[V]):
 
 
 class TopicIndex(Generic[V]):
-    """Maps (filter, key) to a value and answers which values a topic name reaches.
+    """An index of (filter, key) to a value, which finds the values that a topic name reaches.
 
-    Filters without wildcards are one dict look-up; the others live in a tree. The answers for the last
-    `memo_topics` names that are not too long are remembered until a change could alter them; not those that begin with
-    `$`: of these every entity that is traced has several, seldom used. Filters must be valid and free of `$share`
-    prefixes.
+    Filters without wildcards are one dict look-up; the others live in a tree. The answers for the last `memo_topics`
+    names of at most `MEMO_CHARS` are remembered until a change could alter them. Names that begin with `$` are not
+    remembered: every traced entity has several, seldom used. Filters must be valid and free of `$share` prefixes.
     """
 
     def __init__(self, memo_topics: int = MEMO_TOPICS) -> None:
-        # A pair where there is one entry, as of names of which each client has its own: a dict is four times as large.
+        # A pair for a single entry, as with names that one client has alone: a dict is four times as large.
         self._exact: dict[str, dict[Hashable, V] | tuple[Hashable, V]] = {}
         self._wild: dict[str, dict[Hashable, V]] = {}
         self._root: _Level[V] = _Level()
@@ -192,7 +194,7 @@ class TopicIndex(Generic[V]):
         self._memo_topics = memo_topics
 
     def __len__(self) -> int:
-        """Number of distinct filters."""
+        """Returns the number of distinct filters."""
         return len(self._exact) + len(self._wild)
 
     def __iter__(self) -> Iterator[str]:
@@ -203,11 +205,11 @@ class TopicIndex(Generic[V]):
         return topic_filter in self._exact or topic_filter in self._wild
 
     def entries(self, topic_filter: str) -> dict[Hashable, V]:
-        """The entries of exactly this filter (not of filters that match it); a copy."""
+        """Returns a copy of the entries of exactly this filter (not of filters that match it)."""
         return dict(self._held(topic_filter))
 
     def entry(self, topic_filter: str, key: Hashable) -> V | None:
-        """The value of (filter, key), if there is one."""
+        """Returns the value of (filter, key), if there is one."""
         return self._held(topic_filter).get(key)
 
     def _held(self, topic_filter: str) -> dict[Hashable, V]:
@@ -215,7 +217,7 @@ class TopicIndex(Generic[V]):
         return {found[0]: found[1]} if isinstance(found, tuple) else found
 
     def add(self, topic_filter: str, key: Hashable, value: V) -> bool:
-        """Store `value` under (filter, key), replacing an earlier one. True if the filter is new here."""
+        """Stores `value` under (filter, key), replacing an earlier one. Returns True if the filter is new here."""
         if not has_wildcard(topic_filter):
             self._memo.pop(topic_filter, None)
             entries = self._held(topic_filter)
@@ -240,11 +242,11 @@ class TopicIndex(Generic[V]):
         return fresh
 
     def remove(self, topic_filter: str, key: Hashable) -> bool:
-        """Drop (filter, key); unknown ones are ignored. True if it was the filter's last entry."""
+        """Drops (filter, key); an unknown pair is ignored. Returns True for the filter's last entry."""
         entries = self._held(topic_filter)
         if key not in entries:
             return False
-        del entries[key]  # of a filter with one entry that is a copy, which goes
+        del entries[key]  # for a filter with one entry a copy, which is dropped
         is_wild = has_wildcard(topic_filter)
         if is_wild:
             self._memo.clear()
@@ -277,7 +279,7 @@ class TopicIndex(Generic[V]):
             node = parent
 
     def match(self, topic: str) -> tuple[V, ...]:
-        """The values of every filter that matches the name, a value once for each such filter."""
+        """Returns the values of every filter that matches the name, a value once for each such filter."""
         found = self._memo.get(topic)
         if found is None:
             found = self._find(topic)
@@ -289,7 +291,7 @@ class TopicIndex(Generic[V]):
         return found
 
     def reaches(self, topic: str) -> bool:
-        """Whether any filter matches the name. Nothing is remembered: for names that are asked about once."""
+        """Returns True if any filter matches the name. Remembers nothing: for names that are asked about once."""
         return topic in self._exact or (bool(self._wild) and bool(self._find(topic)))
 
     def _find(self, topic: str) -> tuple[V, ...]:
@@ -320,7 +322,7 @@ class TopicIndex(Generic[V]):
 
 
 class _Name:
-    """One level of the tree of names; `below` is keyed by the next level."""
+    """A level of the tree of names; `below` is keyed by the next level."""
 
     __slots__ = ("below", "name")
 
@@ -330,7 +332,7 @@ class _Name:
 
 
 class NameTree:
-    """A set of topic names that answers which of them a filter matches: the mirror image of `TopicIndex`.
+    """A set of topic names that finds the names that a filter matches: the mirror image of `TopicIndex`.
 
     For retained messages: a filter `plant/+/state` visits `plant` and its children, not every name.
     """
@@ -345,7 +347,7 @@ class NameTree:
         node.name = topic
 
     def discard(self, topic: str) -> None:
-        """Remove a name; unknown ones are ignored."""
+        """Removes a name; an unknown name is ignored."""
         path: list[tuple[_Name, str]] = []
         node: _Name | None = self._root
         for level in topic.split("/"):
@@ -363,7 +365,7 @@ class NameTree:
             del parent.below[level]
 
     def matching(self, topic_filter: str) -> Iterator[str]:
-        """The names that the valid filter matches, in no order. The tree must not change meanwhile."""
+        """Yields the names that the valid filter matches, in no order. The tree must not change meanwhile."""
         nodes = [self._root]
         levels = topic_filter.split("/")
         for place, level in enumerate(levels):

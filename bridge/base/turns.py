@@ -1,6 +1,6 @@
-"""Who waits for something scarce, origin by origin in turn: a flood of one origin does not keep another waiting.
+"""A queue for a scarce resource, origin by origin in turn: a flood of one origin does not keep another waiting.
 
-Nothing here bounds how many wait: whoever adds drops what is no more.
+Nothing here bounds the queue: the caller that adds names drops names that no longer count.
 """
 
 from __future__ import annotations
@@ -9,23 +9,23 @@ from collections import OrderedDict
 
 
 class Turns:
-    """Names that wait, each once."""
+    """A queue of names, each once."""
 
     def __init__(self) -> None:
-        self._origins: OrderedDict[bytes, OrderedDict[str, None]] = OrderedDict()  # the next one first
+        self._origins: OrderedDict[bytes, OrderedDict[str, None]] = OrderedDict()  # the next origin first
         self._origin_of: dict[str, bytes] = {}
 
     def __len__(self) -> int:
         return len(self._origin_of)
 
     def add(self, name: str, origin: bytes) -> None:
-        """At the end of its origin's names, unless it waits already."""
+        """Adds a name after its origin's names, unless the name waits already."""
         if name not in self._origin_of:
             self._origin_of[name] = origin
             self._origins.setdefault(origin, OrderedDict())[name] = None
 
     def take(self) -> str:
-        """The next one. Raises KeyError when none waits."""
+        """Takes out the next name. Raises KeyError if none waits."""
         origin, names = self._origins.popitem(last=False)
         name, _ = names.popitem(last=False)
         del self._origin_of[name]
@@ -34,7 +34,7 @@ class Turns:
         return name
 
     def drop(self, name: str) -> None:
-        """It waits no longer, if it did."""
+        """Removes a name, if it waits."""
         origin = self._origin_of.pop(name, None)
         if origin is not None:
             del self._origins[origin][name]

@@ -1,8 +1,8 @@
-"""What replicas measure and tell each other: links, processing, common interest, failures, rates (paper D; A11).
+"""Measurements that replicas make and tell each other: links, processing, common interest, failures, rates (paper D;
+A11).
 
 Each replica signs a summary of each interval; a region speaks by the median of its replicas. Imports `organising`,
-`wire` and below. From summaries follows which swap would be made. Not here: the
-arithmetic (`organising`), who signs one.
+`wire` and below. The summaries decide the next swap. Not here: the arithmetic (`organising`), the signing of a swap.
 """
 
 from bridge.measuring.judging import objection

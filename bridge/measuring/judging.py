@@ -1,10 +1,10 @@
-"""Whether a replica agrees to a swap of the organiser's: what it spares by this replica's own medians (paper D, D5).
+"""A replica's judgement on a swap of the organiser: the gain by this replica's own medians (paper D, D5).
 
-The organiser is believed in nothing. An honest replica looks at the owner's `links`, at what is barred, at the time of
-rest, at what the signed summaries that it heard itself say, and, at an end of the new edge, at its own links: the new
-tree must not come into force before it carries anything. Half of the gain that the organiser has to see is enough here,
-for two who measure never see quite the same. Not here: whether the tree is admissible at all and follows from the
-present one (`Overlay.hears`), endorsing itself (`bridge.membership.swapping`).
+The organiser is believed in nothing. An honest replica checks the owner's `links`, the bars, the time of rest, the
+signed summaries that it heard itself, and, at an end of the new edge, its own links: the new tree must not come into
+force before the edge carries anything. Half of the organiser's gain is enough here, since two parties never measure
+quite the same. Not here: the admissibility of the tree and its succession (`Overlay.hears`), endorsing
+(`bridge.membership.swapping`).
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ from bridge.measuring.region_costs import RegionCosts
 from bridge.measuring.summaries import InterestSummary, ReplicaSummary
 from bridge.organising import swap_of
 
-AGREED_PART = 0.5  # of the gain that is asked of who proposes
+AGREED_PART = 0.5  # of the gain that a proposer must see
 
 
 def objection(
     overlay: Overlay, region: int, swap: SignedSwap, told: Iterable[ReplicaSummary | InterestSummary],
     up: Collection[str], now: float,
 ) -> str:  # fmt: skip
-    """Why a replica of `region` does not endorse an offered swap now; empty if it does. `up`: replicas to which its
-    links stand."""
+    """Returns the reason why a replica of `region` does not endorse an offered swap now; empty if it endorses. `up`:
+    replicas to which its links stand.
+    """
     arrangement = overlay.arrangement
     organising = arrangement.organising
     if organising is None or not overlay.is_organisers(swap) or now * 1000 > swap.certificate.not_after_ms:
@@ -47,7 +48,9 @@ def _harm(overlay: Overlay, swap: SignedSwap, costs: RegionCosts, now: float) ->
     arrangement = overlay.arrangement
     organising = arrangement.organising
     assert organising is not None
-    if overlay.trees.phase is not Phase.ALONE:  # here; what a swap states may be long ago when it comes into force
+    if (
+        overlay.trees.phase is not Phase.ALONE
+    ):  # the phase here: the time that a swap states may be long past when it comes into force
         return "the tree before is open still"
     judged_at, rests_until = arrangement.rests
     if now < rests_until and (now < judged_at or not arrangement.undone_by(swap.added, swap.removed)):
@@ -66,7 +69,10 @@ def _harm(overlay: Overlay, swap: SignedSwap, costs: RegionCosts, now: float) ->
 
 
 def _lanes(overlay: Overlay, region: int, swap: SignedSwap, up: Collection[str]) -> str:
-    """At an end of the new edge: whether n - f replicas of the other end are linked to us."""
+    """Returns an objection if we are at an end of the new edge and fewer than n - f replicas of the other end are
+    linked
+    to us; else "".
+    """
     if region not in swap.added:
         return ""
     other = swap.added[1] if swap.added[0] == region else swap.added[0]

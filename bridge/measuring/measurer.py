@@ -1,10 +1,10 @@
-"""One replica measures: its links by probes, its work, what its gateways had, who of its neighbours is away.
+"""The measurements of one replica: its links by probes, its work, its gateways' publications, absent neighbours.
 
-A probe is a wire like others, so its acknowledgement says how long the link takes with what waits in it; potential
-links carry nothing else (`topology.potential_peers`). At the end of each interval the replica signs a summary and the
-filter of what its gateways had. Those of others are verified once, kept, and passed on along the open trees as far as
-their authors signed, and to the organiser if it is linked here.
-Without the owner's `organise` it does nothing. Not here: what follows from it.
+A probe is a wire like others, so the acknowledgement shows the time of the link and its queue; potential links carry
+nothing else (`topology.potential_peers`). At the end of each interval the replica signs a summary and the filter of
+its gateways' publications. Summaries of others are verified once, kept, and passed on along the open trees as far as
+the authors signed, and to the organiser if linked here. Without the owner's `organise` the replica measures nothing.
+Not here: the consequences.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ from keys.errors import BadFrame, KeysError, NotFresh
 from keys.identity import Identity, Role
 
 PROBE_TOPIC = f"{CONTROL_ROOT}/probe"
-PROBES = 8  # an interval, to each replica
-RTTS = 8  # of one peer, of which the middle counts
-NO_TICKET = 0  # of a link that went
-AWAY_S = 10.0  # a probe that is not acknowledged for so long: its peer is away
-TOLD_INTERVALS = 3  # a failure is told in so many summaries, for one may be lost
-EARLY_S = 300.0  # clocks differ by so much at most (docs/protocol.md §5.2)
+PROBES = 8  # probes to each replica in an interval
+RTTS = 8  # round trips of one peer, of which the median counts
+NO_TICKET = 0  # the ticket of a link that went
+AWAY_S = 10.0  # after this time without acknowledgement of a probe its peer is away
+TOLD_INTERVALS = 3  # summaries that tell a failure, for one may be lost
+EARLY_S = 300.0  # the largest difference of clocks (docs/protocol.md §5.2)
 EXACT = 1_000_000  # microseconds in a second
 
 
 class Measurer:
-    """See the module. Asked by its replica before and after its other machines."""
+    """A machine that measures for its replica. The replica calls it before and after all other machines."""
 
     def __init__(self, overlay: Overlay, name: str, identity: Identity) -> None:
         self._overlay, self._name, self._identity = overlay, name, identity
         self._region = overlay.certificate(name).region
         self.up: set[str] = set()  # replicas to which a link stands
-        self._clients: set[str] = set()  # others
-        self._probes: dict[str, tuple[int, float]] = {}  # by peer: the ticket, and when it was sent
+        self._clients: set[str] = set()  # other members with a link
+        self._probes: dict[str, tuple[int, float]] = {}  # by peer: the ticket, and the time of sending
         self._rtts: dict[str, deque[float]] = {}
         self._failed: dict[tuple[str, int], int] = {}  # (replica, second), and the last interval that tells it
         self._away: set[str] = set()
@@ -61,21 +61,23 @@ class Measurer:
         self._ids = RecentIds()
         self._rates: Counter[int] = Counter()
         self._forwarded = self._worked_us = self._queued = 0
-        self._interval: int | None = None  # the one that runs
+        self._interval: int | None = None  # the running interval
         self._probe_at = 0.0
         self._said: dict[str, ReplicaSummary] = {}  # by replica, the newest
         self._filters: dict[str, list[InterestSummary]] = {}  # by replica, the newest
 
     @property
     def told(self) -> tuple[ReplicaSummary | InterestSummary, ...]:
-        """Of each replica, ours too, the newest summary and the newest interests, all verified."""
+        """The newest summary and the newest interests of each replica, ours included, all verified."""
         return (*self._said.values(), *(each for filters in self._filters.values() for each in filters))
 
     def rotate(self, identity: Identity) -> None:
         self._identity = identity
 
     def adopt(self, overlay: Overlay) -> None:
-        """Another version of the overlay, or other views or trees of it: who is no member is forgotten."""
+        """Takes another version of the overlay, or other views or trees of it, and forgets all that are no longer
+        members.
+        """
         self._overlay = overlay
         peers = peers_of(overlay, self._name) if self._name in overlay.members else frozenset[str]()
         for table, kept in (
@@ -99,7 +101,9 @@ class Measurer:
     # ---------------------------------------------------------------------------------------------- events
 
     def link(self, event: LinkUp | LinkDown, now: float) -> list[Effect]:
-        """A link came, began anew, or went. The organiser is told what we heard before it came."""
+        """Takes note of a link that came, began anew, or went. An organiser that links up is told the summaries heard
+        before.
+        """
         if not self._is_replica(event.peer):
             (self._clients.add if isinstance(event, LinkUp) else self._clients.discard)(event.peer)
             listens = isinstance(event, LinkUp) and event.peer == self._organiser
@@ -114,7 +118,7 @@ class Measurer:
         return []
 
     def worked(self, event: Worked) -> None:
-        """What the shell measured since it said so last."""
+        """Takes the shell's measurements since its last call."""
         self._worked_us += event.processor_us
         self._queued = event.queued
 
@@ -127,7 +131,7 @@ class Measurer:
                 self._rtts.setdefault(event.peer, deque(maxlen=RTTS)).append(now - sent_at)
 
     def passed_on(self, event: Received, effects: Iterable[Effect]) -> None:
-        """A verified publication was seen for the first time, and this is what was done with it."""
+        """Takes note of a verified publication, seen for the first time, and of its effects."""
         if self._overlay.policy.organising is None:
             return
         self._forwarded += 1
@@ -141,10 +145,11 @@ class Measurer:
                 self._rates[publisher.region] += 1
 
     def received(self, event: Received, now: float) -> list[Effect]:
-        """A summary, an interest, or a probe, which asks for nothing.
+        """Takes a summary, an interest, or a probe, which asks for nothing.
 
-        What does not hold is dropped, counted and charged to the link; suspected is only who passed on what nobody
-        honest can take for a summary: who is a member, and by which key, may have changed there before it does here.
+        An invalid frame is dropped, counted and charged to the link. The sender is suspected only for a frame that no
+        honest member can take for a summary: members and their keys may have changed at the sender before they change
+        here.
         """
         if event.wire.topic == PROBE_TOPIC:
             return []
@@ -190,7 +195,7 @@ class Measurer:
         return effects
 
     def _tell(self, interval: int) -> list[Effect]:
-        """The interval ended whose end has the number `interval`."""
+        """Signs and sends the summary of the interval whose end has the number `interval`."""
         organising = self._overlay.policy.organising
         assert organising is not None
         head = (self._name, self._region, interval, organising.interval_s)
@@ -212,7 +217,7 @@ class Measurer:
         return self._onwards(summary, None) + self._onwards(interest, None)
 
     def _links(self) -> ByRegion:
-        """By region the median over its replicas, of which f may answer late to look far."""
+        """Returns the median time of links by region over its replicas, of which f may answer late to look far."""
         by_region: dict[int, list[float]] = {}
         for peer, rtts in self._rtts.items():
             if rtts and peer in self.up:
@@ -224,10 +229,10 @@ class Measurer:
     # ---------------------------------------------------------------------------------------------- others
 
     def _heard(self, said: ReplicaSummary | InterestSummary, event: Received, now: float) -> list[Effect]:
-        """Raises keys errors."""
+        """Takes a summary or interest of another replica. Raises keys errors."""
         organising = self._overlay.policy.organising
         if organising is None or said.interval_s != organising.interval_s:
-            return [Count("summaries_unknown")]  # of a version that we had, or are still to get
+            return [Count("summaries_unknown")]  # of a former version, or of a version to come
         if said.member == self._name or said.interval <= self._newest(said):
             return []
         ended = said.interval * said.interval_s
@@ -241,7 +246,7 @@ class Measurer:
         return [Count("summaries"), *self._onwards(said, event)]
 
     def _keep(self, interest: InterestSummary) -> None:
-        """With those before: others may have told of these only."""
+        """Keeps interests beside earlier ones: other replicas may have told only of the earlier intervals."""
         self._filters[interest.member] = [*self._filters.get(interest.member, []), interest][-INTERESTS_KEPT:]
 
     def _newest(self, said: ReplicaSummary | InterestSummary) -> int:
@@ -251,8 +256,9 @@ class Measurer:
         return self._filters[said.member][-1].interval if said.member in self._filters else -1
 
     def _onwards(self, said: ReplicaSummary | InterestSummary, event: Received | None) -> list[Effect]:
-        """To neighbours that it may reach, but for where it came from; back into its region it does go, whose
-        replicas have no links with each other."""
+        """Passes a frame on to neighbours in its reach, except back to its sender. The frame also goes back into its
+        author's region, whose replicas have no links with each other.
+        """
         regions = {
             region for tree in self._overlay.trees.open for region in tree.neighbours(self._region)
             if len(tree.path(said.region, region)) <= said.hops + 1

@@ -1,11 +1,11 @@
-"""Which swap of the tree would be made now, by what replicas measured (D4 to D6 of paper D; docs/protocol.md §5.6).
+"""The swap of the tree that would be made now, by the measurements of replicas (D4 to D6 of paper D; docs/protocol.md
+§5.6).
 
-The owner signs it, or the organiser in its place. Nothing that harms is proposed: the overlay with the other edges is
-checked whole, as if it were loaded. The tree rests between two changes; only one that made it worse is taken back
-sooner, for which the link that went is measured on. The link that made it worse is barred then, twice as long each
-time, so that the tree does not go to and fro. An edge that came and carries nothing is taken back at once. Not here:
-who signs (`gateway.owner.organising`, `bridge.organiser`), who agrees (`judging`), the arithmetic
-(`bridge.organising`).
+The owner signs the swap, or the organiser in its place. No harmful swap is proposed: the overlay with the other edges
+is checked whole, as at loading. The tree rests between two changes; only a change that made it worse is taken back
+sooner, so the removed link is still measured. The link that made it worse is barred then, twice as long each time, so
+that the tree does not go to and fro. A new edge that carries nothing is taken back at once. Not here: signing
+(`gateway.owner.organising`, `bridge.organiser`), consent (`judging`), the arithmetic (`bridge.organising`).
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ from bridge.measuring.region_costs import RegionCosts
 from bridge.measuring.summaries import InterestSummary, ReplicaSummary
 from bridge.organising import Swap, good_swaps, way
 
-TRIED_MOST = 32  # swaps that spare most and are checked whole; stops hundreds of which none would load
-BROKEN_S = 10.0  # behind the settling of a change, before the edge that came is said to carry nothing
+TRIED_MOST = 32  # best swaps that are checked whole; stops hundreds of checks of which none would load
+BROKEN_S = 10.0  # after a change has settled, before the new edge counts as carrying nothing
 
 
 @dataclass(frozen=True, slots=True)
 class SwapProposal:
-    """`swap` None: nothing is to be changed, for `why`; if there is one, `why` says what broke, empty if it is to spare
-    cost. `silent`: regions of which too few replicas spoke.
-    `rests_until`: UNIX time in seconds until which the tree rests; 0: it does not."""
+    """A proposal. `swap` None: nothing is to be changed, for the reason `why`; with a swap, `why` names the fault that
+    it mends, empty if it is to spare cost. `silent`: regions of which too few replicas spoke. `rests_until`: UNIX
+    time in seconds until which the tree rests; 0 if it does not rest.
+    """
 
     names: dict[int, str]
     swap: Swap | None
@@ -37,7 +38,7 @@ class SwapProposal:
     rests_until: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
-        """For programs; costs in microseconds."""
+        """Returns the proposal for programs; costs in microseconds."""
         found: dict[str, Any] = {"why": self.why, "silent": list(self.silent), "swap": None}
         found["rests_until"] = self.rests_until
         if self.swap is not None:
@@ -52,15 +53,16 @@ class SwapProposal:
         return found
 
     def named(self, edge: Sequence[int]) -> str:
-        """An edge by the names of its regions."""
+        """Returns an edge by the names of its regions."""
         return " - ".join(self.names[region] for region in edge)
 
 
 def proposal(
     overlay: Overlay, told: Iterable[ReplicaSummary | InterestSummary], now: float
 ) -> SwapProposal | None:  # fmt: skip
-    """What the owner or the organiser would sign now; `told`: of each replica the newest, verified. None where nobody
-    measures."""
+    """Returns the swap that the owner or the organiser would sign now; `told`: the newest of each replica, verified.
+    None if the overlay does not measure.
+    """
     names = {region: view.name for region, view in overlay.latest.items()}
     arrangement = overlay.arrangement
     organising = arrangement.organising
@@ -104,7 +106,7 @@ def proposal(
 
 
 class IntervalProposal:
-    """The proposal as it was at the beginning of an interval: looked at once in each, and when the tree changes."""
+    """The proposal at the beginning of an interval: computed once in each interval, and when the tree changes."""
 
     def __init__(self) -> None:
         self._found: tuple[tuple[int, int, int], SwapProposal | None] | None = None
@@ -112,7 +114,7 @@ class IntervalProposal:
     def at(
         self, overlay: Overlay, told: Iterable[ReplicaSummary | InterestSummary], now: float
     ) -> SwapProposal | None:  # fmt: skip
-        """None: nobody measures."""
+        """Returns the proposal of the present interval; None if the overlay does not measure."""
         organising = overlay.policy.organising
         if organising is None:
             return None
@@ -123,15 +125,16 @@ class IntervalProposal:
 
 
 def swapped(overlay: Overlay, swap: Swap, now: float, grace_s: int = TREE_GRACE_S) -> Policy:
-    """The owner's policy with the other edge: another tree, which follows the present one; that stays open for
-    `grace_s`."""
+    """Returns the owner's policy with the other edge: another tree, which follows the present one. The present tree
+    stays open for `grace_s`.
+    """
     arrangement = overlay.arrangement
     steps = OWNER_STEPS if arrangement.organising and arrangement.organising.organiser else 1
     return arrangement.swapped(swap.added, swap.removed, int(now * 1000), grace_s, steps).in_policy(overlay.policy)
 
 
 def _loads(overlay: Overlay, swap: Swap, now: float) -> bool:
-    """Whether the overlay would load with it."""
+    """Returns True if the overlay would load with the swap."""
     try:
         Overlay(overlay.owner, swapped(overlay, swap, now), overlay.latest.values(), overlay.members.values())
     except OverlayError:
@@ -140,8 +143,10 @@ def _loads(overlay: Overlay, swap: Swap, now: float) -> bool:
 
 
 def way_back(overlay: Overlay, costs: RegionCosts) -> Swap | None:
-    """To the former tree, where fewer than k replicas of an end reach the other over the edge that came, and the one
-    that went is measured still. f liars that deny a link leave k that do not; f that claim one are fewer than k."""
+    """Returns the swap back to the former tree, if fewer than k replicas of an end reach the other over the new edge,
+    and the removed edge is still measured. f liars that deny a link leave k that do not; f liars that claim a link
+    are fewer than k.
+    """
     edges, change = overlay.arrangement.edges, overlay.arrangement.change
     came = {frozenset(edge) for edge in edges} - {frozenset(edge) for edge in change.former or ()}
     went = [edge for edge in change.former or () if frozenset(edge) not in map(frozenset, edges)]

@@ -1,8 +1,9 @@
-"""Figures of regions by their replicas: of each the median, which f liars of 2 f + 1 move nowhere (D2).
+"""Figures of regions by their replicas: the median of each, which f liars of 2 f + 1 cannot move beyond honest values
+(D2).
 
-The newest summary of each replica and its newest interests, verified before they come here, and from them link costs,
-processing and counts of publications as `bridge.organising` wants them. The filter of a region is the median of those
-of its replicas, bit by bit. A region of whose replicas too few have spoken lately has no figures. Not here: who judges
+From the newest summary and newest interests of each replica, verified by the caller, follow link costs, processing
+and counts of publications as `bridge.organising` needs them. The filter of a region is the bitwise median of its
+replicas' filters. A region has no figures if too few of its replicas have spoken lately. Not here: the judgement
 (`bridge.organising`), the frames (`summaries`).
 """
 
@@ -14,12 +15,13 @@ from bridge.document import Overlay
 from bridge.measuring.summaries import UNKNOWN_US, InterestSummary, ReplicaSummary
 from bridge.organising import agreed, believed, estimated
 
-OLD_INTERVALS = 3  # a summary that ended so many intervals ago says nothing of now
+OLD_INTERVALS = 3  # the age in intervals at which a summary no longer counts
 
 
 class RegionCosts:
-    """Costs of one moment, in microseconds a publication, weighed as the owner says; `told`: of each replica the newest
-    summary and the newest interests, verified."""
+    """The costs of one moment, in microseconds a publication, weighed as the owner says; `told`: the newest summary and
+    the newest interests of each replica, verified.
+    """
 
     def __init__(self, overlay: Overlay, told: Iterable[ReplicaSummary | InterestSummary], now: float) -> None:
         self._overlay = overlay
@@ -40,7 +42,9 @@ class RegionCosts:
         self._counts: dict[frozenset[int], float | None] = {}
 
     def _agreed(self, interests: Mapping[tuple[int, int], Mapping[int, Mapping[str, bytes]]]) -> dict[int, int]:
-        """The filter of each region in the newest interval of which all told enough; empty if there is none."""
+        """Returns the filter of each region in the newest interval for which all regions told enough; empty if there is
+        none.
+        """
         for _, told in sorted(interests.items(), reverse=True):
             if all(len(told.get(region, ())) >= 2 * view.faults + 1 for region, view in self._overlay.views.items()):
                 return {region: agreed(list(told[region].values())) for region in self._overlay.views}
@@ -48,12 +52,13 @@ class RegionCosts:
 
     @property
     def are_interests_known(self) -> bool:
-        """Whether all regions told their interests of one interval."""
+        """True if all regions told their interests of one interval."""
         return bool(self._filters)
 
     def concerned(self, regions: frozenset[int]) -> float | None:
-        """How many publications of one interval clients of these regions sent or got, each once; None if that is not
-        known."""
+        """Returns the number of publications of one interval that clients of these regions sent or got, each counted
+        once; None if unknown.
+        """
         if not self._filters:
             return None
         if regions not in self._counts:
@@ -64,28 +69,31 @@ class RegionCosts:
         return self._counts[regions]
 
     def spoke(self, region: int) -> int:
-        """How many replicas of the view in force have spoken lately."""
+        """Returns the number of replicas of the view in force that have spoken lately."""
         return len(self._said.get(region, {}))
 
     def of_replicas(self, region: int) -> Mapping[str, ReplicaSummary]:
-        """What each of them said."""
+        """Returns the summary of each replica of a region that has spoken lately."""
         return self._said.get(region, {})
 
     def processing(self, region: int) -> float | None:
-        """What a publication costs a replica of the region; None if too few know."""
+        """Returns the cost of a publication at a replica of the region; None if too few know."""
         known = (each.processing_us for each in self._said.get(region, {}).values())
         middle = self._middle(region, [us for us in known if us != UNKNOWN_US])
         return None if middle is None else self._processing_weight * middle
 
     def link(self, one: int, other: int) -> float | None:
-        """One way of the link between two regions, as the end says for which it takes longer; None if one of them
-        does not know."""
+        """Returns the cost of one way of the link between two regions, by the end with the longer time; None if one end
+        does not know.
+        """
         ends = [self._link_of(one, other), self._link_of(other, one)]
         known = [end for end in ends if end is not None]
         return (2 - self._processing_weight) * max(known) / 2 if len(known) == len(ends) else None
 
     def rate(self, home: int, end: int) -> float | None:
-        """Publications of region `home` that came for gateways of region `end`, a second."""
+        """Returns the publications a second of region `home` that came for gateways of region `end`; None if
+        unknown.
+        """
         return self._counted(end, lambda said: dict(said.rates).get(home, 0) / said.interval_s)
 
     def _link_of(self, here: int, there: int) -> float | None:

@@ -1,12 +1,12 @@
-"""What a replica says of the last interval: what it measured, what failed, and what its gateways wanted
+"""A replica's report on the last interval: its measurements, failures, and its gateways' interests
 (paper D, D2 and D3; docs/protocol.md §9.16).
 
-Two frames, each signed by its author. A *summary* has numbers: how long links took, what a publication cost, what the
-author's neighbours failed, and how much came from where. An *interest* has the filter from which others count the
-publications that concern several regions. `hops` (the paper's TTL) is signed, and the way is that of the tree, so that
-nobody on it can say how far a summary came, or over whom.
+Two frames, each signed by its author. A *summary* has numbers: times of links, the cost of a publication, failures of
+the author's neighbours, and rates by origin. An *interest* has the filter from which others count the publications
+that concern several regions. `hops` (the paper's TTL) is signed, and the way follows the tree, so that no replica on
+it can falsify the distance or the way of a summary.
 
-A region speaks by the median of its replicas (`region_costs`): nothing here is believed of one alone.
+A region speaks by the median of its replicas (`region_costs`): no report of a single replica is believed.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ SUMMARY_TOPIC = f"{CONTROL_ROOT}/summaries"
 DOMAIN_SUMMARY = "veilmq/1 summary"
 DOMAIN_INTEREST_FILTER = "veilmq/1 interest filter"
 SIGNATURE_BYTES = 64
-HOPS_MAX = 16  # how far a summary goes at most
-LINKS_MAX = 64  # regions to which one summary knows a link
-FAILED_MAX = 64  # failures that one summary tells
-REGIONS_MAX = 1024  # from which publications came
-INTERESTS_KEPT = 3  # of each replica, the newest: links differ by so many intervals at most, or nothing is known
+HOPS_MAX = 16  # the longest way of a summary
+LINKS_MAX = 64  # regions with a link in one summary
+FAILED_MAX = 64  # failures in one summary
+REGIONS_MAX = 1024  # regions with rates in one summary
+INTERESTS_KEPT = 3  # newest interests of each replica: links may differ by so many intervals, or nothing is known
 UNKNOWN_US = 0xFFFFFFFF
 ByRegion: TypeAlias = tuple[tuple[int, int], ...]
 """(region, number), regions ascending, each once."""
@@ -39,13 +39,13 @@ Said = TypeVar("Said", "ReplicaSummary", "InterestSummary")
 
 @dataclass(frozen=True, slots=True)
 class ReplicaSummary:
-    """Of one replica and one interval.
+    """The measurements of one replica in one interval.
 
-    `interval`: its number, the time at which it ended divided by its length. `processing_us`: processor time and wait
-    of one forwarded publication. `queued`: publications that waited for links at its end. `forwarded`: publications
-    that were passed on in it. `links`: to regions, joined or not, the middle of the time to an acknowledgement, in
-    microseconds. `rates`: publications that came for local gateways, by their publisher's region. `failed`:
-    replicas whose link ended and did not come back for `away_s`, with the second (UNIX) at which it ended.
+    `interval`: the number of the interval, its end divided by its length. `processing_us`: processor time and wait of
+    one forwarded publication. `queued`: publications in the queues of links at the end. `forwarded`: publications
+    passed on in the interval. `links`: the median time to an acknowledgement from each region, joined or not, in
+    microseconds. `rates`: publications for local gateways, by the publisher's region. `failed`: replicas whose link
+    ended and stayed down for `away_s`, with the second (UNIX) of the end.
     """
 
     member: str
@@ -77,7 +77,7 @@ class ReplicaSummary:
 
     @classmethod
     def decode(cls, data: bytes) -> ReplicaSummary:
-        """Read a frame; the signature is not checked yet. Raises BadFrame."""
+        """Decodes a frame; the signature is not checked yet. Raises BadFrame."""
         frame = Reader(data)
         head = _read_head(frame, Kind.SUMMARY)
         tree, processing_us, queued, forwarded = (frame.number(4) for _ in range(4))
@@ -94,13 +94,15 @@ class ReplicaSummary:
         )  # fmt: skip
 
     def link_us(self, region: int) -> int | None:
-        """How long the link to a region took; None if that is not known."""
+        """Returns the time of the link to a region in microseconds; None if unknown."""
         return dict(self.links).get(region)
 
 
 @dataclass(frozen=True, slots=True)
 class InterestSummary:
-    """What the author's gateways sent or got in one interval, as a Bloom filter (`organising.InterestFilter`)."""
+    """The publications that the author's gateways sent or got in one interval, as a Bloom filter
+    (`organising.InterestFilter`).
+    """
 
     member: str
     region: int
@@ -122,7 +124,7 @@ class InterestSummary:
 
     @classmethod
     def decode(cls, data: bytes) -> InterestSummary:
-        """Read a frame; the signature is not checked yet. Raises BadFrame, also for a filter of another size."""
+        """Decodes a frame; the signature is not checked yet. Raises BadFrame, also for a filter of another size."""
         frame = Reader(data)
         head = _read_head(frame, Kind.INTEREST_FILTER)
         made = cls(*head, frame.sized(), frame.take(SIGNATURE_BYTES))
@@ -133,7 +135,9 @@ class InterestSummary:
 
 
 def check_author(said: ReplicaSummary | InterestSummary, overlay: Overlay) -> None:
-    """Raise NotAuthorised unless its author is a replica of that region, BadSignature unless it signed this."""
+    """Raises NotAuthorised unless the author is a replica of the stated region, BadSignature unless the author
+    signed.
+    """
     member = overlay.members.get(said.member)
     if member is None or (member.certificate.role, member.certificate.region) != (Role.REPLICA, said.region):
         raise NotAuthorised(f"{said.member} is no replica of region {said.region}")
@@ -148,7 +152,7 @@ def check_author(said: ReplicaSummary | InterestSummary, overlay: Overlay) -> No
 
 
 def decode_said(data: bytes) -> ReplicaSummary | InterestSummary:
-    """Whichever of the two it is. Raises BadFrame."""
+    """Decodes a summary or an interest. Raises BadFrame."""
     return (InterestSummary if data[1:2] == bytes((Kind.INTEREST_FILTER,)) else ReplicaSummary).decode(data)
 
 

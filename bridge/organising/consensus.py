@@ -1,11 +1,11 @@
-"""Which link of a cycle goes, by what all brokers on it say (D5; Eqs 8 to 10 of paper D).
+"""The choice of the link of a cycle to remove, by the votes of all brokers on the cycle (D5; Eqs 8 to 10 of paper D).
 
 The simulator plays the paper's rule by this module; the overlay judges by Eq 2 (`swaps`). A new link closes a cycle
-with the way that it replaces. Each broker on it says what each link's removal would leave it with; the link goes whose
-removal costs all together least. If that is the new one, nothing changes.
+with the way that it replaces. Each broker on the cycle states its costs after each link's removal; the link goes
+whose removal costs all together least. If the new link goes, nothing changes.
 
-A region speaks by the median of its replicas (`believed`): of n with at most f < n / 2 liars it is never outside what
-honest ones say.
+A region speaks by the median of its replicas (`believed`): with at most f < n / 2 liars of n the median is never
+outside the honest values.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ def cost_vector(
     link_costs: Sequence[float],
     processing: Sequence[float],
 ) -> list[float] | None:
-    """Eq 8 for every link of the cycle: what the broker at place `at` of `ring` pays if that link is removed.
+    """Returns Eq 8 for every link of the cycle: the cost to the broker at place `at` of `ring` if that link is removed.
 
-    Link number i joins `ring[i]` and `ring[i + 1]`, the last one the ends. `common`: with each other broker of the
+    Link number i joins `ring[i]` and `ring[i + 1]`, the last link the ends. `common`: with each other broker of the
     ring. None if one is unknown.
     """
     count = len(ring)
-    ways: list[list[float]] = []  # going up and going down: what each broker further costs, whichever link is gone
+    ways: list[list[float]] = []  # going up and down: the cost of reaching each further broker
     for step in (1, -1):
         places = [(at + step * number) % count for number in range(count)]
         path = [ring[place] for place in places]
@@ -46,7 +46,7 @@ def cost_vector(
     up, down = ways
     vector = []
     for removed in range(count):
-        forward = (removed - at) % count  # so many brokers lie before the gap, going up
+        forward = (removed - at) % count  # number of brokers before the gap, going up
         vector.append(sum(down[: count - 1 - forward], sum(up[:forward])))
     return vector
 
@@ -58,7 +58,7 @@ def ring_vectors(
     link_costs: Sequence[float],
     processing: Sequence[float],
 ) -> list[list[float]] | None:
-    """Eq 8 of all on the cycle; `common`, `phis`: of each. None if somebody does not know enough."""
+    """Returns Eq 8 of all brokers on the cycle; `common`, `phis`: of each. None if a broker does not know enough."""
     vectors = []
     for at, (known, phi) in enumerate(zip(common, phis, strict=True)):
         vector = cost_vector(ring, at, known, phi, link_costs, processing)
@@ -69,17 +69,19 @@ def ring_vectors(
 
 
 def link_to_remove(vectors: Sequence[Sequence[float]], ring: Sequence[int]) -> int:
-    """Eqs 9 and 10: the number of the link whose removal costs all together least; of equals the one whose ends come
-    first. The last link of the ring is the new one: if it is chosen, nothing is to be done."""
+    """Returns the number of the link whose removal costs all together least (Eqs 9 and 10); of equals, the link whose
+    ends come first. The last link of the ring is the new one: if chosen, nothing changes.
+    """
     count = len(ring)
     totals = [sum(column) for column in zip(*vectors, strict=True)]
     return min(range(count), key=lambda at: (totals[at], *sorted((ring[at], ring[(at + 1) % count]))))
 
 
 def believed(values: Sequence[float], faults: int) -> float | None:
-    """What a region says by its replicas, of which at most `faults` lie: the median, which lies within what honest
-    ones say; None where fewer than 2 f + 1 spoke, since of fewer it might not. Who is silent may be an honest one whom
-    somebody keeps from us, so silence takes no liar out of the count."""
+    """Returns the value of a region by its replicas, of which at most `faults` lie: the median, which lies within the
+    honest values. None if fewer than 2 f + 1 spoke, since their median might not. A silent replica may be an honest
+    one whose messages are held back, so silence takes no liar out of the count.
+    """
     return _median(values) if len(values) >= 2 * faults + 1 else None
 
 

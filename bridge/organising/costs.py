@@ -1,13 +1,13 @@
-"""Costs of delivering along a tree, and whether a direct link would cost less (D1, D4; Eqs 1 to 7 of paper D).
+"""Costs of delivering along a tree, and the comparison with a direct link (D1, D4; Eqs 1 to 7 of paper D).
 
-A publication costs each broker of its delivery tree that broker's processing and each link the link's cost (Eq 1). All
-publications together cost the sum (Eq 2), which needs no list of them: a link carries those that concern brokers on
-both of its sides, and a broker handles those that it wants or that concern two of the branches around it. In the
-paper's heuristic a broker judges a link to another by what the way there costs now, less what those between want
-anyway.
+A publication costs each broker of its delivery tree that broker's processing and each link the link's cost (Eq 1).
+All publications together cost the sum (Eq 2), which needs no list of them: a link carries the publications that
+concern brokers on both of its sides, and a broker handles the publications that it wants or that concern two of the
+branches around it. In the paper's heuristic a broker judges a link to another broker by the present cost of the way
+there, less the traffic that the brokers between want anyway.
 
-The paper's Eq 3 has a parenthesis too many and its neighbourhood includes the broker itself; read so, Eq 5 follows from
-Eqs 3 and 4, which a test shows.
+The paper's Eq 3 has a parenthesis too many and its neighbourhood includes the broker itself; read so, Eq 5 follows
+from Eqs 3 and 4, which a test shows.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from typing import Protocol, TypeAlias
 
 Neighbours: TypeAlias = Mapping[int, Collection[int]] | Sequence[Collection[int]]
 """A tree: the neighbours of each broker."""
-NOISE_PART = 0.005  # of all publications: an estimate of fewer may as well be of none
+NOISE_PART = 0.005  # of all publications: a smaller estimate may as well be zero
 
 
 class KnownCosts(Protocol):
-    """Figures of regions, or brokers; None of each that is not known. `concerned`: how many publications concern one or
-    more of these regions."""
+    """The known figures of regions, or brokers; None for each unknown figure. `concerned`: the number of publications
+    that concern one or more of these regions.
+    """
 
     def concerned(self, regions: frozenset[int], /) -> float | None: ...
     def processing(self, region: int, /) -> float | None: ...
@@ -30,8 +31,9 @@ class KnownCosts(Protocol):
 
 
 def delivery_tree(tree: Neighbours, interested: Collection[int]) -> list[tuple[int, int]]:
-    """The links that a publication crosses which concerns these brokers: of the tree what is left when each leaf that
-    it does not concern is cut off, again and again. A link is (further, nearer) as seen from the first of them."""
+    """Returns the links that a publication crosses if it concerns these brokers: the rest of the tree after cutting off
+    each unconcerned leaf, again and again. A link is (further, nearer) as seen from the first of the brokers.
+    """
     start = next(iter(interested))
     above: dict[int, int] = {start: start}
     order = [start]
@@ -55,16 +57,18 @@ def delivery_cost(
     link_cost: Callable[[int, int], float],
     processing: Sequence[float] | Mapping[int, float],
 ) -> float:
-    """Eq 1: the processing of every broker of the delivery tree and the cost of its links, for one publication."""
+    """Returns Eq 1: the processing of every broker of the delivery tree and the cost of its links, for one
+    publication.
+    """
     links = delivery_tree(tree, interested)
     start = next(iter(interested))
     return processing[start] + sum(processing[here] + link_cost(here, there) for here, there in links)
 
 
 def tree_cost(tree: Mapping[int, Collection[int]], known: KnownCosts) -> float | None:
-    """Returns Eq 2: the cost of all publications along `tree`; None if a figure that it takes is not known.
+    """Returns Eq 2: the cost of all publications along `tree`; None if a needed figure is unknown.
 
-    What a region costs to which no publication comes is not needed.
+    The cost of a region to which no publication comes is not needed.
     """
     start = next(iter(tree))
     above: dict[int, int] = {start: start}
@@ -80,13 +84,13 @@ def tree_cost(tree: Mapping[int, Collection[int]], known: KnownCosts) -> float |
         return None
     below: dict[int, frozenset[int]] = {}
     handled = dict.fromkeys(order, count)
-    parts: list[tuple[float, float | None]] = []  # how often what is paid
+    parts: list[tuple[float, float | None]] = []  # pairs of count and price
     for here in reversed(order[1:]):
         below[here] = frozenset((here,)).union(*(below[there] for there in tree[here] if there != above[here]))
         inside, outside = known.concerned(below[here]), known.concerned(everybody - below[here])
         if inside is None or outside is None:
             return None
-        handled[above[here]] -= count - outside  # those concern nobody but regions behind this link
+        handled[above[here]] -= count - outside  # the rest concerns only regions behind this link
         handled[here] -= count - inside
         parts.append((inside + outside - count, known.link(here, above[here])))
     parts += [(handled[here], known.processing(here)) for here in order]
@@ -96,8 +100,9 @@ def tree_cost(tree: Mapping[int, Collection[int]], known: KnownCosts) -> float |
 
 
 def mean_common(common: Mapping[int, float], own: float) -> float:
-    """Eq 6, φ: what a broker and two others have in common on average. `common`: with each broker of the neighbourhood,
-    the broker itself included, with which it has `own` in common."""
+    """Returns Eq 6, φ: the publications that a broker and two others have in common on average. `common`: with each
+    broker of the neighbourhood, the broker itself included, with which it has `own` in common.
+    """
     if len(common) < 2:
         return 0.0
     return (sum(common.values()) - own) / (len(common) - 1)
@@ -110,10 +115,10 @@ def indirect_cost(
     link_costs: Sequence[float],
     processing: Sequence[float],
 ) -> float | None:
-    """Eq 7: what the way from the first to the last broker of `path` costs the first, for what both want.
+    """Returns Eq 7: the cost to the first broker of `path` of the way to the last, for the publications that both want.
 
     `link_costs`: of each link of the path; `processing`: of each broker. `common`: with each of them but the first.
-    None if that is not known of one of them.
+    None if a needed value is unknown.
     """
     cost = link_costs[0]
     for at in range(2, len(path)):
@@ -127,6 +132,7 @@ def indirect_cost(
 
 
 def is_worth_it(direct: float, indirect: float | None, common: float | None) -> bool:
-    """Returns whether a broker wants a link by the paper's rule: the link costs less than the way there, there is
-    something in common, and all that is needed is known."""
+    """Returns True if a broker wants a link by the paper's rule: the link costs less than the present way, there is
+    something in common, and all needed values are known.
+    """
     return bool(common) and indirect is not None and direct < indirect

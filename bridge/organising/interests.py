@@ -1,8 +1,8 @@
-"""Interests of brokers, told in Bloom filters (D2): how many publications concern any of some brokers.
+"""Interests of brokers, told in Bloom filters (D2): the number of publications that concern any of some brokers.
 
 A broker remembers the ids of verified publications that its own clients sent or got, and tells others a filter of
-them of fixed size. The union of the filters of several brokers says how many publications concern one of them or more
-(`estimated`). All of Eq 2 follows from such counts (`costs.tree_cost`).
+these ids, of fixed size. The union of the filters of several brokers gives the number of publications that concern at
+least one of them (`estimated`). All of Eq 2 follows from such counts (`costs.tree_cost`).
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 
 CACHE_IDS = 8192
-"""Ids that a broker remembers (the paper's number)."""
+"""The number of ids that a broker remembers (the paper's number)."""
 FILTER_BITS = 100_000
 FILTER_HASHES = 5
 FULL_PART = 0.95
-"""A union of which so many bits are set counts for nothing: 60,000 publications, known within half a percent."""
+"""The part of set bits from which a union counts for nothing: 60,000 publications, known within half a percent."""
 
 
 class InterestFilter:
-    """A Bloom filter of ids, at most one byte string of `bits` / 8 bytes whatever is in it."""
+    """A Bloom filter of ids: a byte string of `bits` / 8 bytes, for any number of ids."""
 
     __slots__ = ("_array", "bits", "hashes")
 
     def __init__(self, bits: int = FILTER_BITS, hashes: int = FILTER_HASHES, array: bytes = b"") -> None:
-        """`array`: as `encode` gave it. Raises ValueError for one of another size."""
+        """Takes the `array` of an `encode`d filter, or none. Raises ValueError for an array of another size."""
         self.bits, self.hashes = bits, hashes
         size = (bits + 7) // 8
         if array and len(array) != size:
@@ -34,7 +34,7 @@ class InterestFilter:
         self._array = bytearray(array or size)
 
     def add(self, ids: Iterable[bytes]) -> None:
-        """Ids of publications: publisher and number."""
+        """Adds ids of publications: publisher and number."""
         for one in ids:
             for place in self._places(one):
                 self._array[place >> 3] |= 1 << (place & 7)
@@ -43,20 +43,21 @@ class InterestFilter:
         return bytes(self._array)
 
     def _places(self, one: bytes) -> list[int]:
-        # Two hashes make as many as are wanted (Kirsch and Mitzenmacher, 2006); an odd second one repeats late.
+        # Two hashes give any number of them (Kirsch and Mitzenmacher, 2006); an odd second hash repeats late.
         digest = hashlib.blake2b(one, digest_size=16).digest()
         first, second = int.from_bytes(digest[:8]), int.from_bytes(digest[8:]) | 1
         return [(first + number * second) % self.bits for number in range(self.hashes)]
 
 
 def agreed(filters: Sequence[bytes]) -> int:
-    """Returns the filter of a region from those of its replicas, as a number: of each bit the median, of two the lower.
+    """Returns the filter of a region from the filters of its replicas, as a number: the median of each bit, of two the
+    lower.
 
-    With at most f liars among 2 f + 1 filters or more, a bit is set only if an honest replica set it, and always if all
-    honest ones did.
+    With at most f liars among 2 f + 1 filters or more, a bit is set only if an honest replica set it, and always if
+    all honest replicas did.
     """
     needed = len(filters) - (len(filters) - 1) // 2
-    set_by = [0] * (needed + 1)  # place n: bits that n filters or more have
+    set_by = [0] * (needed + 1)  # place n: bits set in n filters or more
     for each in filters:
         bits = int.from_bytes(each)
         for count in range(needed, 1, -1):
@@ -66,7 +67,9 @@ def agreed(filters: Sequence[bytes]) -> int:
 
 
 def estimated(union: int) -> float | None:
-    """Returns how many ids were added to filters whose bits together are `union`; None where it is too full to say."""
+    """Returns the number of ids added to filters whose bits together are `union`; None if the union is too full to
+    tell.
+    """
     filled = union.bit_count() / FILTER_BITS
     return -FILTER_BITS / FILTER_HASHES * math.log1p(-filled) if filled < FULL_PART else None
 
@@ -86,7 +89,7 @@ class RecentIds:
             self._ids.popitem(last=False)
 
     def next_interval(self) -> list[bytes]:
-        """The ids of the interval that ends now."""
+        """Ends the interval and returns its ids."""
         ended = [one for one, came in self._ids.items() if came == self._interval]
         self._interval += 1
         return ended

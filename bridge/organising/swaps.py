@@ -1,9 +1,10 @@
 """Swaps of one link of a tree for another, judged by the cost of all publications: Eq 2 of paper D.
 
-The paper's brokers know their neighbourhood only, and judge a swap by what its cycle pays for what pairs of brokers
-have in common (`consensus`). That raises Eq 2 now and then, since a publication that several want is counted for each
-pair. Here the counts of all regions are known (`KnownCosts.concerned`), so that each swap has its true price. Where a
-figure is not known, a swap has none. Not here: what a tree must never be, rest between changes.
+The paper's brokers know their neighbourhood only, and judge a swap by the cost on its cycle of the publications that
+pairs of brokers have in common (`consensus`). Such a judgement raises Eq 2 now and then, since a publication that
+several brokers want is counted for each pair. Here the counts of all regions are known (`KnownCosts.concerned`), so
+that each swap has its true price; without a figure a swap has no price. Not here: forbidden trees, rest between
+changes.
 """
 
 from __future__ import annotations
@@ -34,8 +35,10 @@ class Swap:
 def good_swaps(
     tree: Mapping[int, Collection[int]], links: Iterable[tuple[int, int]], known: KnownCosts, min_gain: float
 ) -> list[Swap]:
-    """Returns the swaps for these potential links that spare something, and at least `min_gain` (a part of Eq 2): that
-    which spares most first, of equals the first by its regions."""
+    """Returns the swaps for these potential links that spare at least `min_gain` (a part of Eq 2) and more than
+    nothing,
+    the largest gain first, equals by their regions.
+    """
     before = tree_cost(tree, known)
     if not before:
         return []
@@ -52,8 +55,9 @@ def good_swaps(
 def swap_of(
     tree: Mapping[int, Collection[int]], added: tuple[int, int], removed: tuple[int, int], known: KnownCosts
 ) -> Swap | None:
-    """Returns a swap that somebody else chose with its price here; None if too little is known, or `removed` is not on
-    the cycle."""
+    """Returns a swap that another party chose, with its price here; None if too little is known, or `removed` is not on
+    the cycle.
+    """
     ring = way(tree, *sorted(added))
     if set(removed) not in map(set, pairwise(ring)) or set(removed) == set(added):
         return None
@@ -76,7 +80,7 @@ def swapped_tree(
 
 
 def way(tree: Neighbours, start: int, end: int) -> list[int]:
-    """Returns the regions from one to the other along the tree, both included; empty if there is no way."""
+    """Returns the regions from `start` to `end` along the tree, both included; empty if there is no way."""
     above = {start: start}
     queue = [start]
     for here in queue:

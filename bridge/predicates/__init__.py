@@ -1,7 +1,7 @@
 """Content-based subscriptions (C10): predicates over a message's attributes, two spellings, and an index of many.
 
-Pure: no clients, sessions or topics. Who holds a predicate, and which filter stands before it, is the broker's
-business. It imports nothing but the standard library.
+Pure: no clients, sessions or topics. The broker knows the holder of each predicate and the filter before it. Imports
+nothing but the standard library.
 """
 
 from bridge.predicates.attributes import Attributes

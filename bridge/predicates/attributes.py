@@ -1,7 +1,7 @@
-"""The attributes of one message, read when they are asked for: user properties, and fields of a JSON payload.
+"""The attributes of one message, read on demand: user properties, and fields of a JSON payload.
 
-Of a repeated user property the last one counts, as of a repeated field of JSON. A payload that is longer than
-`JSON_BYTES`, or no JSON, has no fields; objects, arrays and null are no values.
+The last of repeated user properties counts, and so does the last of repeated JSON fields. A payload that is longer
+than `JSON_BYTES`, or no JSON, has no fields; objects, arrays and null are no values.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ JSON_BYTES = 64 << 10
 
 
 class Attributes:
-    """What predicates see of a message."""
+    """The attributes of a message that predicates see."""
 
     __slots__ = ("_document", "_is_parsed", "_known", "_payload", "_user")
 
@@ -31,7 +31,7 @@ class Attributes:
         self._known.pop(("payload",), None)
 
     def get(self, name: Name) -> Value | None:
-        """None: absent."""
+        """Returns the value of an attribute; None if absent."""
         if name[0] != "payload":
             return self._known.get(name)
         if name not in self._known:
@@ -57,7 +57,7 @@ def _parsed(payload: bytes) -> object:
     if len(payload) > JSON_BYTES:
         return None
     try:
-        # Integers become numbers of the same kind as all others, however many digits they have.
+        # Integers of any length become floats, as all numbers here.
         return json.loads(payload.decode(), parse_int=float, parse_constant=lambda name: None)
     except (ValueError, RecursionError):
         return None

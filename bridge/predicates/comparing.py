@@ -1,7 +1,7 @@
-"""A predicate over the attributes of a message: its parts, and whether it holds. One meaning for broker and index.
+"""Predicates over the attributes of a message: their parts and their evaluation. Broker and index share one meaning.
 
 An attribute is text or a finite number; text that spells a number *is* that number, so that `=` means equal text or
-equal numbers and nothing else. What is absent makes every comparison with it false, `!=` too. Paper item C10.
+equal numbers and nothing else. Every comparison with an absent attribute is false, `!=` too. Paper item C10.
 """
 
 from __future__ import annotations
@@ -14,20 +14,24 @@ from enum import Enum
 from typing import Protocol, TypeAlias
 
 Name: TypeAlias = tuple[str, ...]
-"""`("room",)` is the user property `room`; `("payload", "a", "b")` is field `b` of field `a` of a JSON payload."""
+"""A path to an attribute: `("room",)` is the user property `room`; `("payload", "a", "b")` is field `b` of field `a` of
+a JSON payload.
+"""
 Value: TypeAlias = float | str
 
 NUMBER_CHARS = 64
-"""Longer digits are text: nobody makes us convert a megabyte of them."""
+"""The most characters of a number; longer digits are text. Stops a client from making us convert a megabyte of
+digits.
+"""
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
 
 class PredicateError(ValueError):
-    """An expression that is none, or one beyond its bounds; the message says which."""
+    """An error: an invalid expression, or an expression beyond a bound; the message names the fault."""
 
 
 class Op(Enum):
-    """How an attribute is compared."""
+    """The operator of a comparison."""
 
     EQ = "="
     NE = "!="
@@ -38,20 +42,20 @@ class Op(Enum):
 
     @property
     def is_range(self) -> bool:
-        """Whether only numbers fulfil it."""
+        """True if only numbers can fulfil the operator."""
         return self not in (Op.EQ, Op.NE)
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One attribute against one constant, which is a number where `op.is_range`."""
+    """A comparison of one attribute with one constant, a number if `op.is_range`."""
 
     name: Name
     op: Op
     value: Value
 
     def holds_for(self, value: Value | None) -> bool:
-        """Whether it holds where the attribute is `value`; None: absent."""
+        """Returns True if the comparison holds for an attribute of this value; None: absent."""
         if value is None:
             return False
         if self.op is Op.EQ:
@@ -72,27 +76,29 @@ Conjunction: TypeAlias = tuple[Comparison, ...]
 
 
 class Readable(Protocol):
-    """Where the value of an attribute is looked up: a mapping, or `attributes.Attributes`."""
+    """A source of attributes' values: a mapping, or `attributes.Attributes`."""
 
     def get(self, name: Name, /) -> Value | None:
-        """None: absent."""
+        """Returns the value of an attribute; None if absent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Predicate:
-    """Holds where all comparisons of one of its conjunctions hold. An empty conjunction always does."""
+    """A predicate holds if all comparisons of one of its conjunctions hold. An empty conjunction always holds."""
 
     conjunctions: tuple[Conjunction, ...]
 
     def holds(self, attributes: Readable) -> bool:
-        """Whether a message with these attributes is wanted."""
+        """Returns True if a message with these attributes is wanted."""
         return any(
             all(one.holds_for(attributes.get(one.name)) for one in conjunction) for conjunction in self.conjunctions
         )
 
 
 def value_of(text: str) -> Value:
-    """The number that the text spells in decimal, else the text. No infinity, no underscores, no hexadecimal."""
+    """Returns the number that the text spells in decimal, else the text. No infinity, no underscores, no
+    hexadecimal.
+    """
     if text and len(text) <= NUMBER_CHARS and _NUMBER.fullmatch(text):
         number = float(text)
         if math.isfinite(number):

@@ -1,7 +1,7 @@
-"""Which predicate holds wherever another one does, and one short predicate that holds wherever many do.
+"""Covering of predicates: a predicate implied by another, and a short predicate implied by many.
 
-`implies` may say no where yes is true, never the reverse. `widen` gives what a neighbour must be told, so that it
-leaves out nothing that somebody wants: it drops alternatives that others cover, then joins those that are alike.
+`implies` may return False where True is right, never the reverse. `widen` gives the predicate for a neighbour, so
+that no wanted message is left out: alternatives covered by others are dropped, then similar alternatives are joined.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ from dataclasses import dataclass, replace
 from bridge.predicates.comparing import Comparison, Conjunction, Name, Op, Predicate, Value
 
 COVER_MAX = 64
-"""Alternatives of what `widen` gives."""
+"""The most alternatives of a predicate that `widen` returns."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """What one conjunction says of one attribute. `equal`: it is that; else a number within bounds, if `is_number`."""
+    """The values of an attribute that a conjunction allows. `equal`: only this value; else a number within bounds, if
+    `is_number`.
+    """
 
     equal: Value | None = None
     is_number: bool = False
@@ -30,7 +32,7 @@ class _Span:
     is_empty: bool = False
 
     def within(self, one: Comparison) -> _Span:
-        """Both this and the comparison."""
+        """Returns the values that this span and the comparison both allow."""
         value = one.value
         if one.op is Op.EQ:
             clash = self.is_empty or (self.equal is not None and self.equal != value) or not self.allows(value)
@@ -49,7 +51,7 @@ class _Span:
         return replace(span, is_empty=span.is_empty or crossed or is_out)
 
     def allows(self, value: Value) -> bool:
-        """Whether the bounds and exclusions leave this value."""
+        """Returns True if the bounds and exclusions leave this value."""
         if value in self.unlike:
             return False
         if not self.is_number:
@@ -60,7 +62,7 @@ class _Span:
         return above and (value < self.high or (value == self.high and not self.is_high_open))
 
     def implies(self, one: Comparison) -> bool:
-        """Whether every value that is left fulfils the comparison."""
+        """Returns True if every allowed value fulfils the comparison."""
         if self.equal is not None:
             return one.holds_for(self.equal)
         if one.op is Op.EQ:
@@ -75,7 +77,9 @@ class _Span:
         return self.high < one.value or (self.high == one.value and (one.op is Op.LE or self.is_high_open))
 
     def joined(self, other: _Span) -> _Span | None:
-        """The least that both are within and that can be said; None: nothing but that the attribute is there."""
+        """Returns the smallest expressible span that contains both spans; None if only the attribute's presence
+        remains.
+        """
         if self.equal is not None and self.equal == other.equal:
             return _Span(equal=self.equal)
         a, b = self._as_range(), other._as_range()
@@ -117,17 +121,19 @@ def _covers(spans: dict[Name, _Span], wide: Conjunction) -> bool:
 
 
 def implies(narrow: Predicate, wide: Predicate) -> bool:
-    """Whether `wide` holds wherever `narrow` does, as far as single alternatives show it."""
+    """Returns True if `wide` holds wherever `narrow` holds, as far as single alternatives show it."""
     return all(any(_covers(spans, each) for each in wide.conjunctions) for spans in map(_spans, narrow.conjunctions))
 
 
 def widen(predicates: Iterable[Predicate], most: int = COVER_MAX) -> Predicate:
-    """A predicate of at most `most` alternatives that holds wherever one of `predicates` does. None of them: never."""
+    """Returns a predicate of at most `most` alternatives that holds wherever one of `predicates` holds. Without
+    predicates it never holds.
+    """
     alternatives = {each for predicate in predicates for each in predicate.conjunctions}
     kept = [spans for each in sorted(alternatives, key=repr) if not _is_never(spans := _spans(each))]
     kept.sort(key=lambda spans: (sorted(spans), [_place(spans[name]) for name in sorted(spans)]))
     while len(kept) > most:
-        # Neighbours in this order constrain the same attributes, mostly, and lie close to each other.
+        # Neighbours in this order mostly constrain the same attributes, and lie close to each other.
         joined = [_joined(*kept[at : at + 2]) for at in range(0, len(kept) - 1, 2)]
         kept = joined + kept[len(joined) * 2 :]
     result: list[Conjunction] = []

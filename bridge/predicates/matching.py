@@ -1,9 +1,10 @@
-"""Which of many predicates hold for one message: an index in which every alternative of a predicate is one bit.
+"""An index of many predicates, which finds the predicates that hold for a message: each alternative is one bit.
 
-For each attribute and kind of comparison it keeps the set of alternatives that a value fails, as one long integer, or
-can put it together from few: for `=` and `!=` a set for each constant, for `<` and `>` the constants in order with the
-union of all after every few of them. One OR for each attribute and kind gives the alternatives that do not hold. Exact:
-nothing has to be evaluated afterwards. A change touches those unions of its attributes. Paper item C10.
+For each attribute and kind of comparison the index keeps the set of alternatives that a value fails, as one long
+integer, or builds the set from few parts: for `=` and `!=` a set for each constant, for `<` and `>` the constants in
+order with the union of all later ones after every few. An OR for each attribute and kind gives the alternatives that
+do not hold. Exact: nothing has to be evaluated afterwards. A change touches the unions of its attributes. Paper item
+C10.
 """
 
 from __future__ import annotations
@@ -17,24 +18,26 @@ from typing import Protocol
 from bridge.predicates.comparing import Comparison, Name, Op, Predicate, Readable, Value
 
 NAMES_MAX = 256
-"""Attributes of one index. Each costs every match a little, so whoever invents names is stopped here."""
+"""The most attributes of one index. Each attribute costs every match a little: stops clients that invent names."""
 SLOTS_MAX = 32_768
-"""Alternatives of one index: bounds what it takes in memory, about 150 MB in the worst case."""
+"""The most alternatives of one index: bounds its memory, about 150 MB in the worst case."""
 CHUNK, UNIONS = 6, 512
-"""Constants between two unions: at least so many, or so many that there are not many more than `UNIONS` of them, which
-bounds memory and the work of a change; twice as many at most. A set of at most `CHUNK` slots is kept as such."""
+"""Constants between two unions: at most twice the larger of `CHUNK` and the part that makes `UNIONS` unions. Bounds
+memory and the work of a change. A set of at most `CHUNK` slots is kept as a set, a larger one as bits."""
 
 
 class _Test(Protocol):
-    """One attribute, one kind of comparison. `needed`: the alternatives that have it."""
+    """An index of one attribute and one kind of comparison. `needed`: the alternatives with such a comparison."""
 
     needed: int
 
     def change(self, one: Comparison, slot: int) -> None:
-        """Enter the comparison of an alternative, or take it out if it is in."""
+        """Enters the comparison of an alternative, or takes it out if it is in."""
 
     def failing(self, value: Value, few: list[int]) -> int:
-        """The alternatives of which a comparison of this kind does not hold; some are put into `few` instead."""
+        """Returns the alternatives with a comparison of this kind that does not hold; puts some of them into `few`
+        instead.
+        """
 
 
 class _Equal:
@@ -42,7 +45,7 @@ class _Equal:
 
     def __init__(self) -> None:
         self.needed = 0
-        self._by_value: dict[Value, set[int] | int] = {}  # few slots, or many as bits
+        self._by_value: dict[Value, set[int] | int] = {}  # few slots as a set, many as bits
 
     def change(self, one: Comparison, slot: int) -> None:
         held = self._by_value.get(one.value)
@@ -74,7 +77,9 @@ class _Unequal(_Equal):
 
 
 class _Above:
-    """`>` and `>=`: a value fulfils those with the smallest constants. `> c` is `>=` the next number after c."""
+    """An index of `>` and `>=`: a value fulfils the comparisons with the smallest constants. `> c` is `>=` the next
+    number after c.
+    """
 
     __slots__ = ("_after", "_chunks", "_count", "_first_values", "_firsts", "needed")
 
@@ -82,7 +87,7 @@ class _Above:
         self.needed = self._count = 0
         # Constants in order, and the slot of each; slots of equal constants are in order too.
         self._chunks: list[tuple[list[float], list[int]]] = [([], [])]
-        self._firsts: list[tuple[float, int]] = []  # of every chunk but the first
+        self._firsts: list[tuple[float, int]] = []  # the first constant and slot of every chunk but the first
         self._first_values: list[float] = []
         self._after = [0]  # the union of all chunks after each
 
@@ -123,7 +128,9 @@ class _Above:
         return self._beyond(value, few) if isinstance(value, float) else self.needed
 
     def _beyond(self, value: float, few: list[int]) -> int:
-        """The union behind the chunk that the value falls into, of which a few fail too."""
+        """Returns the union after the chunk that contains the value; puts the failing slots of that chunk into
+        `few`.
+        """
         at = bisect_right(self._first_values, value)
         constants, slots = self._chunks[at]
         few += slots[bisect_right(constants, value) :]
@@ -131,7 +138,7 @@ class _Above:
 
 
 class _Below(_Above):
-    """`<` and `<=`, as the same of negative numbers."""
+    """An index of `<` and `<=`, kept as `>` and `>=` of negated numbers."""
 
     __slots__ = ()
 
@@ -149,7 +156,7 @@ _KINDS: dict[Op, type[_Equal | _Above]] = {
 
 
 class PredicateIndex:
-    """Predicates under slots: one for each alternative, given when it is added and free again after its removal."""
+    """An index of predicates by slots: each alternative has a slot from its addition to its removal."""
 
     def __init__(self) -> None:
         self._tests: dict[tuple[Name, type[_Equal | _Above]], _Test] = {}
@@ -158,16 +165,18 @@ class PredicateIndex:
         self._free: list[int] = []
 
     def __len__(self) -> int:
-        """Alternatives."""
+        """Returns the number of alternatives."""
         return len(self._held)
 
     def add(self, predicate: Predicate) -> tuple[int, ...]:
-        """Enter a predicate; its slots, none for alternatives that can never hold. Whether it fits is asked before."""
+        """Adds a predicate and returns its slots; alternatives that can never hold get none. The caller checks
+        `has_room` before.
+        """
         needed = (_needed(dict.fromkeys(conjunction)) for conjunction in predicate.conjunctions)
         return tuple(self._enter(comparisons) for comparisons in needed if comparisons is not None)
 
     def has_room(self, predicates: Sequence[Predicate]) -> bool:
-        """Whether all of these fit, beside what is held."""
+        """Returns True if all these predicates fit beside the present ones."""
         names = {one.name for each in predicates for conjunction in each.conjunctions for one in conjunction}
         if len(self._held) + sum(len(each.conjunctions) for each in predicates) > SLOTS_MAX:
             return False
@@ -187,7 +196,7 @@ class PredicateIndex:
         return slot
 
     def remove(self, slots: Iterable[int]) -> None:
-        """Forget a predicate."""
+        """Removes a predicate by its slots."""
         for slot in slots:
             held = self._held.pop(slot)
             for one in held:
@@ -203,19 +212,21 @@ class PredicateIndex:
             heappush(self._free, slot)
 
     def match(self, attributes: Readable, among: int) -> int:
-        """Of the slots in `among` those whose alternatives hold, as bits."""
+        """Returns the slots of `among` whose alternatives hold, as bits."""
         few: list[int] = []
         failing = 0
         for (name, _), test in self._tests.items():
             if not test.needed & among:
-                continue  # nor is the message read for it
+                continue  # the attribute is not read either
             value = attributes.get(name)
             failing |= test.needed if value is None else test.failing(value, few)
         return among ^ (among & (failing | bits_of(few)))
 
 
 def _needed(comparisons: Iterable[Comparison]) -> tuple[Comparison, ...] | None:
-    """At most one of each kind for each attribute, except `!=`: of two bounds the tighter. None: it never holds."""
+    """Reduces comparisons to one of each kind for each attribute, except `!=`: of two bounds the tighter. None if the
+    conjunction can never hold.
+    """
     found: list[Comparison] = []
     single: dict[tuple[Name, type[_Equal | _Above]], Comparison] = {}
     for one in comparisons:
@@ -240,7 +251,7 @@ def _is_tighter(one: Comparison, known: Comparison) -> bool:
 
 
 def slots_of(bits: int) -> Iterator[int]:
-    """The places of the bits that are set, ascending."""
+    """Yields the places of the bits that are set, ascending."""
     text = bin(bits)[:1:-1]
     at = text.find("1")
     while at >= 0:
@@ -249,7 +260,7 @@ def slots_of(bits: int) -> Iterator[int]:
 
 
 def bits_of(slots: Iterable[int]) -> int:
-    """The number in which these bits are set."""
+    """Returns the number with these bits set."""
     places = tuple(slots)
     data = bytearray((max(places, default=0) >> 3) + 1)
     for slot in places:

@@ -1,10 +1,11 @@
-"""Two spellings of a predicate become one form: alternatives of comparisons, bounded in length, depth and number.
+"""The parser of two spellings of a predicate into a common form: alternatives of comparisons, bounded in length, depth
+and number.
 
     room=a&payload.temp>25           behind `FILTER?`, also from MQTT 3.1.1; percent-escapes in names and values
     room = 'a' AND payload.temp > 25 the user property `$where` of a SUBSCRIBE; also OR, IN (...), parentheses
 
-`payload.a.b` is a field of a JSON payload, `payload` the whole of one that is a number or text; every other name is a
-user property. Recursion is bounded (`DEPTH_MAX`), and so is the product that distributing AND over OR makes.
+`payload.a.b` is a field of a JSON payload, `payload` a whole payload (a number or text); every other name is a user
+property. Recursion is bounded (`DEPTH_MAX`), and so is the product of distributing AND over OR.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from bridge.predicates.comparing import Comparison, Conjunction, Name, Op, Predi
 TEXT_BYTES = 1_024
 CONJUNCTIONS_MAX = 8
 COMPARISONS_MAX = 16
-"""In one conjunction."""
+"""The most comparisons in one conjunction."""
 DEPTH_MAX = 16
-"""Parentheses within each other."""
+"""The deepest nesting of parentheses."""
 
 _OPERATOR = re.compile(r"!=|>=|<=|=|>|<")
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
@@ -33,7 +34,7 @@ _TOKEN = re.compile(
 
 
 def parse_expression(text: str) -> Predicate:
-    """The predicate of `NAME OP VALUE&…`, what stands behind the `?` of a filter. Raises PredicateError."""
+    """Parses `NAME OP VALUE&…`, the text after the `?` of a filter. Raises PredicateError."""
     _check_length(text)
     terms = [_term(term) for term in text.split("&")]
     if len(terms) > COMPARISONS_MAX:
@@ -49,7 +50,7 @@ def _term(term: str) -> Comparison:
 
 
 def parse_where(text: str) -> Predicate:
-    """The predicate of a `$where`. Raises PredicateError."""
+    """Parses a `$where`. Raises PredicateError."""
     _check_length(text)
     return Predicate(_Where(_tokens(text)).whole())
 
@@ -69,13 +70,13 @@ def _unescaped(text: str) -> str:
 
 
 def parse_name(text: str) -> Name:
-    """The attribute of a name that stands alone. Raises PredicateError."""
+    """Parses the name of an attribute on its own. Raises PredicateError."""
     _check_length(text)
     return _name(text)
 
 
 def _name(text: str) -> Name:
-    """Escapes are decoded after the dots are split, so that %2E is a dot within a field's name."""
+    """Parses a name. Escapes are decoded after the dots are split, so that %2E is a dot within a field's name."""
     if text == "payload" or text.startswith("payload."):
         name = tuple(map(_unescaped, text.split(".")))
     else:
@@ -112,7 +113,7 @@ def _tokens(text: str) -> list[_Token]:
 
 
 class _Where:
-    """Descent over tokens; every method returns alternatives of comparisons."""
+    """A recursive-descent parser over tokens; every method returns alternatives of comparisons."""
 
     def __init__(self, tokens: list[_Token]) -> None:
         self._tokens, self._at, self._depth = tokens, 0, 0

@@ -1,8 +1,8 @@
-"""How loaded a link is: what went into its queue and out of it in the last window (C7).
+"""The load of a link: messages into its queue and out of it in the last window (C7).
 
-The congestion element is in / out of the last whole window: 1 where nothing moved, infinite where something came and
-nothing left. A link is free while fewer than `THRESHOLD` wait for it; of several, the one with the smallest element is
-freest, and the shortest queue decides between equals. Fed by whoever drives real queues, or simulated ones.
+The congestion element is in / out of the last whole window: 1 if nothing moved, infinite if messages came and none
+left. A link is free while fewer than `THRESHOLD` messages wait for it. Of several links, the smallest element is
+freest, and the shortest queue decides between equals. The caller drives real queues or simulated ones.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 WINDOW_S = 0.05
 THRESHOLD = 10
-"""The paper's values. An element of 1 with an empty queue, its rule for a free link, is the case of none waiting."""
+"""The paper's values. Its rule for a free link, an element of 1 with an empty queue, is the case of none waiting."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinkLoad:
-    """One link at one moment."""
+    """The load of one link at one moment."""
 
     queued: int
     element: float
@@ -28,7 +28,7 @@ class LinkLoad:
 
     @property
     def rank(self) -> tuple[float, int]:
-        """Smaller is freer."""
+        """The rank of a link among others; smaller is freer."""
         return self.element, self.queued
 
 
@@ -47,19 +47,19 @@ class LinkStatus:
         self.queued = 0
 
     def entered(self, now: float) -> None:
-        """One more waits for the link."""
+        """Counts a message that waits for the link."""
         self._roll(now)
         self._in += 1
         self.queued += 1
 
     def left(self, now: float) -> None:
-        """One has been sent."""
+        """Counts a message that was sent."""
         self._roll(now)
         self._out += 1
         self.queued -= 1
 
     def load(self, now: float) -> LinkLoad:
-        """By the last whole window."""
+        """Returns the load by the last whole window."""
         self._roll(now)
         came, went = self._before
         return LinkLoad(self.queued, came / went if went else math.inf if came else 1.0)

@@ -1,13 +1,14 @@
-"""Where replicas do the most good: the three phases of placement (A11, A12; paper 000, "Replica Placement Framework").
+"""Placement of replicas where they do the most good, in three phases (A11, A12; paper 000, "Replica Placement
+Framework").
 
 Phase 1 deals a budget of replicas to end-to-end paths, in proportion to hops x failure ratio x weight. Phase 2 deals
-the part of each path to its nodes, in proportion to their failures. Phase 3 takes replicas off paths that have too many
-for their latency, the least failing node first. Then every virtual node is made odd, since an even one tolerates no
-more than the odd one below it, and one of two cannot share a secret at all (A1). The paper's nodes begin with one
-broker; a caller whose overlay is to be signed begins with `SHARING_MIN`.
+the part of each path to its nodes, in proportion to their failures. Phase 3 takes replicas off paths that have too
+many for their latency, the least failing node first. Then every virtual node is made odd, since an even size
+tolerates no more faults than the odd size below, and a node of two cannot share a secret at all (A1). The paper's
+nodes begin with one broker; a caller whose overlay is to be signed begins with `SHARING_MIN`.
 
-Pure: failures are counted (`witnesses`), paths come from whoever knows the tree. Not here: whether a path's shares fit
-a receiver (`views.SHARES_PER_KEY_MAX`), starting or attaching the brokers that a placement asks for.
+Pure: `witnesses` counts failures, and the caller knows the tree and its paths. Not here: the limit of a path's shares
+at a receiver (`views.SHARES_PER_KEY_MAX`), starting or attaching the brokers of a placement.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from keys.shamir import MAX_PLACE
 SHARING_MIN = 3
 """The smallest virtual node that can share a secret."""
 ADDED_MAX = (MAX_PLACE - 1) // 2 * 2
-"""More members than an odd number of places has no view."""
+"""The most replicas that a virtual node of one can get: a view has an odd number of places, up to `MAX_PLACE`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """An end-to-end path: ids of its virtual nodes, the publisher's first, and how important it is (omega > 0)."""
+    """An end-to-end path: ids of its virtual nodes, the publisher's first, and its importance (omega > 0)."""
 
     nodes: tuple[int, ...]
     weight: float = 1.0
@@ -41,8 +42,9 @@ class Path:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The result. `sizes`: replicas of each node, those that it began with included, odd. `by_path`: phase 1, by path.
-    `stripped`: replicas that phase 3 took off. `unused`: those of the budget that found no place."""
+    """The result of a placement. `sizes`: replicas of each node, the initial ones included, odd. `by_path`: phase 1, by
+    path. `stripped`: replicas that phase 3 took off. `unused`: replicas of the budget that found no place.
+    """
 
     sizes: dict[int, int]
     by_path: tuple[int, ...]
@@ -51,7 +53,7 @@ class Placement:
 
 
 def deal(total: int, claims: Sequence[float]) -> list[int]:
-    """`total` indivisible things in proportion to `claims`, by largest remainder; of equal ones the first gets it.
+    """Deals `total` indivisible things in proportion to `claims`, by largest remainder; the first of equals gets it.
 
     Raises `OurFault` unless all claims are finite and none negative, and some positive if there is anything to deal.
     """
@@ -69,10 +71,10 @@ def deal(total: int, claims: Sequence[float]) -> list[int]:
 
 
 def priorities(paths: Sequence[Path], failures: Mapping[int, int]) -> list[float]:
-    """rho = hops x gamma x omega of each path; gamma is its part of the failures on all paths.
+    """Returns rho = hops x gamma x omega of each path; gamma is the path's part of the failures on all paths.
 
-    A path fails when one of its nodes does. One failure is added to each, so that a system without failures is not
-    without placement, and no path is without a claim.
+    A path fails when one of its nodes fails. One failure is added to each path, so that a system without failures
+    still has a placement, and no path is without a claim.
     """
     on_path = [1 + sum(failures.get(node, 0) for node in path.nodes) for path in paths]
     everything = sum(on_path)
@@ -88,11 +90,11 @@ def place(
     one_pack: bool = False,
     least: int = 1,
 ) -> Placement:
-    """Spends up to `replicas` more brokers on the nodes of `paths`, each of which has `least` already, an odd number.
+    """Spends up to `replicas` more brokers on the nodes of `paths`; each node has `least` already, an odd number.
 
-    `failures`: of each node in one period. `path_max`: phase 3, the most that may be added along one path.
-    `one_pack`: a node on several paths keeps its largest pack only; the rest goes to nodes that cannot share yet.
-    Raises `OurFault` for a negative budget or maximum.
+    `failures`: of each node in one period. `path_max`: phase 3, the most replicas added along one path. `one_pack`: a
+    node on several paths keeps its largest pack only; the rest goes to nodes that cannot share yet. Raises `OurFault`
+    for a negative budget or maximum.
     """
     if replicas < 0 or (path_max is not None and path_max < 0):
         raise OurFault("the budget of replicas and the maximum of a path cannot be negative")
@@ -119,7 +121,7 @@ def _on_nodes(
     one_pack: bool,
     least: int,
 ) -> dict[int, int]:
-    """Phase 2: what each node gets from all its paths together, or the largest pack."""
+    """Returns the replicas that each node gets in phase 2: from all its paths together, or the largest pack."""
     added = dict.fromkeys(rank, 0)
     freed = 0
     for path, count in zip(paths, by_path, strict=True):
@@ -139,7 +141,7 @@ def _on_nodes(
 def _strip(
     paths: Sequence[Path], added: dict[int, int], rank: Mapping[int, tuple[int, int]], rooms: Sequence[float]
 ) -> int:
-    """Phase 3: off every path what exceeds its room, from its least failing node that still has some."""
+    """Takes the excess over its room off every path (phase 3), from the least failing node that still has some."""
     stripped = 0
     for path, room in zip(paths, rooms, strict=True):
         excess = sum(added[node] for node in path.nodes) - room
@@ -154,7 +156,7 @@ def _strip(
 def _make_odd(
     paths: Sequence[Path], added: dict[int, int], rank: Mapping[int, tuple[int, int]], rooms: Sequence[float]
 ) -> None:
-    """A node of even size gives its last replica to one that fails more and is even too, where its paths have room."""
+    """Moves the last replica of a node of even size to an even node that fails more, where its paths have room."""
     uneven = sorted((node for node in added if added[node] % 2), key=rank.__getitem__, reverse=True)
     for node in uneven:
         added[node] -= 1
@@ -170,5 +172,5 @@ def _make_odd(
 
 
 def _full(paths: Collection[tuple[Path, float]], added: Mapping[int, int]) -> bool:
-    """Returns whether two more would be too many for one of `paths`, each with its room."""
+    """Returns True if two more replicas would be too many for one of `paths`, each with its room."""
     return any(sum(added[node] for node in path.nodes) + 2 > room for path, room in paths)

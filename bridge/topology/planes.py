@@ -1,10 +1,10 @@
-"""Which replica is which broker of the structured overlay, and which gateways hang on it (C2, C3).
+"""Planes: the replicas that serve as brokers of the structured overlay, and the gateways that hang on them (C2, C3).
 
 Plane j of a region is the replica at place j + 1 of its view in force; a scope has as many planes as its smallest
-region has replicas, further ones stand by. A gateway hangs on one plane for each scope, which follows from its name, so
-that nobody has to be told. Content of sealed scopes goes from place to place anyway, and may take detours. While a
-region changes its view, members may disagree about places: then `open` says no, and publications go as in any other
-scope; so they do while two trees of regions are open.
+region has replicas, further replicas stand by. A gateway hangs on one plane for each scope, derived from the
+gateway's name, so that nobody has to be told. Content of sealed scopes goes from place to place anyway, and may take
+detours. While a region changes its view, members may disagree about places: then `open` returns False, and
+publications go as in any other scope. While two trees of regions are open, the same holds.
 """
 
 from __future__ import annotations
@@ -20,19 +20,21 @@ class Planes:
 
     def __init__(self, overlay: Overlay) -> None:
         self._overlay = overlay
-        self._counts: dict[str, int] = {}  # by scope: how many planes, 0 while it is not routed by them
+        self._counts: dict[str, int] = {}  # by scope: number of planes, 0 while they are not open
         self._hosts: dict[tuple[str, str], int] = {}  # by member and scope
 
     def open(self, scope: Scope) -> bool:
-        """Whether publications of the scope go by planes now."""
+        """Returns True if publications of the scope go by planes now."""
         return scope.by_planes and self.count(scope) > 0
 
     def detours(self, scope: Scope) -> bool:
-        """Whether content of a sealed scope may take a detour over another replica of a next region now."""
+        """Returns True if content of a sealed scope may now take a detour over another replica of a next region."""
         return scope.planes and not scope.by_planes and self.count(scope) > 0
 
     def count(self, scope: Scope) -> int:
-        """Planes of a scope; 0 while a region of it changes its view, or two trees are open."""
+        """Returns the number of planes of a scope; 0 while one of its regions changes its view, or two trees are
+        open.
+        """
         found = self._counts.get(scope.filter)
         if found is None:
             regions = self._overlay.regions_of(scope)
@@ -43,18 +45,18 @@ class Planes:
         return found
 
     def replica(self, place: PlanePlace) -> str:
-        """The replica that stands there."""
+        """Returns the replica at a place."""
         region, plane = place
         return self._overlay.views[region].members[plane]
 
     def place_of(self, scope: Scope, replica: str) -> PlanePlace | None:
-        """Where a replica stands; None: it stands by, or is none of the view in force."""
+        """Returns the place of a replica; None if the replica stands by, or is not in the view in force."""
         region = self._overlay.certificate(replica).region
         members = self._overlay.views[region].members[: self.count(scope)]
         return (region, members.index(replica)) if replica in members else None
 
     def host(self, scope: Scope, member: str) -> int:
-        """The plane that a gateway hangs on. Asked while the scope is `open`."""
+        """Returns the plane that a gateway hangs on. Called while the scope is `open`."""
         asked = member, scope.filter
         found = self._hosts.get(asked)
         if found is None:
@@ -63,5 +65,7 @@ class Planes:
         return found
 
     def host_replica(self, scope: Scope, member: str) -> str:
-        """The replica of a gateway's own region that it hangs on. Asked while the scope is `open`."""
+        """Returns the replica of a gateway's own region that the gateway hangs on. Called while the scope is
+        `open`.
+        """
         return self.replica((self._overlay.certificate(member).region, self.host(scope, member)))

@@ -1,9 +1,9 @@
-"""Links that could be: which replicas of regions that are not joined probe each other (paper D, D2).
+"""Potential links: pairs of replicas of unjoined regions that probe each other (paper D, D2).
 
-The owner's `links` say which regions. Of two regions the replicas at the same place are a pair; where one has more,
-its further ones are paired with the others' from the first on again, so that every replica has one to measure. Such a
-link carries probes, summaries and versions of the overlay, and no publication. Between the ends of a link that the
-organiser offers to join, all replicas are linked before it is joined. Not here: what is measured.
+The owner's `links` name the regions. The replicas of two regions at equal places are pairs. The further replicas of a
+larger region are paired from the other region's first on again, so that every replica has a pair to measure. Such a
+link carries probes, summaries and versions of the overlay, and no publication. Before a link that the organiser
+offers is joined, all replicas of its two ends are linked. Not here: the measurements.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from keys.identity import Role
 
 
 def potential_peers(overlay: Overlay, name: str) -> frozenset[str]:
-    """Replicas that `name` has a link with only to measure it."""
+    """Returns the replicas that `name` has a link with only to measure it."""
     organising, member = overlay.arrangement.organising, overlay.members.get(name)
     if organising is None or member is None or member.certificate.role is not Role.REPLICA:
         return frozenset()

@@ -1,14 +1,15 @@
-"""Which replica to attach or detach next, by what members witnessed of each other: placement while it runs (A11, A12).
+"""Proposals for the next replica to attach or detach, by the reports of members about each other (A11, A12).
 
-Where replicas do the most good is dealt by `placement`: failures are gamma, rates omega. What is done there follows
-from how often a quorum of the region would be up: two more replicas, or one more and the one that fails most goes. One
-step is proposed at a time. A region of even size is in the middle of such a change, and is made odd again first.
+`placement` deals the region where replicas do the most good: failures are gamma, rates omega. The step there follows
+from the part of the time that a quorum of the region would be up: two more replicas, or one more while the one that
+fails most goes. One step is proposed at a time. A region of even size is in the middle of such a change, and is made
+odd again first.
 
-Each replica is taken to fail by itself, as it did, and a spare as the middle one of those that run. A region is up
-while k = floor(n/2) + 1 of its n replicas are: four with k = 3 bear no more than three with k = 2, so what is expected
-of a first step may be less than before it, and is said beside what is expected of its end.
+The model: each replica fails independently, as often as it did, and a spare like the median of the running ones. A
+region is up while k = floor(n/2) + 1 of its n replicas are: four with k = 3 bear no more faults than three with k =
+2. So the expected figure after a first step may be below the present one, and stands beside the figure at the end.
 
-Pure. Not here: what counts of what members say (`witnesses`), signing.
+Pure. Not here: the agreement on reports (`witnesses`), signing.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from bridge.topology.placement import SHARING_MIN, Path, place
 from keys.shamir import threshold_of
 
 DOWN_MIN = 1e-4
-"""Nothing runs for ever: a minute a week is taken off every replica, failed or not."""
+"""The least part of the time that every replica is assumed down, failed or not: a minute a week."""
 GAIN_MIN = 0.1
-"""What a change spares of the time that a region is not available, at least: less is not worth a signature."""
+"""The least part of a region's downtime that a change must spare: less is not worth a signature."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaFigures:
-    """What counts of each replica: how often it failed, and the part of the time that it was down."""
+    """The agreed figures of each replica: the number of failures, and the part of the time that it was down."""
 
     failures: Mapping[str, float]
     down: Mapping[str, float]
@@ -40,9 +41,11 @@ class ReplicaFigures:
 
 @dataclass(frozen=True, slots=True)
 class PlaceStep:
-    """Attach a spare to a region, or detach `member` from it. The expected part of the time that a quorum of the region
-    is up: before, after this step, and after `steps` of them, which is what it is for. `overall_*`: of what is carried,
-    the part that finds a quorum on its whole path."""
+    """A step: attach a spare to a region, or detach `member` from it. The expected part of the time that a quorum of
+    the
+    region is up: `before`, `after` this step, and `at_end`, after `steps` steps. `overall_*`: the part of all traffic
+    that finds a quorum on its whole path.
+    """
 
     region: int
     member: str
@@ -60,7 +63,7 @@ class PlaceStep:
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """What a region becomes: replicas that leave and spares that come, and what is done first."""
+    """A possible outcome for a region: replicas that leave, spares that come, and the first step."""
 
     detached: tuple[str, ...]
     attached: int
@@ -68,7 +71,7 @@ class _End:
 
 
 def quorum_up(down: Sequence[float]) -> float:
-    """The probability that k of these replicas are up, each down by itself for such a part of the time."""
+    """Returns the probability that k of these replicas are up, each independently down for its part of the time."""
     counts = [1.0]
     for part in down:
         ups, downs = [one * (1 - part) for one in counts], [one * part for one in counts]
@@ -77,7 +80,7 @@ def quorum_up(down: Sequence[float]) -> float:
 
 
 def carried(paths: Sequence[Path], up: Mapping[int, float]) -> float:
-    """Of what goes along these paths, by their weights, the part that finds a quorum everywhere."""
+    """Returns the part of the traffic along these paths, by their weights, that finds a quorum everywhere."""
     whole = sum(path.weight for path in paths)
     return sum(path.weight * prod(up[node] for node in path.nodes) for path in paths) / whole if whole else 1.0
 
@@ -89,8 +92,9 @@ def next_step(
     spares: int,
     fits: Callable[[Mapping[int, int]], bool] = lambda sizes: True,
 ) -> PlaceStep | None:
-    """What to do next, or None if nothing is worth it. `regions`: their replicas; `paths`: over them; `fits`: whether
-    an overlay with regions of these sizes may be signed."""
+    """Returns the next step, or None if no step is worth it. `regions`: their replicas; `paths`: over them; `fits`:
+    returns True if an overlay with regions of these sizes may be signed.
+    """
     up = {region: quorum_up([figures.down_of(one) for one in members]) for region, members in regions.items()}
     sizes = {region: len(members) for region, members in regions.items()}
     replicas = [figures.down_of(one) for members in regions.values() for one in members]
@@ -119,7 +123,9 @@ def next_step(
 def _ranked(
     regions: Mapping[int, Sequence[str]], paths: Sequence[Path], figures: ReplicaFigures, spares: int
 ) -> Iterator[int]:
-    """Regions in the middle of a change; then those that failed, as placement deals two spares or more to them."""
+    """Yields regions in the middle of a change; then regions that failed, as placement deals two spares or more to
+    them.
+    """
     failures = {region: sum(figures.failures.get(one, 0) for one in members) for region, members in regions.items()}
     for region, members in regions.items():
         if len(members) > SHARING_MIN and len(members) % 2 == 0:
@@ -132,7 +138,7 @@ def _ranked(
 
 
 def _ends(members: Sequence[str], figures: ReplicaFigures, spares: int) -> Iterator[_End]:
-    """What may become of a region; the first name is who leaves at once, "" if a spare comes."""
+    """Yields the possible outcomes of a region; `first` is the replica that leaves at once, "" if a spare comes."""
     by_failing = sorted(members, key=lambda one: (figures.down_of(one), figures.failures.get(one, 0), one))
     worst = by_failing[-1]
     if len(members) % 2 == 0:

@@ -1,7 +1,7 @@
-"""Where one replica stands in the overlay: which neighbours can hear it, and who of them is next for whom.
+"""Routes of one replica: the neighbours that can hear it, and the next neighbour on each way.
 
-Publications and shares take the same links, so forwarding and re-splitting ask the same questions. Not here: who wants
-what (`statements`), what is sent (`forwarder`, `resplitting`).
+Publications and shares take the same links, so forwarding and re-splitting ask the same questions. Not here: the
+interests of members (`statements`), the sent wires (`forwarder`, `resplitting`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from keys.identity import Certificate, Role
 
 
 class Routes:
-    """One replica's neighbourhood under the overlay in force. `up`: peers whose link can carry what we send."""
+    """A replica's neighbourhood under the overlay in force. `up`: peers whose link can carry our wires."""
 
     def __init__(self, overlay: Overlay, name: str) -> None:
         self.overlay = overlay
@@ -25,7 +25,7 @@ class Routes:
         """Replicas that became neighbours with the last change: their links are still to come."""
 
     def adopt(self, overlay: Overlay) -> None:
-        """Another version of the overlay, or other views or trees of it."""
+        """Takes another version of the overlay, or other views or trees of it."""
         before = self._beside()
         self.overlay, self.topology, self.planes = overlay, Topology(overlay), Planes(overlay)
         self.added = self._beside() - before
@@ -42,21 +42,23 @@ class Routes:
         return self.overlay.certificate(peer).region
 
     def towards(self, region: int, tree: int) -> int | None:
-        """The neighbouring region on the way to `region`; None if that is ours, or there is no way."""
+        """Returns the neighbouring region on the way to `region`; None for our region, or if there is no way."""
         return self.topology.next_towards(self.region, region, tree)
 
     def leads_back(self, member: str, sender: int) -> bool:
-        """Whether what a member stated came to us from the region `sender`, along whatever tree."""
+        """Returns True if a member's statements came to us from the region `sender`, along every open tree."""
         return self.topology.leads_back(self.region, self.region_of(member), sender)
 
     def replicas_up(self, region: int) -> list[str]:
-        """Replicas of a region that can hear us, also those that are to come: what they must know before that."""
+        """Returns the replicas of a region that can hear us, also of views to come: they must know statements before
+        that.
+        """
         return [member for member in self.overlay.replicas(region) if member in self.up]
 
     def members_up(self, region: int) -> list[str]:
-        """Replicas of a region's open views that can hear us."""
+        """Returns the replicas of a region's open views that can hear us."""
         return [member for member in self.overlay.forwarders(region) if member in self.up]
 
     def lie_between(self, publisher: Certificate, member: str, region: int, tree: int) -> bool:
-        """Whether what `publisher` sends to `member` in `region` comes through here."""
+        """Returns True if wires from `publisher` to `member` in `region` come through here."""
         return publisher.name != member and self.topology.is_on_the_way(self.region, publisher.region, region, tree)

@@ -1,9 +1,10 @@
-"""Where a notification goes in a structured overlay: statically, dynamically, or by lists of brokers (C6, C8, C9).
+"""Routing of notifications in a structured overlay: static, dynamic, or by lists of brokers (C6, C8, C9).
 
-Pure functions over what one broker knows: the targets that its rows give, and the load of its own links. A notification
-that is routed dynamically carries a vector with a bit for every plane that still has to get it. The vector travels only
-on links that are targets anyway; whoever has it sends to these planes where its own links to them are free, and hands
-the rest on. With every hop the planes of the vector or the tree ahead become fewer: it ends, and nobody gets two.
+Pure functions over the knowledge of one broker: the targets that its rows give, and the load of its own links. A
+dynamically routed notification carries a vector with a bit for every plane that still has to get it. The vector
+travels only on links that are targets anyway. A broker that has the vector sends to these planes where its own links
+to them are free, and hands the rest on. With every hop fewer planes or less of the tree remain: routing ends, and no
+broker gets two copies.
 """
 
 from __future__ import annotations
@@ -22,30 +23,33 @@ H = TypeVar("H", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class RoutedCopy:
-    """One copy to a neighbour. `vector`: the planes for which whoever gets it is responsible now; 0: none."""
+    """A copy to a neighbour. `vector`: the planes that the receiver must serve now; 0: none."""
 
     to: PlanePlace
     vector: int = 0
 
 
 def planes_of(vector: int) -> list[int]:
-    """The planes whose bits are set."""
+    """Returns the planes whose bits are set."""
     return [plane for plane in range(vector.bit_length()) if vector >> plane & 1]
 
 
 def static(here: PlanePlace, regions: Iterable[int], planes: int) -> list[RoutedCopy]:
-    """SNR: one copy to each next region and, at the publisher's host broker, to each other plane with interest."""
+    """Routes by SNR: one copy to each next region and, at the publisher's host broker, to each other plane with
+    interest.
+    """
     region, plane = here
     along = [RoutedCopy((other, plane)) for other in regions]
     return along + [RoutedCopy((region, other)) for other in planes_of(planes)]
 
 
 def dynamic(here: PlanePlace, regions: Iterable[int], planes: int, loads: Loads) -> list[RoutedCopy]:
-    """DNR. `planes`: those with interest at the publisher's host broker, else those of the vector that came along.
+    """Routes by DNR. `planes`: with interest, at the publisher's host broker; elsewhere the planes of the vector that
+    came along.
 
-    Case I: some links to planes are free; these are used, and the freest takes the vector of the others along. Case
-    II: none is, but one along the tree; the freest of these takes all. Case III: nothing is free; the freest link to a
-    plane takes the others along.
+    Case I: some links to planes are free; copies use these, and the freest takes the vector of the others along. Case
+    II: no such link is free, but a link along the tree is; the freest of these takes all. Case III: no link is free;
+    the freest link to a plane takes the others along.
     """
     region, plane = here
     along = [(other, plane) for other in regions]
@@ -67,9 +71,9 @@ def dynamic(here: PlanePlace, regions: Iterable[int], planes: int, loads: Loads)
 
 
 def detour(scot: Scot, here: PlanePlace, to: int, loads: Loads, dead: Iterable[int] = ()) -> tuple[PlanePlace, ...]:
-    """The way round our congested or dead link to region `to`, over another plane; empty: none is free.
+    """Returns the way round our congested or dead link to region `to`, over another plane; empty if no way is free.
 
-    A source route of three links that no table is asked about, so it cannot loop. `dead`: planes that are of no use.
+    The way is a source route of three links that no table is asked about, so it cannot loop. `dead`: useless planes.
     """
     region, plane = here
     avoided = {plane, *dead}
@@ -81,7 +85,7 @@ def detour(scot: Scot, here: PlanePlace, to: int, loads: Loads, dead: Iterable[i
 
 
 def split_identifiers(identifiers: Sequence[H], last_hop: Mapping[H, PlanePlace]) -> dict[PlanePlace, list[H]]:
-    """The baseline (BID): the brokers that a notification names, by the neighbour over which each is reached."""
+    """Groups the brokers that a notification names by the next neighbour on the way to each: the baseline (BID)."""
     found: dict[PlanePlace, list[H]] = {}
     for identifier in identifiers:
         found.setdefault(last_hop[identifier], []).append(identifier)

@@ -1,10 +1,11 @@
-"""A structured cyclic overlay: a tree of regions times a complete graph of planes, and how subscriptions cross it.
+"""A structured cyclic overlay: a tree of regions times a complete graph of planes, and the spread of subscriptions in
+it.
 
 Broker (r, j) stands in region r and plane j. Links within a plane follow the tree (aCOLs), links within a region join
-all its planes (iCOLs). A subscription takes two steps: PRIMARY along the tree in the plane of its host, SECONDARY from
-each broker there to the others of its region, and no further. So it needs no identification to end, every broker gets
-it once, and its tree is the shortest there is. A row holds the plane of the host as a vector with one bit; bits count
-from the right. Paper items C1 to C5. Not here: where a notification goes (`routing.py`).
+all its planes (iCOLs). A subscription takes two steps: PRIMARY along the tree in the plane of its host, SECONDARY
+from each broker there to the others of its region, and no further. So a subscription needs no identification to end,
+every broker gets it once, and its tree is the shortest there is. A row holds the plane of the host as a vector with
+one bit; bits count from the right. Paper items C1 to C5. Not here: the routing of notifications (`routing.py`).
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Scot:
             raise OurFault("the regions are not joined by a tree; give one edge fewer than regions, all in one piece")
 
     def _walk(self, start: int) -> list[int]:
-        """All regions in reach, nearest first; notes by which neighbour each is left towards `start`."""
+        """Returns all regions in reach, nearest first; notes for each region its next neighbour towards `start`."""
         order, seen = [start], {start}
         for region in order:
             for other in self._neighbours[region]:
@@ -52,25 +53,25 @@ class Scot:
 
     @property
     def tree_links(self) -> list[tuple[PlanePlace, PlanePlace]]:
-        """The aCOLs, |planes| x |edges of the tree| of them."""
+        """The aCOLs: |planes| x |edges of the tree| links."""
         return [((a, plane), (b, plane)) for plane in range(self.planes) for a, b in self.edges]
 
     @property
     def region_links(self) -> list[tuple[PlanePlace, PlanePlace]]:
-        """The iCOLs, |regions| x |pairs of planes| of them."""
+        """The iCOLs: |regions| x |pairs of planes| links."""
         pairs = [(j, k) for k in range(self.planes) for j in range(k)]
         return [((region, j), (region, k)) for region in range(self.regions) for j, k in pairs]
 
     def neighbours(self, region: int) -> Sequence[int]:
-        """The next regions of one; one that has a single neighbour is an edge, the others are inner."""
+        """Returns the neighbours of a region. A region with a single neighbour is an edge, the others are inner."""
         return self._neighbours[region]
 
     def towards(self, region: int, target: int) -> int:
-        """The next region on the way to another one."""
+        """Returns the next region on the way to `target`."""
         return self._next[region][target]
 
     def distance(self, region: int, target: int) -> int:
-        """Links between two regions."""
+        """Returns the number of links between two regions."""
         steps = 0
         while region != target:
             region, steps = self.towards(region, target), steps + 1
@@ -87,8 +88,9 @@ class PlaneStep(Enum):
 def spread(
     here: PlanePlace, step: PlaneStep, before: int | None, neighbours: Iterable[int], planes: int
 ) -> list[tuple[PlanePlace, PlaneStep]]:
-    """To whom a subscription goes from `here`, and in which step: PRIMARY to the next regions but the one `before`,
-    SECONDARY to the other planes of our own, from which it goes no further."""
+    """Returns the next brokers of a subscription from `here`, each with its step: PRIMARY to the next regions but
+    `before`, SECONDARY to the other planes of our region, where it ends.
+    """
     if step is PlaneStep.SECONDARY:
         return []
     region, plane = here
@@ -106,7 +108,7 @@ class PlaneRow:
 
 @dataclass(frozen=True, slots=True)
 class PlaneTargets:
-    """Where matching subscriptions lie: here, beyond which regions of our plane, in which other planes (bits)."""
+    """The directions of matching subscriptions: here, beyond regions of our plane, in other planes (bits)."""
 
     is_local: bool
     regions: tuple[int, ...]
@@ -127,14 +129,18 @@ class RowTable:
         step: PlaneStep = PlaneStep.PRIMARY,
         vector: int = 0,
     ) -> list[tuple[PlanePlace, PlaneStep]]:
-        """Enter a subscription; to whom it goes next, and in which step. A local one needs neither hop nor vector."""
+        """Enters a subscription. Returns its next brokers, each with its step. A local subscription needs neither hop
+        nor vector.
+        """
         self.rows[subscription] = PlaneRow(last_hop, vector if last_hop is not None else 1 << self.here[1])
         return self._onwards(last_hop, step)
 
     def unsubscribed(
         self, subscription: Hashable, last_hop: PlanePlace | None = None, step: PlaneStep = PlaneStep.PRIMARY
     ) -> list[tuple[PlanePlace, PlaneStep]]:
-        """Remove it; the same ways as it came. Unknown ones go no further."""
+        """Removes a subscription. Returns the brokers to which it went, each with its step; none for an unknown
+        subscription.
+        """
         return self._onwards(last_hop, step) if self.rows.pop(subscription, None) is not None else []
 
     def _onwards(self, last_hop: PlanePlace | None, step: PlaneStep) -> list[tuple[PlanePlace, PlaneStep]]:
@@ -142,7 +148,7 @@ class RowTable:
         return spread(self.here, step, before, self._scot.neighbours(self.here[0]), self._scot.planes)
 
     def targets(self, matching: Iterable[Hashable]) -> PlaneTargets:
-        """Where those of the subscriptions lie that match a notification."""
+        """Returns the directions of the subscriptions that match a notification."""
         own = 1 << self.here[1]
         is_local, planes, regions = False, 0, dict[int, None]()
         for row in (self.rows[subscription] for subscription in matching):
@@ -156,16 +162,16 @@ class RowTable:
 
 
 def subscribe_all(scot: Scot, tables: dict[PlanePlace, RowTable], subscription: Hashable, host: PlanePlace) -> int:
-    """Carry one subscription through tables until nobody passes it on; the messages that it took."""
+    """Carries one subscription through the tables until nobody passes it on. Returns the number of messages."""
     steps = [(host, to, step) for to, step in tables[host].subscribed(subscription)]
-    for sender, to, step in steps:  # grows meanwhile
+    for sender, to, step in steps:  # grows in the loop
         following = tables[to].subscribed(subscription, sender, step, 1 << host[1])
         steps += [(to, then, state) for then, state in following]
     return len(steps)
 
 
 def unsubscribe_all(tables: dict[PlanePlace, RowTable], subscription: Hashable, host: PlanePlace) -> int:
-    """The mirror image."""
+    """Removes one subscription from the tables as `subscribe_all` carried it. Returns the number of messages."""
     steps = [(host, to, step) for to, step in tables[host].unsubscribed(subscription)]
     for sender, to, step in steps:
         steps += [(to, then, state) for then, state in tables[to].unsubscribed(subscription, sender, step)]

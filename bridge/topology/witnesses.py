@@ -1,13 +1,12 @@
-"""What members see of each other, and what of it counts: as much as k replicas of one region say (A11, B9).
+"""Reports of members about each other, and the agreed figure: as much as k replicas of one region report (A11, B9).
 
-Each member notes how often its link to another broke, how long it was down, and what went over it. A number about a
-member counts as large as k = floor(n/2) + 1 of the n replicas of one region say that it is; who says nothing says 0. So
-with at most n - k liars among them it is never outside what the honest ones say. Of several regions that look at one
-member the largest such number counts, for each of them is held by the same rule. Replicas of a member's own region are
-not asked, for they are not linked with it.
+Each member notes how often its link to another broke, the time that the link was down, and the traffic over it. An
+agreed figure about a member is the largest that k = floor(n/2) + 1 of the n replicas of one region reach with their
+reports; a silent replica reports 0. So with at most n - k liars among them the figure is never outside the honest
+reports. If several regions report on one member, the largest agreed figure counts, since each region follows the same
+rule. Replicas of a member's own region are not asked: they have no link with it.
 
-Pure: who is linked comes from outside, with the time. Not here: how reports travel, what follows from them
-(`proposing`).
+Pure: links and time come from outside. Not here: the way of reports, the consequences (`proposing`).
 """
 
 from __future__ import annotations
@@ -18,17 +17,18 @@ from dataclasses import dataclass, field
 from keys.shamir import threshold_of
 
 WINDOW_S = 7 * 86_400.0
-"""What is older than a week says little of the next one."""
+"""The age in seconds after which a report is forgotten: older figures say little of the next week."""
 BIN_S = 3_600.0
-"""Numbers are forgotten by the hour, so that a link that flaps takes no more room than one that stands."""
+"""The seconds of one bin: forgetting by the hour, a link that flaps takes no more room than a steady link."""
 PEERS_MAX = 4_096
 """Bounds the memory of a witness; an overlay has fewer members."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinkSeen:
-    """One member as another sees it, over the last week at most: how often the link broke, the seconds that it was
-    down, of `watched_s` in all, and messages a second from and to that member."""
+    """A member as another sees it, over at most the last week: the breaks of the link, the seconds that it was down, of
+    `watched_s` in all, and messages a second from and to the member.
+    """
 
     failures: float = 0.0
     down_s: float = 0.0
@@ -38,14 +38,15 @@ class LinkSeen:
 
     @property
     def down(self) -> float:
-        """The part of the time that it was down."""
+        """The part of the time that the link was down."""
         return min(1.0, self.down_s / self.watched_s) if self.watched_s > 0 else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class LinkNow:
-    """A link at one moment: whether it stands, and the messages that ever came and went by it, and how often it was
-    made, if that is known: so a break between two looks is noticed too."""
+    """A link at one moment: `up` if it stands, the total of messages that came and went, and the number of times that
+    the link was made, if known, so that a break between two looks is noticed too.
+    """
 
     up: bool
     received: int = 0
@@ -62,7 +63,7 @@ class _Bin:
 
 
 class LinkWitness:
-    """One member's. It is shown its links every few seconds (`look`)."""
+    """The notes of one member about its links; the caller shows the links every few seconds (`look`)."""
 
     def __init__(self) -> None:
         self._bins: dict[str, list[_Bin]] = {}
@@ -70,8 +71,9 @@ class LinkWitness:
         self._at: float | None = None
 
     def look(self, links: Mapping[str, LinkNow], now: float) -> None:
-        """All links, at a time that never runs back. While none of them stands the fault is ours: nothing is noted. A
-        link counts from when it first stood: a member that has not started yet has not failed."""
+        """Takes all links, at a time that never runs back. While none of them stands the fault is ours, and nothing is
+        noted. A link counts from its first standing: a member that has not started yet has not failed.
+        """
         passed_s = 0.0 if self._at is None else max(0.0, now - self._at)
         self._at = now
         if not any(link.up for link in links.values()):
@@ -101,7 +103,7 @@ class LinkWitness:
             sums[4] += max(0, link.sent - before.sent)
 
     def seen(self) -> dict[str, LinkSeen]:
-        """Of every member whose link ever stood."""
+        """Returns the figures of every member whose link ever stood."""
         found = {}
         for peer, bins in self._bins.items():
             failures, down_s, watched_s, came, went = (sum(each) for each in zip(*(b.sums for b in bins), strict=True))
@@ -111,12 +113,13 @@ class LinkWitness:
 
 
 Reports = Mapping[str, Mapping[str, LinkSeen]]
-"""By witness: what it says of each member."""
+"""The reports by witness, and then by member."""
 
 
 def agreed(reports: Reports, regions: Mapping[int, Collection[str]], member: str, home: int) -> LinkSeen:
-    """What counts of a replica or gateway of region `home`: see the module. `watched_s` is 1 then, `down_s` a part of
-    it. A gateway is linked with replicas of its own region, so those speak of it."""
+    """Returns the agreed figures of a replica or gateway of region `home`. In the result `watched_s` is 1, and `down_s`
+    a part of it. A gateway is linked with replicas of its own region, so these report on it.
+    """
     is_replica = member in regions.get(home, ())
     counted = LinkSeen(watched_s=1.0)
     for region, members in regions.items():
@@ -135,5 +138,5 @@ def agreed(reports: Reports, regions: Mapping[int, Collection[str]], member: str
 
 
 def _by_k(said: Sequence[float]) -> float:
-    """The largest number that k of these reach."""
+    """Returns the largest number that k of the reports reach."""
     return sorted(said, reverse=True)[threshold_of(len(said)) - 1]
