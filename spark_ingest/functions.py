@@ -69,10 +69,11 @@ def publisher_bytes(publisher: ColumnOrName) -> Any:
 
 
 def json_payload(payload: ColumnOrName, schema: str | DataType) -> Any:
-    """A JSON payload as struct<value: SCHEMA, reason: string>. `schema`: as for `from_json`, fields or a type.
+    """Returns a JSON payload as struct<value: SCHEMA, reason: string>. `schema`: as for `from_json`, fields or a type.
 
-    Fields that are missing are null, others are left out; a field of another type than asked for makes the payload
-    malformed.
+    A field that is missing is null. A field that the schema does not name is left out. A field of another type makes
+    the payload malformed. A payload holds one value (RFC 8259, section 2): several values or bytes behind one are a
+    reason.
     """
     column = _column(payload)
     text = f.try_validate_utf8(column.cast("string"))
@@ -80,7 +81,12 @@ def json_payload(payload: ColumnOrName, schema: str | DataType) -> Any:
     why = f.when(f.length(column) > PAYLOAD_BYTES_MAX, f"json: larger than {PAYLOAD_BYTES_MAX} bytes").when(
         text.isNull() & column.isNotNull(), f"json: {NOT_UTF8}"
     )
-    return _typed(whole, why, schema, "json")
+    first = _typed(whole, why, schema, "json")
+    many = first["value"].isNotNull() & ~_is_one_value(whole)
+    return f.struct(
+        f.when(~many, first["value"]).alias("value"),
+        f.when(many, "json: more than one value, or bytes behind it").otherwise(first["reason"]).alias("reason"),
+    )
 
 
 def messagepack(payload: ColumnOrName, schema: str | DataType = AS_JSON) -> Any:
@@ -100,6 +106,17 @@ def sparkplug(payload: ColumnOrName) -> Any:
 
 def _column(name: ColumnOrName) -> Any:
     return f.col(name) if isinstance(name, str) else name
+
+
+def _is_one_value(text: Any) -> Any:
+    """Returns whether JSON text is one value, with nothing but whitespace around it; null text is not.
+
+    Spark reads the first value of a text and no further. So the text stands in brackets here, where other values make
+    another count, and in an object before a field that has to be read. A text closes one of the two at most.
+    """
+    counted = f.size(f.from_json(f.concat(f.lit("["), text, f.lit("]")), "array<string>"))
+    behind = f.from_json(f.concat(f.lit('{"value":'), text, f.lit(',"end":true}')), "end boolean")["end"]
+    return f.coalesce((counted == 1) & behind, f.lit(False))
 
 
 def _typed(text: Any, why: Any, schema: str | DataType, form: str) -> Any:

@@ -29,15 +29,16 @@ OF_OTHERS = ("FAILURE_SUSPICION", "FAILED", "DISCONNECT")
 
 
 def numbers(rows: Any, field: str = DEFAULT_FIELD) -> Any:
-    """Telemetry rows whose payload is a number, or a JSON object with one in `field`, with column `value`.
+    """Returns telemetry rows whose payload is a number, or a JSON object with one in `field`, with column `value`.
 
-    Rows without are left out. `field`: a JSON path without `$.`, such as `value` or `motor.rpm`.
+    Rows without a finite number are left out: one infinity would be the mean of its window. `field`: a JSON path
+    without `$.`, such as `value` or `motor.rpm`.
     """
     from pyspark.sql import functions as f
 
     text = f.col("payload").cast("string")
     value = f.coalesce(text.try_cast("double"), f.get_json_object(text, f"$.{field}").try_cast("double"))
-    return rows.withColumn("value", value).where("value IS NOT NULL AND NOT isnan(value)")
+    return rows.withColumn("value", value).where("abs(value) < double('Infinity')")
 
 
 def windows(

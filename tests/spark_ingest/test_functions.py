@@ -73,6 +73,27 @@ def test_what_cannot_be_decoded_has_a_reason_and_ends_no_query(spark: Any) -> No
         assert reasons[9] is not None
 
 
+def test_more_than_one_json_value_is_a_reason(spark: Any) -> None:
+    from spark_ingest.functions import json_payload
+
+    one, other = b'{"value": 1.0, "sensor": "a"}', b'{"value": 2.0}'
+    behind = [
+        one + other, one + b"\n" + other + b"\n", one + b"," + other, one + b' {"value":', one + b"text", one + b"\x00",
+        one + b"]", one + b"}", one + b',"key":{}', one + b"],[", one + b',"end":true} text', one + b"}, {}",
+        one + b"]}", one + b'],"end":true}', one + b"] text",
+    ]  # fmt: skip
+    around = [one, b"\r\n\t " + one + b" \n", b"{'value': 1.0}", b'{"value": 1.0, "more": [{"end": false}]}']
+    rows = frame(spark, behind + around)
+    found = rows.select(json_payload("payload", SCHEMA).alias("body")).collect()
+    assert told(found) == ["json: more than one value, or bytes behind it"] * len(behind) + [None] * len(around)
+    assert [row.body.value.value for row in found[len(behind) :]] == [1.0] * len(around)
+    lists = frame(spark, [b"[1][2]", b"[1]]", b"[1]}", b"[1],[2]", b"[1, 2]"])
+    for schema in ("array<int>", "array<bigint>"):
+        found = lists.select(json_payload("payload", schema).alias("body")).collect()
+        assert [row.body.value for row in found] == [None, None, None, None, [1, 2]]
+        assert all(told(found)[:4])
+
+
 def test_ids_of_publishers_are_bytes_and_text(spark: Any) -> None:
     from spark_ingest.functions import publisher_bytes, publisher_text
 

@@ -85,7 +85,8 @@ def test_windows_of_json_fields_and_of_bare_numbers(spark: Any, spool: Spool, ca
         (5, b'{"motor": {"rpm": "7"}}'),
     ):
         spool.publish("plant/a", payload, seconds)
-    for nothing in (b"", b"text", b'{"motor": 1}', b"NaN", b"\xff\xfe", b"[" * 5_000):
+    for nothing in (b"", b"text", b'{"motor": 1}', b"NaN", b"\xff\xfe", b"[" * 5_000,
+                    b"1e999", b"-inf", b'{"motor": {"rpm": 1e999}}', b'{"motor": {"rpm": "Infinity"}}'):  # fmt: skip
         spool.publish("plant/a", nothing, 6)
     spool.publish("plant/b", b"1")
     spool.write()
