@@ -69,7 +69,8 @@ class Delta:
 
     def __init__(self, target: str) -> None:
         self._target = target
-        self.write: Write = recipe("Delta Lake")["to_delta"](target, QUERY)
+        self.names = recipe("Delta Lake")
+        self.write: Write = self.names["to_delta"](target, QUERY)
 
     def write_half(self, rows: Any, batch: int, die: Die) -> None:
         """It dies as soon as a file of the batch's rows shows: before its commit, or while that is made."""

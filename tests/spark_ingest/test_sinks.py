@@ -76,6 +76,30 @@ def test_delta_lake(tmp_path: Path) -> None:
     assert deltalake.DeltaTable(target).transaction_version(QUERY) == 2
 
 
+@pytest.mark.parametrize("batches_before", [0, 1])
+def test_delta_lake_takes_a_batch_of_one_driver_alone(tmp_path: Path, batches_before: int) -> None:
+    """Two drivers are at the same batch: one that was taken for dead, and its successor. The table is new, or not."""
+    deltalake = pytest.importorskip("deltalake")
+    target = str(tmp_path / "delta")
+    first, successor = Delta(target), Delta(target)
+    for number in range(batches_before):
+        first.write(Batch(1, 2), number)
+    commit = first.names["write_deltalake"]
+
+    def overtaken(*told: Any, **more: Any) -> None:
+        """Commits when the successor has committed, after the first driver asked."""
+        successor.write(Batch(3, 4), batches_before)
+        commit(*told, **more)
+
+    first.names["write_deltalake"] = overtaken
+    with pytest.raises(deltalake.exceptions.CommitFailedError):
+        first.write(Batch(3, 4), batches_before)
+    wanted = [*([1, 2] * batches_before), 3, 4]
+    assert sorted(first.found()) == [("someone", sequence) for sequence in wanted]
+    Delta(target).write(Batch(3, 4), batches_before)
+    assert sorted(first.found()) == [("someone", sequence) for sequence in wanted]
+
+
 def test_parquet_with_a_manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch that comes again is not written again, nor does one count that died before its manifest."""
     target = tmp_path / "rows"
