@@ -1,7 +1,7 @@
-"""What the owner signed: policy and scopes, members and regions, views and their succession, names with a meaning.
+"""The owner's signed document: policy and scopes, members and regions, views and their succession, reserved names.
 
 Questions about the overlay in force are answered here; nothing here changes by itself or sends anything. Imports
-`base`, nothing that moves.
+`base` only.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""How regions are joined at one moment, and how they may be joined next: the tree, potential links, what is barred.
+"""The arrangement of regions at one moment: the tree, its potential links and barred links.
 
-The owner's policy says it first (`of`); each change of one edge gives another (`swapped`), the same at everybody who
-knows the change: nothing here asks a clock. What goes may come back, so it is a potential link from then on. A way back
-before the tree has rested bars the link that it takes away, twice as long each time. Not here: who makes a change
-(`swaps`, or the owner), which changes are in force (`reorganised`).
+The owner's policy gives the first (`of`); each change of one edge gives another (`swapped`), equal at all members
+that
+know the change: nothing here asks a clock. A removed edge may come back, so it is a potential link from then on.
+Undoing a change before the tree has rested bars the link that is taken away, twice as long each time. Not here: who
+makes a change (`swaps`, or the owner), which changes are in force (`reorganised`).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ JUDGED_INTERVALS = 2  # behind a change, before it is said to be worse than what
 
 @dataclass(frozen=True, slots=True)
 class Arrangement:
-    """See the module. `change`: which tree the edges are, and what it followed."""
+    """An arrangement of regions. `change`: the number of the tree of these edges, and the tree before."""
 
     edges: tuple[Edge, ...]
     change: TreeChange
@@ -31,27 +32,32 @@ class Arrangement:
 
     @classmethod
     def of(cls, policy: Policy) -> Arrangement:
-        """What the owner signed."""
+        """Returns the arrangement that the owner signed."""
         return cls(policy.edges, policy.tree, policy.organising)
 
     def in_policy(self, policy: Policy) -> Policy:
-        """The owner's next policy with this in it."""
+        """Returns the owner's next policy with this arrangement."""
         return replace(policy, edges=self.edges, tree=self.change, organising=self.organising)
 
     def digest(self, overlay: str) -> bytes:
-        """What a change of this tree names: SHA-256 over the domain and 0x00, the overlay's name, the tree's number(4)
-        and its edges, ends and edges ascending."""
+        """Returns the digest by which a change names this tree.
+
+        SHA-256 over the domain and 0x00, the overlay's name, the tree's number(4) and its edges, ends and edges
+        ascending.
+        """
         edges = sorted((min(edge), max(edge)) for edge in self.edges)
         parts = [DOMAIN_ARRANGEMENT.encode(), b"\0", text(overlay), number(self.change.number, 4), encode_edges(edges)]
         return hashlib.sha256(b"".join(parts)).digest()
 
     def joins(self, edge: Edge) -> bool:
-        """Whether it is an edge of the tree."""
+        """Returns True if the edge is in the tree."""
         return _is_among(edge, self.edges)
 
     def way(self, start: int, end: int) -> tuple[int, ...]:
-        """Regions from `start` to `end`, both included; none if they are not joined. In one search: whoever sends swaps
-        without end must not have a whole `Tree` made for each."""
+        """Returns the regions from `start` to `end`, both included; none if they are not joined.
+
+        A single search: a member that sends swaps without end must not make us build a whole `Tree` for each.
+        """
         beside: dict[int, list[int]] = {}
         for a, b in self.edges:
             beside.setdefault(a, []).append(b)
@@ -69,11 +75,13 @@ class Arrangement:
         return tuple(found)
 
     def allows(self, edge: Edge) -> bool:
-        """Whether it is a potential link."""
+        """Returns True if the edge is a potential link."""
         return self.organising is not None and _is_among(edge, self.organising.links)
 
     def swapped(self, added: Edge, removed: Edge, since_ms: int, grace_s: int, steps: int = 1) -> Arrangement:
-        """With one edge for another, as it was signed at `since_ms`; this tree stays open for `grace_s`."""
+        """Returns the arrangement with edge `added` for `removed`, signed at `since_ms`; this tree stays open for
+        `grace_s`.
+        """
         left = tuple(edge for edge in self.edges if set(edge) != set(removed))
         change = self.change.followed_by(self.edges, since_ms, TREE_SETTLE_S, grace_s, steps)
         organising = self.organising
@@ -94,7 +102,7 @@ class Arrangement:
         return judged_at, max(self.change.since_ms / 1000 + self.organising.dwell_s, judged_at)
 
     def undone_by(self, added: Edge, removed: Edge) -> bool:
-        """Whether this swap would undo the last change."""
+        """Returns True if this swap would undo the last change."""
         left = {frozenset(edge) for edge in self.edges} - {frozenset(removed)}
         return left | {frozenset(added)} == {frozenset(edge) for edge in self.change.former or ()}
 

@@ -1,8 +1,7 @@
-"""How many publications of a scope go together: the owner says it for each scope, its publishers keep to it
-(docs/protocol.md §2.5).
+"""Limits of batches: the owner sets them for each scope, and its publishers keep them (docs/protocol.md §2.5).
 
-Nobody else checks it: a reader takes whatever batch has a valid form. Not here: who puts batches together
-(`gateway.outbox`), their content (`keys.records`).
+No other party checks them: a reader takes any batch of valid form. Not here: packing (`gateway.outbox`), content
+(`keys.records`).
 """
 
 from __future__ import annotations
@@ -14,13 +13,17 @@ from keys.frames import Reader, number
 
 BATCH_MOST = (1_024, 1 << 19, 1_000)
 """The greatest values that an owner can give, in the order of the fields: the format has room for so many records,
-and replicas take packets of 1 MiB by default."""
+and replicas take packets of 1 MiB by default.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Batching:
-    """Records of a batch, bytes of its topics, payloads and extras (a longer record is alone), and for how many
-    milliseconds a publication that is stored may wait for others at most."""
+    """Limits of a batch: records, bytes and waiting time.
+
+    `content_bytes` counts topics, payloads and extras (a longer record is alone). `linger_ms`: the most milliseconds
+    that a stored publication waits for others.
+    """
 
     records: int = 256
     content_bytes: int = 64 << 10
@@ -31,7 +34,7 @@ class Batching:
 
     @classmethod
     def read(cls, frame: Reader) -> Batching:
-        """Raises BadFrame for numbers out of range, and for the default, which is not written."""
+        """Reads the limits. Raises BadFrame for numbers out of range, and for the default, which is not written."""
         batching = cls(frame.number(2), frame.number(4), frame.number(2))
         inside = all(least <= v <= most for least, v, most in zip((1, 1, 0), batching.values, BATCH_MOST, strict=True))
         if not inside or batching == BATCHING:

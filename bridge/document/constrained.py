@@ -2,20 +2,20 @@
 
     $Constrained/{event type}/{constrainer}/{allowed actions}/{distribution}/{suffixes}
 
-    event type       what the messages are, default `RealTime`
-    constrainer      `Broker` (default), or the entity that alone may do what the allowed actions name
+    event type       the kind of message, default `RealTime`
+    constrainer      `Broker` (default), or the only entity that may do the allowed actions
     allowed actions  `PublishOnly`: only it publishes, everybody may subscribe; `SubscribeOnly`: the reverse;
                      `PublishSubscribe` (default): only it does either
     distribution     `Disseminate` (default), or `Suppress`: stays at the broker where it was published or subscribed
 
-Elements that are left out have their defaults, so one topic has many spellings; the *canonical* one, with all elements,
-is the only one that brokers route and store. `/Constrained/…` and `Constrained/…` are accepted as aliases and never
-routed: a leading `/` makes an empty level, which `#` matches, and everybody would see every trace topic. A level is
-taken for an element in the order above; one that is no value of any element begins the suffixes. So an entity is a
-constrainer only where an action follows it.
+Missing elements have their defaults, so one topic has many spellings; brokers route and store only the *canonical*
+spelling, with all elements. `/Constrained/…` and `Constrained/…` are accepted as aliases and never routed: a leading
+`/` makes an empty level, which `#` matches, and everybody would see every trace topic. A level is taken for an
+element in the order above; a level that is no value of any element begins the suffixes. So an entity is a constrainer
+only where an action follows it.
 
-A filter may have wildcards behind the first suffix only: the first one is a trace topic that nobody should guess.
-Not here: who a client is, tokens (`keys.delegation`), traces (`traces`).
+A filter may have wildcards behind the first suffix only: the first suffix is a trace topic, which must stay
+unguessable. Not here: identities of clients, tokens (`keys.delegation`), traces (`traces`).
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ BROKER = "Broker"
 REAL_TIME = "RealTime"
 TRACES = "Traces"
 PARSED_KEPT = 64
-"""Topics whose meaning is remembered: within a turn the same one is asked for several times. Their number bounds memory
-where clients write long ones."""
+"""Number of parsed topics kept: within a turn a topic is parsed several times. Their number bounds memory where
+clients write long topics.
+"""
 
 
 class Actions(StrEnum):
-    """What only the constrainer may do."""
+    """The actions that only the constrainer may do."""
 
     PUBLISH = "PublishOnly"
     SUBSCRIBE = "SubscribeOnly"
@@ -45,7 +46,7 @@ class Actions(StrEnum):
 
 
 class Distribution(StrEnum):
-    """How far a message or a subscription travels."""
+    """The distance that a message or a subscription travels."""
 
     DISSEMINATE = "Disseminate"
     SUPPRESS = "Suppress"
@@ -80,12 +81,12 @@ class Constrained:
     suffixes: tuple[str, ...]
 
     def __str__(self) -> str:
-        """The canonical spelling."""
+        """Returns the canonical spelling."""
         levels = (CANONICAL, self.event_type, self.constrainer, self.actions, self.distribution, *self.suffixes)
         return "/".join(levels)
 
     def may_publish(self, name: str, *, is_broker: bool) -> bool:
-        """Whether a client called `name`, or the broker itself, may publish."""
+        """Returns True if a client called `name`, or the broker itself, may publish."""
         return self.actions is Actions.SUBSCRIBE or self._is_constrainer(name, is_broker)
 
     def may_subscribe(self, name: str, *, is_broker: bool) -> bool:
@@ -93,7 +94,7 @@ class Constrained:
 
     @property
     def stays_here(self) -> bool:
-        """Whether neither messages nor subscriptions leave this broker."""
+        """True if neither messages nor subscriptions leave this broker."""
         return self.distribution is Distribution.SUPPRESS
 
     def _is_constrainer(self, name: str, is_broker: bool) -> bool:
@@ -101,23 +102,25 @@ class Constrained:
 
 
 def is_constrained(topic: str) -> bool:
-    """Whether a name or filter (without `$share/group/`) is of a constrained topic, in any spelling."""
+    """Returns True if a name or filter (without `$share/group/`) is constrained, in any spelling."""
     levels = topic.split("/", 2)
     return levels[0] == CANONICAL or any(tuple(levels[: len(alias)]) == alias for alias in ALIASES)
 
 
 def parse(topic: str) -> Constrained | None:
-    """A name or filter (without `$share/group/`) that is constrained; None for every other one.
+    """Parses a constrained name or filter (without `$share/group/`); returns None for any other.
 
-    Raises TopicError for one that names no topic, or a filter with wildcards where none may be.
+    Raises TopicError for a name without topic, or a filter with wildcards where none may be.
     """
     return spelled(topic)[0]
 
 
 @lru_cache(maxsize=PARSED_KEPT)
 def spelled(topic: str) -> tuple[Constrained | None, str]:
-    """The same, and the spelling under which it is routed: the very same string where that is it already, since every
-    subscription of a large fleet keeps its own."""
+    """Parses a name or filter like `parse`, and returns its canonical spelling too.
+
+    A canonical string is returned itself, not a copy, since every subscription of a large fleet keeps its own.
+    """
     if not is_constrained(topic):
         return None, topic
     levels = topic.split("/")
@@ -130,7 +133,7 @@ def spelled(topic: str) -> tuple[Constrained | None, str]:
 
 
 def _parsed(levels: list[str]) -> Constrained:
-    """Raises TopicError."""
+    """Parses the levels. Raises TopicError."""
     rest = levels[2:] if levels[0] == "" else levels[1:]
     event_type, constrainer = REAL_TIME, BROKER
     actions, distribution = Actions.BOTH, Distribution.DISSEMINATE
@@ -150,7 +153,7 @@ def _parsed(levels: list[str]) -> Constrained:
 
 
 def _written_out(levels: list[str]) -> Constrained | None:
-    """The usual case, what programs write: every element of a trace topic in its canonical spelling."""
+    """Parses the usual case, written by programs: a trace topic with every element in its canonical spelling."""
     if len(levels) < 6 or levels[0] != CANONICAL or levels[1] != TRACES:
         return None
     actions, distribution = _WRITTEN_ACTIONS.get(levels[3]), _WRITTEN_DISTRIBUTIONS.get(levels[4])
@@ -163,7 +166,7 @@ def _written_out(levels: list[str]) -> Constrained | None:
 
 
 def stays_here(topic: str) -> bool:
-    """Whether a canonical name or filter is of a constrained topic that is not disseminated."""
+    """Returns True if a canonical name or filter is constrained and not disseminated."""
     if not topic.startswith(CANONICAL):
         return False
     try:
@@ -174,10 +177,10 @@ def stays_here(topic: str) -> bool:
 
 
 def canonical(topic: str) -> str:
-    """The spelling under which a name or filter is routed: its own, unless it is constrained. Raises TopicError."""
+    """Returns the spelling under which a name or filter is routed: its own, unless constrained. Raises TopicError."""
     return spelled(topic)[1]
 
 
 def _is_element(level: str) -> bool:
-    """Whether a level can only be an element that stands behind the event type."""
+    """Returns True if a level can only be an element that stands behind the event type."""
     return level == BROKER or _spelling(level) in _ACTIONS or _spelling(level) in _DISTRIBUTIONS

@@ -1,8 +1,8 @@
-"""What each member may publish, a second: the owner says it, gateways keep to it and replicas see to it
-(docs/protocol.md §5.7).
+"""Budgets of members for publishing, a second: the owner sets, gateways keep and replicas enforce them.
 
-Records are not counted: replicas do not see how many a batch holds, and each takes at least 19 of its bytes. Not here:
-how it is kept to (`bridge.publisher.pacing`), what is done to who does not (`bridge.contract.budgets`).
+Source: docs/protocol.md §5.7. Records are not counted: replicas do not see how many a batch holds, and each takes at
+least 19 of its bytes. Not here: keeping a budget (`bridge.publisher.pacing`), charging an excess
+(`bridge.contract.publisher_guard`).
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ BUDGETS_MOST = (1_000_000, 1 << 31, 100_000)
 
 @dataclass(frozen=True, slots=True)
 class MemberBudgets:
-    """Batches, bytes of sealed content and new data keys, each a second. The defaults are about what one replica
-    carries: they bound what one member can do to the others."""
+    """Batches, bytes of sealed content and new data keys, each a second.
+
+    The defaults are about the capacity of one replica: they bound the harm that one member can do to others.
+    """
 
     batches: int = 10_000
     sealed_bytes: int = 100_000_000
@@ -30,7 +32,7 @@ class MemberBudgets:
 
     @classmethod
     def read(cls, frame: Reader) -> MemberBudgets:
-        """Raises BadFrame for numbers out of range."""
+        """Reads the budgets. Raises BadFrame for numbers out of range."""
         budgets = cls(frame.number(4), frame.number(4), frame.number(4))
         if not all(1 <= value <= most for value, most in zip(budgets.values, BUDGETS_MOST, strict=True)):
             raise BadFrame(f"budgets of members {budgets.values}; at most {BUDGETS_MOST}, and at least 1 each")

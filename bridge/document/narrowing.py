@@ -1,7 +1,7 @@
-"""What a version that counts after a restart takes away at once: rights and members that are in it no more.
+"""Rights and members that a version takes away at once, although it takes effect only after a restart.
 
-A newer version with another issuer or calendar cannot be in force while a node runs. Nobody who was shut out by it is
-served until then, all the same: the version in force goes on with those members and rights that both have. Not here:
+A newer version with another issuer or calendar cannot come into force while a node runs. Members that it shuts out
+are not served meanwhile: the version in force goes on with the members and rights that both versions have. Not here:
 which versions these are (`membership.adopting`).
 """
 
@@ -16,8 +16,10 @@ from keys.identity import Role
 
 
 def narrowed(old: Overlay, newer: Overlay) -> Overlay:
-    """`old` without gateways and jobs that are not in `newer`, and with rights that `newer` has too. Replicas and key
-    servers stay: views and the issuer are those of `old`."""
+    """Returns `old` without gateways and jobs that `newer` lacks, and with only the rights that both have.
+
+    Replicas and key servers stay: views and the issuer are those of `old`.
+    """
     clients = (Role.GATEWAY, Role.INGEST)
     members = {
         name: member
@@ -32,7 +34,7 @@ def narrowed(old: Overlay, newer: Overlay) -> Overlay:
 
 
 def _both(grant: Grant, newer: Overlay) -> list[Grant]:
-    """Where `newer` still has it, and no longer than there."""
+    """Returns the parts of a grant that `newer` has too, and no longer than there."""
     same = [other for other in newer.grants_of(grant.member) if other.filter == grant.filter]
     left = [
         replace(grant, rights=grant.rights & other.rights, last_epoch=min(grant.last_epoch, other.last_epoch))

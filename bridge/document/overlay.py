@@ -1,13 +1,14 @@
-"""Who is in: regions, their members and thresholds, all signed by the overlay's owner, and who may do what.
+"""The overlay: regions, their members and thresholds, and the members' rights, all signed by the owner.
 
 A *region* is one virtual node: n replicas in distinct trust domains (A1). Its *view* (`region_view`) is numbered and
-signed; the number is in every share's label, so shares of different views never mix. A *certificate* says who a member
-is; the *policy* (`policy`) what it may do, which scopes there are and how regions are joined.
+signed; the number is in every share's label, so shares of different views never mix. A *certificate* names a member;
+the *policy* (`policy`) gives its rights, the scopes and the edges between regions.
 
-The overlay file is a JSON document of base64 frames; `Overlay.load` believes nothing in it that the owner did
-not sign, but endorsements, which carry the signatures of their own authors.
+The overlay file is a JSON document of base64 frames; `Overlay.load` believes only parts that the owner signed, and
+endorsements, which carry the signatures of their own authors.
 
-Which views are in force and open, and how a newer version is adopted, stands in `succession`: **read that first if you
+Which views are in force and open, and how a newer version is adopted, stands in `succession`: **read that first if
+you
 attach or detach**. Not here: placement (A11, A12).
 """
 
@@ -47,11 +48,11 @@ ENDORSEMENTS_MAX = 4096  # read from one document; one of each replica is what h
 
 
 class OverlayError(OperatorError):
-    """The overlay file cannot be believed or used: one line, cause and cure."""
+    """An overlay file that cannot be believed or used: one line, cause and cure."""
 
 
 class Overlay(Reorganised):
-    """Everything signed, verified once, and the questions that machines ask of it."""
+    """An overlay, signed and verified once, with the questions that machines ask of it."""
 
     def __init__(
         self,
@@ -95,14 +96,15 @@ class Overlay(Reorganised):
         members: Iterable[Member],
         endorsements: Iterable[Endorsement] = (),
     ) -> Overlay:
-        """The owner's side: sign policy and views, number scopes that have no number; certificates come signed
-        (`Certificate.issue`)."""
+        """Signs policy and views for the owner, and numbers scopes without number; certificates come signed
+        (`Certificate.issue`).
+        """
         views, members = [view.signed(owner) for view in views], list(members)
         whole = replace(policy, scopes=numbered(policy.scopes), contents=_contents(views, members))
         return cls(owner.public_bytes, whole.signed(owner), views, members, endorsements)
 
     def to_document(self) -> dict[str, Any]:
-        """The overlay file as a JSON object."""
+        """Returns the overlay file as a JSON object."""
         return {
             "veilmq_overlay": FORMAT,
             "name": self.policy.overlay,
@@ -123,9 +125,9 @@ class Overlay(Reorganised):
 
     @classmethod
     def load(cls, document: Mapping[str, Any], now_ms: int, owner: bytes | None = None) -> Overlay:
-        """Verify a document of `to_document`; `owner` pins the public key that must have signed it.
+        """Verifies a document of `to_document`; `owner` pins the public key that must have signed it.
 
-        Raises OverlayError naming what does not hold: shape, signature, expiry, size of a region, the tree.
+        Raises OverlayError naming the fault: shape, signature, expiry, size of a region, the tree.
         """
         try:
             if (version := int(document.get("veilmq_overlay", FORMAT))) > FORMAT:
@@ -158,7 +160,7 @@ class Overlay(Reorganised):
 
     @classmethod
     def policy_of(cls, document: Mapping[str, Any], owner: bytes) -> Policy:
-        """The policy alone, its signature verified: the cheap part of `load`. Raises OverlayError."""
+        """Returns the policy alone, its signature verified: the cheap part of `load`. Raises OverlayError."""
         try:
             return Policy.decode(*_verified(document["policy"], owner, DOMAIN_POLICY, "policy"))
         except (BadSignature, BadFrame) as error:
@@ -172,15 +174,15 @@ class Overlay(Reorganised):
         return self.members[name].certificate
 
     def neighbours(self, region: int) -> tuple[int, ...]:
-        """Regions one edge away, in any open tree."""
+        """Returns the regions one edge away, in any open tree."""
         return tuple(sorted({other for tree in self.trees.open for other in tree.neighbours(region)}))
 
     def path(self, start: int, end: int) -> tuple[int, ...]:
-        """Regions from `start` to `end`, both included, in the tree in force."""
+        """Returns the regions from `start` to `end`, both included, in the tree in force."""
         return self.trees.in_force.path(start, end)
 
     def scope_of(self, wire_topic: str) -> Scope | None:
-        """The most specific scope of a wire topic, or None."""
+        """Returns the most specific scope of a wire topic, or None."""
         found = [scope for scope in self.policy.scopes if matches(scope.filter, wire_topic)]
         return min(found, key=lambda scope: specificity(scope.filter), default=None)
 
@@ -191,8 +193,10 @@ class Overlay(Reorganised):
         return frozenset(scope.regions) if scope.regions else frozenset(self.latest)
 
     def key_hops(self, scope: Scope, home: int) -> tuple[Hop, ...]:
-        """What a key header states: the publisher's region first, then every other region of the scope that is in the
-        tree in force."""
+        """Returns the hops that a key header states.
+
+        The publisher's region comes first, then every other region of the scope in the tree in force.
+        """
         others = sorted((self.regions_of(scope) & self.trees.in_force.regions) - {home})
         return tuple(self.views[region].hop for region in (home, *others))
 
@@ -203,26 +207,28 @@ class Overlay(Reorganised):
         return self._numbered.get(number)
 
     def stream_of(self, number: int) -> int:
-        """Under which number readers know what they have seen of the scope with this one (`Scope.stream`)."""
+        """Returns the stream of the scope with this number, under which readers remember its publications
+        (`Scope.stream`).
+        """
         scope = self._numbered.get(number)
         return number if scope is None else scope.stream
 
     def is_to_come(self, number: int) -> bool:
-        """Whether only a later version can list a scope of this number: none is used again."""
+        """Returns True if only a later version can list a scope of this number: no number is used again."""
         return number > max(self._numbered, default=0)
 
     def may_publish(self, name: str, wire_topic: str, epoch: int) -> bool:
         return any(grant.may_publish(wire_topic, epoch) for grant in self._grants.get(name, ()))
 
     def may_publish_in(self, name: str, scope: Scope, epoch: int) -> bool:
-        """Whether the member may publish on some topic of the scope."""
+        """Returns True if the member may publish on some topic of the scope."""
         return any(
             Right.PUBLISH in grant.rights and grant.live(epoch) and overlaps(grant.filter, scope.filter)
             for grant in self._grants.get(name, ())
         )
 
     def rights_in(self, name: str, scope: Scope, epoch: int) -> RecordRights:
-        """On which topics of the scope the member may publish."""
+        """Returns the topics of the scope on which the member may publish."""
         live = [g for g in self._grants.get(name, ()) if Right.PUBLISH in g.rights and g.live(epoch)]
         whole = any(g.may_publish_all(scope.filter, epoch) for g in live)
         granted = [scope.filter] if whole else [g.filter for g in live if overlaps(g.filter, scope.filter)]
@@ -233,11 +239,11 @@ class Overlay(Reorganised):
         )
 
     def may_read(self, name: str, scope: Scope, epoch: int) -> bool:
-        """Whether the member may read the whole scope."""
+        """Returns True if the member may read the whole scope."""
         return any(grant.may_read_all(scope.filter, epoch) for grant in self._grants.get(name, ()))
 
     def set_grants(self, grants: Iterable[Grant]) -> None:
-        """What members may do: all that the policy says, or less."""
+        """Sets the grants in effect: all grants of the policy, or fewer."""
         self._grants: dict[str, list[Grant]] = {}
         for grant in grants:
             self._grants.setdefault(grant.member, []).append(grant)
@@ -338,7 +344,10 @@ class Overlay(Reorganised):
                 )
 
     def _check_hosted(self, view: RegionView) -> None:
-        """What stock brokers cannot do: split shares anew for a next region, carry properties of any size."""
+        """Raises OverlayError for a view that needs more of a hosted broker than a stock broker can do.
+
+        It cannot split shares anew for a next region, or carry properties of any size.
+        """
         hosted = sorted(self.hosted.intersection(view.members))
         if not hosted:
             return
@@ -356,7 +365,9 @@ class Overlay(Reorganised):
                 )
 
     def _check_scopes(self) -> None:
-        """Each scope has a number of its own, regions that there are, and brokers that can carry it."""
+        """Raises OverlayError unless each scope has its own number, existing regions, and brokers that can carry
+        it.
+        """
         if len(self._numbered) < len(self.policy.scopes) or 0 in self._numbered:
             raise OverlayError("two scopes have one number, or one has none; sign the overlay anew")
         present = [scope.stream for scope in self.policy.scopes if not scope.retiring]
@@ -375,7 +386,7 @@ class Overlay(Reorganised):
 
 
 def _contents(views: Iterable[RegionView], members: Iterable[Member]) -> bytes:
-    """The digest that binds one version's views and members, whatever order a file lists them in."""
+    """Returns the digest that binds one version's views and members, independent of their order in a file."""
     both = [v for view in sorted(views, key=lambda view: view.region) for v in (view, view.former) if v is not None]
     parts = [sized(view.body()) for view in both]
     for member in sorted(members, key=lambda member: member.certificate.name):
@@ -385,13 +396,13 @@ def _contents(views: Iterable[RegionView], members: Iterable[Member]) -> bytes:
 
 
 def _follows(view: RegionView, former: RegionView) -> bool:
-    """Whether `former` is the view before."""
+    """Returns True if `former` is the view before."""
     same = (former.region, former.number + 1, former.trusted) == (view.region, view.number, view.trusted)
     return same and former.digest == view.predecessor and former.former is None
 
 
 def _endorsements(document: Mapping[str, Any]) -> Iterable[Endorsement]:
-    """Those that can be read; what cannot is no fault of the owner's."""
+    """Yields the readable endorsements; an unreadable one is no fault of the owner's."""
     for entry in list(document.get("endorsements", ()))[:ENDORSEMENTS_MAX]:
         try:
             yield Endorsement.decode(_unb64(entry))
@@ -400,7 +411,7 @@ def _endorsements(document: Mapping[str, Any]) -> Iterable[Endorsement]:
 
 
 def _swap_news(document: Mapping[str, Any], owner: bytes) -> SwapNews:
-    """Those that can be read, as for `_endorsements`."""
+    """Returns the readable swaps and their endorsements, as for `_endorsements`."""
     return read_swap_news(
         _frames(document.get("swaps"), NEWS_SWAPS_MOST),
         _frames(document.get("swap_endorsements"), SWAP_ENDORSEMENTS_MOST),
@@ -420,7 +431,7 @@ def _view_document(view: RegionView) -> dict[str, Any]:
 
 
 def _view(entry: Mapping[str, Any], public: bytes, what: str) -> RegionView:
-    """A signed view with the one before, if the document has it."""
+    """Reads a signed view, with the view before if the document has it."""
     former = entry.get("former")
     before = None if former is None else RegionView.decode(*_verified(former, public, DOMAIN_VIEW, f"former {what}"))
     return RegionView.decode(*_verified(entry, public, DOMAIN_VIEW, what), before)

@@ -1,9 +1,10 @@
-"""The owner's policy: scopes, grants, the calendar of epochs, who issues keys, and how regions are joined.
+"""The owner's policy: scopes, grants, the calendar of epochs, the issuer of keys, and the edges between regions.
 
 One signed, versioned document (docs/protocol.md §2.3, §6). A topic belongs to its most specific scope; grants and
-revocations name scopes. The policy carries a digest over all views and members of its version, so that nobody who
-delivers the overlay can mix old parts with new ones. Not here: members, regions and the questions that machines ask
-(`views`).
+revocations name scopes. The policy carries a digest over all views and members of its version, so that a party that
+delivers the overlay cannot mix old parts with new ones. Not here: members, regions and the questions that machines
+ask
+(`overlay`).
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ POLICY_FLAGS = FLAG_TREE | FLAG_ORGANISING | FLAG_BARS | FLAG_ORGANISER | FLAG_W
 
 
 class Issuer(IntEnum):
-    """Who issues the scopes' epoch keys (docs/protocol.md §6.3)."""
+    """The issuer of the scopes' epoch keys (docs/protocol.md §6.3)."""
 
     OWNER = 0
     """The owner itself, in the overlay file: one endless epoch, a new key by a bump."""
@@ -70,7 +71,9 @@ class Issuer(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Refresh:
-    """When a publisher takes its next data key: after so many messages, bytes or seconds, whatever comes first (A9)."""
+    """Limits of a data key: messages, bytes and seconds, whichever comes first (A9). Then the publisher takes the
+    next.
+    """
 
     messages: int = 64
     sealed_bytes: int = 1 << 20
@@ -81,7 +84,7 @@ class Refresh:
 
     @classmethod
     def read(cls, frame: Reader) -> Refresh:
-        """Raises BadFrame for numbers out of range."""
+        """Reads the limits. Raises BadFrame for numbers out of range."""
         refresh = cls(frame.number(4), frame.number(4), frame.number(4))
         most = (REFRESH_MESSAGES_MAX, REFRESH_BYTES_MAX, REFRESH_SECONDS_MAX)
         if not all(1 <= value <= limit for value, limit in zip(refresh.values, most, strict=True)):
@@ -97,27 +100,30 @@ REFRESH = Refresh()
 
 
 class Protection(StrEnum):
-    """What keeps a scope's publications from being read: the names are for people."""
+    """The protection of a scope's publications from reading; its names are shown to people."""
 
     PLAIN = "plain"
-    """Nothing does."""
+    """No protection."""
     SHARES = "shares_only"
-    """No majority of a region that is bad."""
+    """Shares: only a bad majority of a region could read."""
     KEYED = "sealed"
-    """The epoch key as well."""
+    """Shares and the epoch key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Topics that share one epoch key. `filter` is what the wire shows: tokens where names are hidden.
+    """Topics that share one epoch key. `filter` is the filter on the wire: tokens where names are hidden.
 
     `regions` are the regions that publications of the scope may enter; empty means all of them. `bump` rises when
-    somebody is shut out at once: keys of lower bumps seal nothing from then on. A `retiring` scope is still read, but
-    no longer published in: its topics have new tokens. `keys_on_topic`: data keys do not ride on publications but come
-    once each, on a topic of their own (`key_repository`). `number`: names the scope on the wire, for good, whatever its
-    filter; the owner counts them and uses none again. 0: it has none yet (`numbered`). `origin`: the first number that
-    this scope had, under other tokens; 0: its own. `shown`: by what replicas may filter its publications. `planes`:
-    they may take detours over other replicas (`topology.planes`). `batch`: how many of them go together.
+    a member is shut out at once: keys of lower bumps seal nothing from then on. A `retiring` scope is still read, but
+    no longer published in: its topics have new tokens. `keys_on_topic`: data keys do not ride on publications but
+    come
+    once each, on a topic of their own (`key_repository`). `number`: names the scope on the wire, for good, whatever
+    its
+    filter; the owner counts numbers up and uses none again. 0: no number yet (`numbered`). `origin`: the first number
+    that
+    this scope had, under other tokens; 0: its own. `shown`: attributes by which replicas may filter its publications.
+    `planes`: publications may take detours over other replicas (`topology.planes`). `batch`: limits of its batches.
     """
 
     filter: str
@@ -137,24 +143,27 @@ class Scope:
 
     @property
     def stream(self) -> int:
-        """What stays when its tokens change: under this number readers know what they have seen, and chains go on."""
+        """The number that stays when tokens change: under it readers remember publications, and chains go on."""
         return self.origin or self.number
 
     @property
     def keyed(self) -> bool:
-        """Whether it takes an epoch key to read it."""
+        """True if reading takes an epoch key."""
         return self.mode is not Mode.PLAIN and not self.shares_only
 
     @property
     def protection(self) -> Protection:
-        """Members take a publication only as what this says: it stays for good, unless nothing of the scope waits."""
+        """The protection of the scope, which stays for good, unless nothing of the scope waits.
+
+        Members take a publication only under this protection.
+        """
         if self.mode is Mode.PLAIN:
             return Protection.PLAIN
         return Protection.SHARES if self.shares_only else Protection.KEYED
 
     @property
     def by_planes(self) -> bool:
-        """Whether one copy of a publication goes by one plane; content of a sealed scope takes detours only."""
+        """True if each copy of a publication goes by one plane; content of a sealed scope takes detours only."""
         return self.planes and self.mode is Mode.PLAIN
 
     def encode(self) -> bytes:
@@ -216,7 +225,7 @@ def _read_shown(frame: Reader) -> tuple[ShownAttribute, ...]:
 
 
 def misrouted(scope: Scope, hosted: Collection[str]) -> str:
-    """Why a scope cannot go by planes, if it is to; `hosted`: brokers of its regions that know nothing of us."""
+    """Returns why a scope by planes cannot go by planes, or nothing; `hosted`: hosted brokers of its regions."""
     if scope.planes and hosted:
         return (
             f"scope {scope.filter:.40} goes by planes, and the hosted broker {min(hosted)} knows none; "
@@ -226,7 +235,7 @@ def misrouted(scope: Scope, hosted: Collection[str]) -> str:
 
 
 def numbered(scopes: Iterable[Scope]) -> tuple[Scope, ...]:
-    """Scopes that have no number yet get the next ones."""
+    """Returns the scopes with the next free numbers for scopes without number."""
     known = tuple(scopes)
     following = count(max((scope.number for scope in known), default=0) + 1)
     return tuple([scope if scope.number else replace(scope, number=next(following)) for scope in known])
@@ -234,12 +243,15 @@ def numbered(scopes: Iterable[Scope]) -> tuple[Scope, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The owner's versioned rules. `edges`: how regions are joined, a tree; `tree`: which one, and what it followed.
-    `organising`: whether replicas measure, and by which other edges they may be joined.
-    `key_servers`: names, in the order that numbers them. `budgets`: of each member.
+    """The owner's versioned rules.
 
-    `contents`: SHA-256 over all views and members that go with this version, so that nobody who delivers the file
-    can mix old parts with new ones, or exchange an address.
+    `edges`: edges between regions, a tree; `tree`: its number, and the tree before. `organising`: rules for measuring
+    replicas, and other edges that may join regions. `key_servers`: names, in the order that numbers them. `budgets`:
+    of
+    each member.
+
+    `contents`: SHA-256 over all views and members that go with this version, so that a party that delivers the file
+    cannot mix old parts with new ones, or exchange an address.
     """
 
     overlay: str

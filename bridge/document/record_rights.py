@@ -1,9 +1,11 @@
-"""Which topics a member may publish on in one scope: what readers ask of each record of a batch.
+"""Rights of a member to topics in one scope, by which readers judge each record of a batch.
 
-A record belongs to a scope if no more specific scope takes its topic, and needs a grant of its publisher's that covers
-the topic. Gateways ask the policy; a job's receiver writes the rights as it found them into the spool, so that whoever
-opens a row later judges by what counted when it came. All filters are those of the wire.
-Not here: the policy itself."""
+A record belongs to a scope if no more specific scope takes its topic, and needs a grant of its publisher's that
+covers
+the topic. Gateways ask the policy; a job's receiver writes the present rights into the spool, so that a reader of a
+row later judges by the rights at its arrival. All filters are filters on the wire.
+Not here: the policy itself.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +17,16 @@ from keys.errors import BadFrame
 from keys.topictokens import matches
 
 TEXTS_KEPT = 1024
-"""Rights whose text is remembered: a job writes it beside each publication, and a publisher has few."""
+"""Number of rights whose text is kept: a job writes it beside each publication, and a publisher has few."""
 
 
 class RecordRights(NamedTuple):
-    """`scope`: its filter. `within`: filters of scopes that take topics from it. `granted`: what the member may publish
-    on, as far as that touches the scope."""
+    """Rights of a member in one scope.
+
+    `scope`: its filter. `within`: filters of scopes that take topics from it. `granted`: filters on which the member
+    may
+    publish, as far as they touch the scope.
+    """
 
     scope: str
     within: tuple[str, ...]
@@ -28,11 +34,11 @@ class RecordRights(NamedTuple):
 
     @property
     def is_all(self) -> bool:
-        """Whether every topic of the filter is allowed."""
+        """True if every topic of the filter is allowed."""
         return not self.within and self.granted == (self.scope,)
 
     def allow(self, wire_topic: str) -> bool:
-        """Whether a record may have this topic."""
+        """Returns True if a record may have this topic."""
         return (
             matches(self.scope, wire_topic)
             and any(matches(granted, wire_topic) for granted in self.granted)
@@ -40,12 +46,12 @@ class RecordRights(NamedTuple):
         )
 
     def to_text(self) -> str:
-        """For a file of the same party."""
+        """Returns the rights as text, for a file of this party."""
         return _text_of(self)
 
     @classmethod
     def from_text(cls, text: str) -> RecordRights:
-        """The inverse of `to_text`. Raises BadFrame for anything else."""
+        """Reads the result of `to_text`. Raises BadFrame for anything else."""
         try:
             scope, within, granted = json.loads(text)
             return cls(str(scope), tuple(map(str, within)), tuple(map(str, granted)))

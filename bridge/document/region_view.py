@@ -1,10 +1,12 @@
-"""One region in one view: who its replicas are, and who of the view before agreed to the change (A13, A14).
+"""A view of a region: its replicas, and the members of the view before that agreed to the change (A13, A14).
 
-A view is signed by the overlay's owner and names its predecessor by digest. It counts once k members of the predecessor
+A view is signed by the overlay's owner and names its predecessor by digest. It counts once k members of the
+predecessor
 signed it too, each with an *endorsement*: no minority of replicas changes a region, nor does the owner's signature
 alone (which is no defence against a thief of the owner's key: docs/protocol.md §5.6). From then on the
-predecessor stays open for `grace_s`, for what is on its way: keys are split for the views that their header names,
-never for a mixture. Not here: which view is in force at whom (`views`), how endorsements spread (`endorsing`).
+predecessor stays open for `grace_s`, for publications on their way: keys are split for the views that their header
+names, never for a mixture. Not here: which view is in force at a member (`succession`), how endorsements spread
+(`endorsing`).
 """
 
 from __future__ import annotations
@@ -33,8 +35,10 @@ SIGNATURE_BYTES = 64
 class RegionView:
     """The members of one region in one view. `members[i]` holds place i + 1.
 
-    `since_ms`: when the owner signed it. `grace_s`: how long the predecessor stays open once this one is in force; 0:
-    it ends at once (`remove now`). `predecessor`: the digest of the view before, zeros for a region's first. `former`:
+    `since_ms`: when the owner signed it. `grace_s`: seconds that the predecessor stays open once this view is in
+    force; 0:
+    it ends at once (`remove now`). `predecessor`: the digest of the view before, zeros for a region's first.
+    `former`:
     that view itself, while it may be open; it is no part of the digest, and the owner leaves it out afterwards.
     """
 
@@ -63,18 +67,18 @@ class RegionView:
         return Hop(self.region, self.number, self.threshold, len(self.members))
 
     def place_of(self, member: str) -> int:
-        """1..n; raises ValueError for a stranger."""
+        """Returns the place of a member, 1..n; raises ValueError for any other name."""
         return self.members.index(member) + 1
 
     def members_among(self, names: Iterable[str]) -> frozenset[str]:
         return frozenset(self.members).intersection(names)
 
     def quorum(self, members: Iterable[str]) -> bool:
-        """Whether k of these are members: one of them at least is honest."""
+        """Returns True if k of these are members: at least one of them is honest."""
         return len(self.members_among(members)) >= self.threshold
 
     def successor(self, members: Iterable[str], since_ms: int, grace_s: int = VIEW_GRACE_S) -> RegionView:
-        """The next view, unsigned, with us as the view before."""
+        """Returns the next view, unsigned, with this view as the view before."""
         return RegionView(
             region=self.region,
             number=self.number + 1,
@@ -97,7 +101,7 @@ class RegionView:
 
     @cached_property
     def digest(self) -> bytes:
-        """SHA-256 of the body: what endorsements and the successor name."""
+        """SHA-256 of the body, which endorsements and the successor name."""
         return hashlib.sha256(self.body()).digest()
 
     @property
@@ -105,7 +109,7 @@ class RegionView:
         return self.predecessor != NO_PREDECESSOR
 
     def signed(self, owner: Identity) -> RegionView:
-        """With the owner's signature, on the view before as well."""
+        """Returns the view with the owner's signature, also on the view before."""
         former = None if self.former is None else self.former.signed(owner)
         return replace(self, signature=owner.sign(DOMAIN_VIEW, self.body()), former=former)
 
@@ -127,7 +131,7 @@ class RegionView:
 
 @dataclass(frozen=True, slots=True)
 class Endorsement:
-    """`member` agrees to the view `number` of `region` with this digest.
+    """The agreement of `member` to the view `number` of `region` with this digest.
 
     opening(3: version, kind 21, flags 0) region(4) view(4) SHA-256 of the view's body(32) member(2 + n)
     signature(64) over all of it, domain "veilmq/1 endorsement"
@@ -153,7 +157,7 @@ class Endorsement:
 
     @classmethod
     def decode(cls, data: bytes) -> Endorsement:
-        """Read a frame; the signature is not checked yet. Raises BadFrame."""
+        """Reads a frame; the signature is not checked yet. Raises BadFrame."""
         frame = Reader(data)
         frame.opening(Kind.ENDORSEMENT)
         region, view, digest, member = frame.number(4), frame.number(4), frame.take(32), frame.text()
@@ -162,21 +166,25 @@ class Endorsement:
         return cls(region, view, digest, member, signature)
 
     def names(self, view: RegionView) -> bool:
-        """Whether it is about this very view."""
+        """Returns True if the endorsement names this very view."""
         return (self.region, self.number, self.digest) == (view.region, view.number, view.digest)
 
     def verify(self, public_key: bytes) -> None:
-        """Raise BadSignature unless the owner of `public_key` signed it."""
+        """Raises BadSignature unless the owner of `public_key` signed it."""
         verify(public_key, DOMAIN_ENDORSEMENT, self.body(), self.signature)
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A certificate, where its holder listens (replicas, key servers; HOST:PORT), the CA of its trust domain (DER) and
-    what the owner sealed for it (`keys.handover`). `before`: its certificate of before a rotation, valid beside it.
+    """A certificate, its holder's address (replicas, key servers; HOST:PORT), the CA of its trust domain (DER), and
+    `box`.
 
-    Of a hosted broker: the address may be tcp://HOST:PORT, without TLS, and `ca` is who signed its TLS certificate (one
-    DER after another), empty for those that the system knows."""
+    `box`: the owner's sealed handover to the member (`keys.handover`). `before`: its certificate of before a
+    rotation,
+    valid beside it. For a hosted broker the address may be tcp://HOST:PORT, without TLS, and `ca` holds the CAs that
+    signed
+    its TLS certificate (one DER after another), empty for the system's CAs.
+    """
 
     certificate: Certificate
     address: str = ""
@@ -186,5 +194,5 @@ class Member:
 
     @property
     def certificates(self) -> tuple[Certificate, ...]:
-        """The present one first."""
+        """The certificates in force, the present one first."""
         return (self.certificate,) if self.before is None else (self.certificate, self.before)

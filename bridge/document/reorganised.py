@@ -1,19 +1,19 @@
-"""Which of the organiser's swaps are in force, and how regions are joined by them (docs/protocol.md §5.6).
+"""The organiser's swaps in force, and the arrangement of regions that they make (docs/protocol.md §5.6).
 
-    arrangement            how regions are joined: the owner's, with every swap that is in force since
-    swaps                  those, each on top of the one before
+    arrangement            how regions are joined: the owner's, with every swap in force since
+    swaps                  the swaps in force, each on top of the one before
     offered                on top of the last of them, and not in force: too few have endorsed them, so far
-    proof                  two swaps of one number: nothing more of their author is offered
-    hears(news, now)       the overlay with what is new among swaps and endorsements, and holds
-    carrying(old)          a newer version of the owner's with the swaps that are in force at who has `old`
-    swap_news              all of it, for somebody who may lack it
+    proof                  two swaps of one number: no further swap of their author is offered
+    hears(news, now)       the overlay with new, valid swaps and endorsements
+    carrying(old)          a newer version of the owner's with the swaps in force in `old`
+    swap_news              all of it, for a member that may lack it
 
 A swap is in force once k replicas of every region on its cycle endorsed it, in a view that is open or to come. Of two
-that both got there the one with the higher number counts, then the one with the higher digest, so that all come to the
-same tree whatever they heard first. Nothing else is asked here, so that it is in force under every version of the
-owner's alike: what a policy says of it, whether the tree `bears` too, is asked by those who endorse. The owner's next
-tree has a number beyond all that the organiser may give (`OWNER_STEPS`); one that takes up swaps may be lower than what
-is in force at who had others (`may_follow`). So no version of the owner's is ever held up.
+swaps that both got there the one with the higher number counts, then the one with the higher digest, so that all
+members come to one tree, in any order of news. Nothing else is asked here, so that a swap is in force under every
+version of the owner's alike: endorsers ask whether the policy allows it, and whether the tree `bears` it. The owner's
+next tree has a number beyond all that the organiser may give (`OWNER_STEPS`); a tree that takes up swaps may be lower
+than the tree in force at a member that had others (`may_follow`). So no version of the owner's is ever held up.
 
 None of this changes a value, as in `succession`. Not here: who endorses, how news spread (`bridge.membership`).
 """
@@ -39,7 +39,7 @@ OFFERED_MOST = 4  # swaps that wait for endorsements; the highest numbers count
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """How regions are joined behind a swap, or as the owner signed it."""
+    """The arrangement behind a swap, or the owner's signed one."""
 
     arrangement: Arrangement
     digest: bytes
@@ -51,7 +51,7 @@ class _Step:
 
 
 class Reorganised(Succession):
-    """What an `Overlay` knows of swaps; see the module's head."""
+    """An overlay's knowledge of swaps, as the module's head tells."""
 
     owner: bytes
     policy: Policy
@@ -61,7 +61,7 @@ class Reorganised(Succession):
     _steps: tuple[_Step, ...]
 
     def _arrange(self) -> None:
-        """As the owner signed it."""
+        """Sets the arrangement that the owner signed, without swaps."""
         arrangement = Arrangement.of(self.policy)
         self._steps = (_Step(arrangement, arrangement.digest(self.policy.overlay)),)
         self.offered, self.proof, self.swap_endorsements = (), (), frozenset()
@@ -72,7 +72,7 @@ class Reorganised(Succession):
 
     @property
     def tree_digest(self) -> bytes:
-        """What the next swap has to name."""
+        """The digest that the next swap has to name."""
         return self._steps[-1].digest
 
     @property
@@ -85,21 +85,25 @@ class Reorganised(Succession):
         return SwapNews(tuple(swaps.values()), tuple(sorted(self.swap_endorsements, key=SwapEndorsement.encode)))
 
     def swap_numbers_left(self, given: int = 0) -> int:
-        """How many numbers the organiser may still go on by; none where so many swaps are in force as may be. `given`:
-        the highest that it gave."""
+        """Returns how many more numbers the organiser may give; 0 if the most swaps are in force already.
+
+        `given`: the highest number that it gave.
+        """
         given = max([given, self.arrangement.change.number, *(swap.number for swap in self.offered)])
         return 0 if len(self._steps) > SWAPS_MOST else self._base.change.number + NUMBERS_MOST - given
 
     def swap_endorsers(self, swap: SignedSwap) -> frozenset[str]:
-        """Who agreed to it, as far as we heard until it was in force."""
+        """Returns the members that agreed to the swap, as far as we heard until it was in force."""
         return frozenset(each.member for each in self.swap_endorsements if each.digest == swap.digest)
 
     def cycle(self, swap: SignedSwap) -> tuple[int, ...]:
-        """Regions on the cycle of an offered swap, from one end of the new edge to the other."""
+        """Returns the regions on the cycle of an offered swap, from one end of the new edge to the other."""
         return self.trees.newest.path(*swap.added)
 
     def is_organisers(self, swap: SignedSwap) -> bool:
-        """Whether who signed it organises by the policy, with its present key: the one before may be a thief's."""
+        """Returns True if the policy's organiser signed the swap with its present key: the key before may be
+        stolen.
+        """
         organising = self.policy.organising
         member = self.members.get(organising.organiser) if organising else None
         if member is None:
@@ -108,21 +112,29 @@ class Reorganised(Succession):
         return (named.name, named.public_key) == (swap.author, swap.certificate.public_key)
 
     def bears(self, swap: SignedSwap) -> bool:
-        """Whether the overlay would load if the owner had signed what an offered swap makes: asked of who endorses."""
+        """Returns True if the overlay would load had the owner signed the result of an offered swap. Asked by
+        endorsers.
+        """
         after = self._after(swap, self._steps[-1])
         return after is not None and self._bears(after.arrangement)
 
     def may_follow(self, old: Self) -> bool:
-        """Whether somebody who has `old` may take the trees of this version of the owner's: its numbers count on, or it
-        took up other swaps than are in force there."""
+        """Returns True if a member that has `old` may take the trees of this version of the owner's.
+
+        Its numbers count on, or it took up other swaps than are in force there.
+        """
         others = self._base.change.number - old._base.change.number
         return self.trees.follows(old.trees) or 0 < others <= NUMBERS_MOST
 
     # ------------------------------------------------------------------------------------------- what is heard
 
     def hears(self, news: SwapNews, now: float | None = None) -> Self:
-        """The overlay with what is new among these and holds; itself if nothing is. `now`: None where that counts from
-        signatures, as at a start. Raises BadSignature for a swap that nobody honest would have passed on."""
+        """Returns the overlay with new, valid news; itself if there is none.
+
+        `now`: None where time counts from signatures, as at a start. Raises BadSignature for a swap that no honest
+        member
+        would have passed on.
+        """
         known = {swap.digest for swap in (*self.swaps, *self.offered, *self.proof)}
         fresh = {swap.digest: swap for swap in news.swaps if swap.digest not in known}
         for swap in fresh.values():
@@ -142,9 +154,9 @@ class Reorganised(Succession):
         return self if same else self._rearranged(steps, tuple(offered), proof, kept, now)
 
     def carrying(self, old: Self) -> Self:
-        """This version of the owner's with what is in force at who has `old`, and what was offered there.
+        """Returns this version of the owner's with the swaps in force and offered in `old`.
 
-        What is in force is not judged again: who endorsed it may have left since, and its author may organise no more.
+        A swap in force is not judged again: its endorsers may have left since, and its author may organise no more.
         """
         digests = [step.digest for step in old._steps]
         made = self
@@ -168,8 +180,10 @@ class Reorganised(Succession):
             return made  # of another owner's members, which a test may make
 
     def unproven(self, region: int) -> tuple[SignedSwap, ...]:
-        """Swaps in force of which nobody new could tell by what replicas of the region's latest view signed, with keys
-        that are listed: those who endorsed them left since, or have other keys."""
+        """Returns swaps in force that a newcomer could not prove by the listed keys of the region's latest view.
+
+        Their endorsers left since, or have other keys.
+        """
         latest = self.latest[region]
         return tuple(
             step.swap
@@ -181,7 +195,7 @@ class Reorganised(Succession):
     # ------------------------------------------------------------------------------------------- details
 
     def _still_holds(self, endorsement: SwapEndorsement, old: Self) -> bool:
-        """Whether it can be checked by the members of this version, as it was by those of `old`."""
+        """Returns True if the members of this version can check the endorsement, as the members of `old` could."""
         member, before = self.members.get(endorsement.member), old.members.get(endorsement.member)
         if member is None or member.certificate.role is not Role.REPLICA:
             return False
@@ -205,7 +219,9 @@ class Reorganised(Succession):
         return made if now is None else made.at(now)
 
     def _proof(self, fresh: Sequence[SignedSwap]) -> tuple[SignedSwap, ...]:
-        """Two swaps of one number by the key that organises: no honest organiser signs them."""
+        """Returns two swaps of one number by the organiser's key, which no honest organiser signs; empty without
+        them.
+        """
         by_number: dict[tuple[int, bytes], SignedSwap] = {}
         for swap in (*self.swaps, *self.offered, *fresh):
             if self.is_organisers(swap):
@@ -215,7 +231,7 @@ class Reorganised(Succession):
         return ()
 
     def _agreed(self, endorsements: Iterable[SwapEndorsement], swaps: Collection[bytes]) -> frozenset[SwapEndorsement]:
-        """Those of replicas to these swaps, one of each beside what is known."""
+        """Returns new endorsements of replicas of these swaps, one of each replica."""
         heard = {(each.digest, each.member) for each in self.swap_endorsements}
         agreed = []
         for each in endorsements:
@@ -228,7 +244,7 @@ class Reorganised(Succession):
         return frozenset(agreed)
 
     def _best(self, pool: Iterable[SignedSwap], endorsements: Iterable[SwapEndorsement]) -> tuple[_Step, ...]:
-        """The owner's arrangement and the swaps on top of it that reach furthest."""
+        """Returns the owner's arrangement and the longest chain of swaps on top of it."""
         endorsers: dict[bytes, set[str]] = {}
         for each in endorsements:
             endorsers.setdefault(each.digest, set()).add(each.member)
@@ -243,11 +259,11 @@ class Reorganised(Succession):
         return max(reached.values(), key=lambda steps: steps[-1].rank)
 
     def _waits(self, swap: SignedSwap, last: _Step) -> bool:
-        """Whether it may still come into force behind the last one."""
+        """Returns True if the swap may still come into force behind the last one."""
         return self.is_organisers(swap) and self._after(swap, last) is not None
 
     def _endorsed(self, swap: SignedSwap, before: _Step, endorsers: Collection[str]) -> bool:
-        """Whether k replicas of every region on the cycle did, of one view each."""
+        """Returns True if k replicas of every region on the cycle, of one view each, endorsed the swap."""
         if not endorsers:
             return False
         ring = before.arrangement.way(*swap.added)
@@ -258,7 +274,9 @@ class Reorganised(Succession):
         )
 
     def _after(self, swap: SignedSwap, before: _Step) -> _Step | None:
-        """What a swap makes of it; None for one that is no swap of this tree, or makes one that must not be."""
+        """Returns the step that a swap makes of `before`; None if it is no swap of this tree, or its tree is
+        forbidden.
+        """
         old = before.arrangement
         ends = {*swap.added, *swap.removed}
         is_next = (swap.former, swap.number) == (before.digest, old.change.number + swap.steps)
@@ -271,13 +289,15 @@ class Reorganised(Succession):
         return _Step(new, new.digest(self.policy.overlay), swap)
 
     def _bears(self, arrangement: Arrangement) -> bool:
-        """Whether the overlay would load if the owner had signed it."""
+        """Returns True if the overlay would load had the owner signed this arrangement."""
         raise NotImplementedError
 
 
 def read_swap_news(swaps: Iterable[bytes], endorsements: Iterable[bytes], owner: bytes) -> SwapNews:
-    """What can be read of a document, and was signed by whom the owner certified: what cannot is no fault of the
-    owner's."""
+    """Reads swaps and endorsements of a document, and returns those signed by parties that the owner certified.
+
+    An unreadable one is no fault of the owner's.
+    """
     read: list[SignedSwap] = []
     agreed: list[SwapEndorsement] = []
     for one in swaps:

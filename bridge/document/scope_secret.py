@@ -1,4 +1,4 @@
-"""What an authorised party knows of a scope beside its epoch keys; the scope as all see it is in `policy`."""
+"""Secrets of a scope beside its epoch keys, for an authorised party; the public scope is in `policy`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from keys.topictokens import tokenise_topic
 
 @dataclass(frozen=True, slots=True)
 class ScopeSecret:
-    """What an authorised party knows of a scope beside its epoch keys: its clear filter, and the token key where names
-    are hidden."""
+    """An authorised party's knowledge of a scope: its clear filter, and the token key where names are hidden."""
 
     scope: Scope
     clear_filter: str

@@ -1,8 +1,8 @@
-"""What the owner lets replicas see of the content of a scope: attributes, each clear or as tokens, exact or in buckets.
+"""Attributes of a scope's content that the owner lets replicas see: clear or as tokens, exact or in buckets.
 
-The name is that of predicates (`bridge.predicates`): a user property, or a field of a JSON payload. Borders turn a
-number into how many of them it has reached, so that it is seen no finer. Not here: how values and predicates are shown
-(`bridge.wire`). Paper item C10.
+The name is a name of predicates (`bridge.predicates`): a user property, or a field of a JSON payload. Borders turn a
+number into the count of borders that it has reached, so that it is seen no finer. Not here: showing of values and
+predicates (`bridge.wire`). Paper item C10.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ SHOWN_MAX = 16
 """Attributes of one scope: each makes every header longer and every match slower."""
 BORDERS_MAX = 255
 PARTS_MAX = 8
-"""Of one name: fields within fields."""
+"""Parts of one name: fields within fields."""
 FLAG_TOKEN = 0x01
 
 
 @dataclass(frozen=True, slots=True)
 class ShownAttribute:
-    """One attribute. `is_token`: equal values look equal, and that is all. `borders`: ascending, of its buckets."""
+    """A shown attribute. `is_token`: replicas see equality only. `borders`: ascending, of its buckets."""
 
     name: Name
     is_token: bool = False
@@ -35,8 +35,10 @@ class ShownAttribute:
 
     @property
     def shown_name(self) -> Name:
-        """The name in lists and covers: another one wherever values look otherwise, so that no list is compared with a
-        cover that was made for another declaration."""
+        """The name in lists and covers: another name for each way of showing.
+
+        So no list is compared with a cover that was made for another declaration.
+        """
         if not self.is_token and not self.borders:
             return self.name
         return *self.name, hashlib.sha256(self.encode()).hexdigest()[:8]
@@ -47,7 +49,7 @@ class ShownAttribute:
 
     @classmethod
     def read(cls, frame: Reader) -> ShownAttribute:
-        """Raises BadFrame."""
+        """Reads an attribute. Raises BadFrame."""
         flags = frame.number(1)
         name = tuple(frame.text() for _ in range(frame.number(1)))
         count = frame.number(1)
@@ -58,6 +60,6 @@ class ShownAttribute:
 
 
 def are_borders(borders: tuple[float, ...]) -> bool:
-    """Whether they are finite, ascending and distinct."""
+    """Returns True if the borders are finite, ascending and distinct, and not too many."""
     rises = all(low < high for low, high in pairwise(borders))
     return rises and len(borders) <= BORDERS_MAX and all(map(math.isfinite, borders))

@@ -1,27 +1,32 @@
-"""Views over time: which of a region's views is in force, which are open, and what may follow them.
+"""Views over time: the view in force of each region, its open views, and the views that may follow.
 
 Of each region an `Overlay` holds the newest view that the owner signed (`latest`) and, inside it, the view before
 (`RegionView.former`). Which of the two are *open*, hence may be named by keys, is a part of the value:
 
-    latest[region]         what the owner signed last; the owner's commands go on from it (`RegionView.successor`)
-    views[region]          the view *in force*: `latest` if it has no predecessor here or k members of that endorsed it,
-                           else the predecessor. What is sealed now is sealed for it
+    latest[region]         the newest signed view; the owner's commands go on from it (`RegionView.successor`)
+    views[region]          the view *in force*: `latest` if it has no predecessor here or k members of that endorsed
+    it,
+                           else the predecessor. Publications are sealed for it
     open_views(region)     the view in force and, until `closes_at`, its predecessor
     replicas(region)       members of all of these and of a `latest` that is not in force yet: whom to have links with
     endorsed(news, now)    the overlay with more endorsements: `latest` may be in force then
     trees                  how regions are joined, and were before (`trees`)
-    at(now)                the overlay in which predecessors whose time is over are closed, and a new tree is in force;
+    at(now)                the overlay in which predecessors whose time is over are closed, and a new tree is in
+    force;
                            `next_closing` says when
-    following(old, now)    a newer version, as somebody adopts it who has `old` in force
+    following(old, now)    a newer version, as adopted by a member that has `old` in force
 
-None of these changes a value: each gives another one, which the machines adopt (`adopting`, `membership`). To attach or
+None of these changes a value: each gives another one, which the machines adopt (`adopting`, `membership`). To attach
+or
 detach, the owner signs the next version with `latest[region].successor(members, now_ms, grace_s)` for that view (from
-`latest.values()`, never from `views.values()`). A detached replica stays listed as a member until a later version drops
+`latest.values()`, never from `views.values()`). A detached replica stays listed as a member until a later version
+drops
 it, after the grace, together with the view's `former`.
 
 Several changes of one region follow one another: while a predecessor is open the owner signs no further one (its
-commands refuse to); if it does, the last predecessor alone is open. Whoever missed a change adopts a later one that k
-members of the view in force at him endorsed. What does not follow is not adopted (`unendorsed`), whoever signed it.
+commands refuse to); if it does, the last predecessor alone is open. A member that missed a change adopts a later one
+that k members of its view in force endorsed. A view that does not follow is not adopted (`unendorsed`), whoever
+signed it.
 """
 
 from __future__ import annotations
@@ -39,7 +44,7 @@ from keys.sharetree import Hop
 
 
 class Succession:
-    """What an `Overlay` knows of its regions' views; see the module's head."""
+    """An overlay's knowledge of its regions' views, as the module's head tells."""
 
     latest: dict[int, RegionView]
     members: dict[str, Member]
@@ -54,25 +59,28 @@ class Succession:
         self._settle()
 
     def in_force(self, region: int) -> bool:
-        """Whether `latest` is, not the view before it."""
+        """Returns True if `latest` is in force, not the view before."""
         former = self.latest[region].former
         return region in self._in_force_ms or former is None or former.quorum(self.endorsers(region))
 
     def endorsers(self, region: int) -> frozenset[str]:
-        """Replicas that agreed to `latest`."""
+        """Returns the replicas that agreed to `latest`."""
         return frozenset(e.member for e in self.endorsements if e.region == region)
 
     def open_views(self, region: int) -> tuple[RegionView, ...]:
-        """Views that keys may name: the one in force first."""
+        """Returns the views that keys may name: the view in force first."""
         return self._open[region]
 
     def view(self, region: int, view_number: int) -> RegionView | None:
-        """The open view of that number."""
+        """Returns the open view of that number, or None."""
         return next((view for view in self._open[region] if view.number == view_number), None)
 
     def check_view(self, hop: Hop) -> None:
-        """Raise unless a key may name this view: UnknownView for one that is not in force here yet, Expired for one
-        that is closed, BadShare for a region that we do not know or another threshold than the view's."""
+        """Raises unless a key may name this view.
+
+        UnknownView: the view is not in force here yet. Expired: it is closed. BadShare: the region is unknown, or the
+        threshold is not the view's.
+        """
         if hop.region not in self.latest:
             raise BadShare(f"key was split for a region {hop.region}, which is not here")
         view = self.view(hop.region, hop.view)
@@ -84,24 +92,26 @@ class Succession:
             raise BadShare("key was split for other views than ours")
 
     def honest_among(self, region: int, members: Collection[str]) -> bool:
-        """Whether these are f + 1 of one open view: then one of them is honest. The liars of two views may be more than
-        f together."""
+        """Returns True if these include f + 1 members of one open view: then at least one is honest.
+
+        The liars of two views may be more than f together.
+        """
         return any(len(view.members_among(members)) > view.faults for view in self._open[region])
 
     def replicas(self, region: int) -> tuple[str, ...]:
-        """Members of the open views and of one that is not in force yet."""
+        """Returns the members of the open views and of a view that is not in force yet."""
         views = (*self._open[region], self.latest[region])
         return tuple(dict.fromkeys(name for view in views for name in view.members))
 
     def forwarders(self, region: int) -> tuple[str, ...]:
-        """Members of the open views: who passes publications on."""
+        """Returns the members of the open views, which pass publications on."""
         return tuple(dict.fromkeys(name for view in self._open[region] for name in view.members))
 
     def closes_at(self, region: int) -> float | None:
-        """When the view before the one in force ends, in UNIX seconds; None if none is open.
+        """Returns when the view before the one in force ends, in UNIX seconds; None if none is open.
 
-        It counts from when we knew the new one to be in force; if we began with that, from its signature. Endorsements
-        may take long, and what was sealed until then is still on its way.
+        Time counts from when we learned that the new view is in force; at a start, from its signature. Endorsements
+        may take long, and publications sealed until then are still on their way.
         """
         if len(self._open[region]) < 2:
             return None
@@ -110,12 +120,12 @@ class Succession:
 
     @property
     def next_closing(self) -> float | None:
-        """When `at` gives another overlay next."""
+        """Returns when `at` gives another overlay next, in UNIX seconds; None if never."""
         changes = (*map(self.closes_at, self.latest), self.trees.next_change())
         return min((at for at in changes if at is not None), default=None)
 
     def at(self, now: float) -> Self:
-        """The overlay without views and trees whose time is over; itself if there are none."""
+        """Returns the overlay without views and trees whose time is over; itself if there are none."""
         over = {region for region in self.latest if (self.closes_at(region) or float("inf")) <= now}
         phase = self.trees.phase_at(now)
         if not over and phase is self.trees.phase:
@@ -123,14 +133,16 @@ class Succession:
         return self._changed(_closed=self._closed | over, trees=replace(self.trees, phase=phase))
 
     def endorsed(self, endorsements: Iterable[Endorsement], now: float) -> Self:
-        """The overlay with what is new among these and holds; itself if nothing is."""
+        """Returns the overlay with new, valid endorsements; itself if there are none."""
         news = frozenset(self._believed(endorsements, self.endorsements))
         if not news:
             return self
         return self._changed(endorsements=self.endorsements | news)._noted(self, now).at(now)
 
     def following(self, old: Self, now: float) -> Self:
-        """This version as the next of `old`: what is in force or closed there is so here. See `unendorsed`."""
+        """Returns this version as the next of `old`: views in force or closed there are so here. `unendorsed` is asked
+        first.
+        """
         same = {r for r, view in self.latest.items() if r in old.latest and old.latest[r].digest == view.digest}
         in_force = {region: at for region, at in old._in_force_ms.items() if region in same}
         in_force |= {region: self.latest[region].since_ms for region in same - set(in_force) if old.in_force(region)}
@@ -141,8 +153,11 @@ class Succession:
         return changed._noted(old, now).at(now)
 
     def _trees_after(self, old: Self, now: float) -> Trees:
-        """How far a change of the tree is: as far as it was, or it begins. What the owner did not know of when it
-        signed a further tree is what stays open, not what it names as the former."""
+        """Returns the trees with the progress of a change: its progress in `old`, or its beginning.
+
+        If the owner did not know the tree in force when it signed a further one, that tree stays open, not the signed
+        former.
+        """
         trees = self.trees
         if (trees.newest.number, trees.newest.edges) == (old.trees.newest.number, old.trees.newest.edges):
             phase = Phase.ALONE if trees.former is None else old.trees.phase
@@ -152,8 +167,11 @@ class Succession:
         return made if made.former is None else replace(made, phase=min(made.phase, Phase.IN_FORCE))
 
     def unendorsed(self, old: Self) -> list[str]:
-        """Regions (by name) whose views do not follow from those that are in force in `old`: neither the same, nor the
-        next, nor endorsed by k members of the old one. A version with such a region is not for us, whoever signed it.
+        """Returns the regions (by name) whose views do not follow from the views in force in `old`.
+
+        A view follows if it is equal, the next, or endorsed by k members of the old one. A version with another view
+        is not
+        adopted, whoever signed it.
         """
         strange = []
         for region in sorted(self.latest.keys() & old.latest.keys()):
@@ -165,7 +183,7 @@ class Succession:
         return strange
 
     def _noted(self, before: Self, now: float) -> Self:
-        """With the time at which views came into force that were not so in `before`."""
+        """Returns the overlay with the time `now` for views that came into force since `before`."""
         news = {
             region: int(now * 1000)
             for region in self.latest
@@ -183,7 +201,7 @@ class Succession:
         return made
 
     def _settle(self) -> None:
-        """Which views are open follows from endorsements and from what is over."""
+        """Derives the open views from endorsements and from closed views."""
         self._open: dict[int, tuple[RegionView, ...]] = {}
         for region, latest in self.latest.items():
             if latest.former is None:
@@ -195,8 +213,10 @@ class Succession:
         self.views = {region: views[0] for region, views in self._open.items()}
 
     def _believed(self, endorsements: Iterable[Endorsement], known: Iterable[Endorsement]) -> Iterator[Endorsement]:
-        """Those that a replica of the region signed for its latest view, one of each beside what is `known`: with its
-        key it could make any number that differ."""
+        """Yields new endorsements that a replica of the region signed for its latest view, one of each replica.
+
+        With its key a replica could make any number of different ones.
+        """
         heard = {(endorsement.region, endorsement.member) for endorsement in known}
         for endorsement in endorsements:
             view, member = self.latest.get(endorsement.region), self.members.get(endorsement.member)

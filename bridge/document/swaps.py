@@ -1,12 +1,11 @@
-"""Changes of one edge that the organiser signs in the owner's place, and who agreed to them
-(paper D, D5; docs/protocol.md §9.17).
+"""Swaps: changes of one edge that the organiser signs in the owner's place, and their endorsements.
 
-A *swap* names the tree that it changes by digest, and the number of the tree that it makes. It carries its author's
-certificate, as the owner signed it, so that it is judged alike by everybody, also when the policy names another
-organiser by then: whether its author was the organiser, whether the link is one of the owner's `links` and whether it
-spares anything is judged by those who endorse it. It counts with endorsements of k replicas of every region on its
-cycle, of which one in each is honest. Not here: which swaps are in force (`reorganised`), who endorses
-(`bridge.measuring.judging`).
+Source: paper D, D5; docs/protocol.md §9.17. A *swap* names the tree that it changes by digest, and the number of the
+tree that it makes. It carries its author's certificate, as the owner signed it, so that all members judge it alike,
+also when the policy names another organiser by then. Endorsers judge whether its author was the organiser, whether
+the link is one of the owner's `links` and whether it spares anything. It counts with endorsements of k replicas of
+every region on its cycle, of which one in each is honest. Not here: which swaps are in force (`reorganised`), who
+endorses (`bridge.measuring.judging`).
 """
 
 from __future__ import annotations
@@ -34,8 +33,12 @@ ORGANISERS = (Role.GATEWAY, Role.INGEST)  # who may be named: nobody whose endor
 
 @dataclass(frozen=True)
 class SignedSwap:
-    """Edge `added` for `removed`, as tree `number`, which follows the one of `steps` numbers before, whose digest is
-    `former` (`Arrangement.digest`). `since_ms`: when it was signed; `grace_s`: how long the former tree stays open."""
+    """A swap of edge `removed` for edge `added`, as tree `number`.
+
+    The tree follows the tree of `steps` numbers before, whose digest is `former` (`Arrangement.digest`). `since_ms`:
+    time
+    of signing; `grace_s`: seconds that the former tree stays open.
+    """
 
     number: int
     steps: int
@@ -55,7 +58,7 @@ class SignedSwap:
 
     @cached_property
     def digest(self) -> bytes:
-        """SHA-256 of the body: what endorsements name."""
+        """SHA-256 of the body, which endorsements name."""
         return hashlib.sha256(self.body()).digest()
 
     @property
@@ -70,7 +73,7 @@ class SignedSwap:
 
     @classmethod
     def decode(cls, data: bytes) -> SignedSwap:
-        """Read a frame; signatures are not checked yet. Raises BadFrame."""
+        """Reads a frame; signatures are not checked yet. Raises BadFrame."""
         frame = Reader(data)
         frame.opening(Kind.SWAP)
         tree, steps, former, since_ms, grace_s = (
@@ -85,9 +88,10 @@ class SignedSwap:
         return cls(tree, steps, former, since_ms, grace_s, added, removed, certificate, signature)
 
     def verify(self, owner: bytes) -> None:
-        """Raise BadSignature unless its author signed it, whom the owner certified as somebody who may organise.
+        """Raises BadSignature unless its author signed it, whom the owner certified for a role that may organise.
 
-        That the certificate has ended is no fault of what was signed before; who endorses checks that."""
+        An expired certificate is no fault of an earlier signature; endorsers check expiry.
+        """
         if self.certificate.role not in ORGANISERS:
             raise BadSignature(f"{self.author} is a {self.certificate.role} and organises nothing")
         self.certificate.verify(owner, 0)
@@ -96,7 +100,7 @@ class SignedSwap:
 
 @dataclass(frozen=True, slots=True)
 class SwapEndorsement:
-    """`member` agrees to the swap with this digest."""
+    """The agreement of `member` to the swap with this digest."""
 
     digest: bytes
     member: str
@@ -115,7 +119,7 @@ class SwapEndorsement:
 
     @classmethod
     def decode(cls, data: bytes) -> SwapEndorsement:
-        """Read a frame; the signature is not checked yet. Raises BadFrame."""
+        """Reads a frame; the signature is not checked yet. Raises BadFrame."""
         frame = Reader(data)
         frame.opening(Kind.SWAP_ENDORSEMENT)
         made = cls(frame.take(32), frame.text(), frame.take(SIGNATURE_BYTES))
@@ -123,7 +127,7 @@ class SwapEndorsement:
         return made
 
     def is_of(self, certificates: Iterable[Certificate]) -> bool:
-        """Whether the holder of one of these signed it."""
+        """Returns True if the holder of one of these certificates signed it."""
         for certificate in certificates:
             try:
                 verify(certificate.public_key, DOMAIN_SWAP_ENDORSEMENT, self.body(), self.signature)
@@ -135,7 +139,7 @@ class SwapEndorsement:
 
 @dataclass(frozen=True, slots=True)
 class SwapNews:
-    """What one member tells another of swaps; without anything it asks for all that the other has."""
+    """Swaps and endorsements from one member to another; empty news ask for all that the other has."""
 
     swaps: tuple[SignedSwap, ...] = ()
     endorsements: tuple[SwapEndorsement, ...] = ()
@@ -150,7 +154,7 @@ class SwapNews:
 
     @classmethod
     def decode(cls, data: bytes) -> SwapNews:
-        """Read a frame; nothing is verified yet. Raises BadFrame."""
+        """Reads a frame; nothing is verified yet. Raises BadFrame."""
         frame = Reader(data)
         frame.opening(Kind.SWAP_NEWS)
         count = frame.number(1)

@@ -1,6 +1,6 @@
-"""What a tree of regions must never be: each question gives the reason in one line, empty if there is none.
+"""Checks of a tree of regions: each returns the fault in one line, or an empty text.
 
-Asked of every tree that an overlay may come to have, the owner's and the organiser's alike.
+They are asked of every tree that an overlay may come to have, the owner's and the organiser's alike.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ DEPTH_MAX = 4  # regions on a path (A8)
 
 
 class Regions(Protocol):
-    """The part of an overlay that is asked."""
+    """The part of an overlay that the checks read."""
 
     policy: Policy
 
@@ -30,8 +30,10 @@ class Regions(Protocol):
 
 
 def unjoined(overlay: Regions, tree: Tree) -> str:
-    """The regions of a scope are joined by edges of the tree among themselves: nothing of it may enter another, so
-    what is published on one side would never be seen on the other."""
+    """Returns a fault if edges of the tree do not join the regions of a scope among themselves.
+
+    Publications of the scope may not enter other regions, so one side would never see the other's publications.
+    """
     for scope in overlay.policy.scopes:
         regions = sorted(overlay.regions_of(scope) & tree.regions)
         for start, end in ((regions[0], end) for end in regions):
@@ -46,11 +48,13 @@ def unjoined(overlay: Regions, tree: Tree) -> str:
 
 
 def overlong(overlay: Regions, tree: Tree) -> str:
-    """No path of a sealed scope on which a receiver would hold too many shares of one key (A8), or try too many
-    combinations of them. Plain publications have no key: their paths may have any length.
+    """Returns a fault if a receiver on a path of a sealed scope would hold too many shares of one key (A8).
 
-    A subscriber of the last region holds the product of all n of the path, and where f replicas of each region lie
-    it may be the last choice of k of n, region by region behind the first, that fits. Of two views of a region the
+    Too many combinations of shares to try are a fault too. Plain publications have no key: their paths may have any
+    length. A subscriber of the last region holds the product of all n of the path. Where f replicas of each region
+    lie,
+    the last choice of k of n, region by region behind the first, may be the one that fits. Of two views of a region
+    the
     worse counts: keys may name either.
     """
     count, choices = dict[int, int](), dict[int, int]()

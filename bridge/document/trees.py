@@ -1,4 +1,4 @@
-"""Trees of regions over time: how regions are joined now, how they were before, and which tree something names.
+"""Trees of regions over time: the tree in force, the tree before, and the tree that a number names.
 
 Routing has versions of its own, inside the versions of the policy: a *tree* is numbered, and the owner counts on
 whenever edges, regions or the regions of a scope change (`TreeChange`, a part of the signed policy). Views have their
@@ -9,12 +9,14 @@ Of the two newest trees an `Overlay` knows which are *open*, hence may be named 
 member adopts the version with a change:
 
     settling    `settle_s` long: both are open; the former is in force, the links of new edges come up
-    in force    the new one: publishers seal for it, anew what was not acknowledged. The former stays open for `grace_s`
-    alone       the former is closed: what names it has expired, keys and shares of it are erased, its links end
+    in force    the new one: publishers seal for it, also again all unacknowledged. The former stays open for
+    `grace_s`
+    alone       the former is closed: wires that name it have expired, its keys and shares are erased, its links end
 
-A tree that is to come here is `UnknownView`, one that is closed `Expired`: nobody is blamed for being early or late.
-Of the former tree only regions that are left count; hence a region that lies between others is not removed in one
-step. None of this changes a value, as in `succession`, which drives it. Not here: who is next for whom (`topology`).
+A tree that is to come here is `UnknownView`, a closed one `Expired`: no member is blamed for being early or late.
+Of the former tree only present regions count; hence a region that lies between others is not removed in one
+step. None of this changes a value, as in `succession`, which drives it. Not here: the next hop of a member
+(`topology`).
 """
 
 from __future__ import annotations
@@ -38,11 +40,11 @@ NUMBERS = 256  # publications name a tree by its number modulo this
 
 @dataclass(frozen=True, slots=True)
 class TreeChange:
-    """The number of a tree, and what it followed.
+    """The number of a tree, and the tree before.
 
-    `since_ms`: when it was signed first. `settle_s`: how long members wait with it after they learned of it; 0
+    `since_ms`: when it was signed first. `settle_s`: seconds that members wait with it after they learned of it; 0
     where regions change, since nothing can then be sealed for the former. `former`: the edges before, until the owner
-    leaves them out. `steps`: so many numbers lie between; one that never came into force leaves a gap.
+    leaves them out. `steps`: difference of the two numbers; a tree that never came into force leaves a gap.
     """
 
     number: int = 0
@@ -55,17 +57,17 @@ class TreeChange:
     def followed_by(
         self, edges: tuple[Edge, ...], since_ms: int, settle_s: int, grace_s: int, steps: int = 1
     ) -> TreeChange:
-        """The next change; `edges` are those that it ends."""
+        """Returns the next change; `edges` are the edges that it replaces."""
         return TreeChange(self.number + steps, since_ms, settle_s, grace_s, edges, steps)
 
     @property
     def settled(self) -> TreeChange:
-        """The same without what is closed."""
+        """Returns the change without the closed tree before."""
         return TreeChange(self.number, self.since_ms)
 
     @property
     def closes_ms(self) -> int:
-        """When the former is closed at who learned of the change at once."""
+        """UNIX time in ms when the former tree is closed at a member that learned of the change at once."""
         return self.since_ms + 1000 * (self.settle_s + self.grace_s)
 
     def encode(self) -> bytes:
@@ -74,7 +76,7 @@ class TreeChange:
 
     @classmethod
     def read(cls, frame: Reader) -> TreeChange:
-        """Raises BadFrame."""
+        """Reads a change. Raises BadFrame."""
         numbers = frame.number(4), frame.number(8), frame.number(4), frame.number(4)
         steps, former = frame.number(1), read_edges(frame)
         if steps > min(STEPS_MOST, numbers[0]):
@@ -86,17 +88,17 @@ FIRST_TREE = TreeChange()
 
 
 def encode_edges(edges: Collection[Edge]) -> bytes:
-    """count(2), and each edge region(4) region(4)."""
+    """Encodes count(2), and each edge region(4) region(4)."""
     return number(len(edges), 2) + b"".join(number(a, 4) + number(b, 4) for a, b in edges)
 
 
 def read_edges(frame: Reader) -> tuple[Edge, ...]:
-    """Raises BadFrame."""
+    """Reads edges. Raises BadFrame."""
     return tuple([(frame.number(4), frame.number(4)) for _ in range(frame.number(2))])
 
 
 class Tree:
-    """Regions and how they are joined. `joined`: it is one tree indeed, without circles."""
+    """Regions and their edges. `joined`: they are one tree, without cycles."""
 
     def __init__(self, tree_number: int, edges: Iterable[Edge], regions: Collection[int]) -> None:
         self.number = tree_number
@@ -120,11 +122,11 @@ class Tree:
         return hash((self.number, self.edges))
 
     def neighbours(self, region: int) -> tuple[int, ...]:
-        """Regions one edge away."""
+        """Returns the regions one edge away."""
         return self._neighbours.get(region, ())
 
     def path(self, start: int, end: int) -> tuple[int, ...]:
-        """Regions from `start` to `end`, both included; none if one of them is not in this tree."""
+        """Returns the regions from `start` to `end`, both included; none if one of them is not in this tree."""
         return self._paths.get(start, {}).get(end, ())
 
     def _paths_from(self, start: int) -> dict[int, tuple[int, ...]]:
@@ -140,7 +142,7 @@ class Tree:
 
 
 class Phase(IntEnum):
-    """Of a change; see the module."""
+    """The phase of a change, as the module's head lists them."""
 
     SETTLING = 0
     IN_FORCE = 1
@@ -149,8 +151,10 @@ class Phase(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Trees:
-    """The newest tree, the one before it while that may be open, and how far the change is here. `known_ms`: when we
-    learned of it."""
+    """The newest tree, the tree before while it may be open, and the phase of the change here.
+
+    `known_ms`: when we learned of it.
+    """
 
     newest: Tree
     former: Tree | None
@@ -160,7 +164,7 @@ class Trees:
 
     @classmethod
     def of(cls, change: TreeChange, edges: Collection[Edge], regions: Collection[int]) -> Trees:
-        """As somebody begins who knows nothing else: the change counts from its signature."""
+        """Returns the trees of a member that starts and knows nothing else: the change counts from its signature."""
         former = None
         if change.former is not None:
             before = {region for edge in change.former for region in edge} or set(regions)  # there was one region only
@@ -170,7 +174,7 @@ class Trees:
 
     @property
     def in_force(self) -> Tree:
-        """What is sealed for now."""
+        """The tree for which publications are sealed now."""
         return self.former if self.phase is Phase.SETTLING and self.former is not None else self.newest
 
     @property
@@ -180,11 +184,11 @@ class Trees:
 
     @property
     def sealed_for(self) -> tuple[Tree, ...]:
-        """Open ones without one that settles."""
+        """Open trees without a settling one."""
         return (self.in_force,) if self.phase is Phase.SETTLING else self.open
 
     def named(self, tree_number: int) -> Tree:
-        """Raises UnknownView for one that is to come here, Expired for one that is closed."""
+        """Returns the open tree of a number. Raises UnknownView for a future tree, Expired for a closed one."""
         for tree in self.open:
             if tree.number == tree_number:
                 return tree
@@ -193,12 +197,12 @@ class Trees:
         raise Expired(f"tree {tree_number} of regions is closed")
 
     def number_of(self, low: int) -> int:
-        """The number that a publication means by its number modulo `NUMBERS`: of those that fit, the nearest."""
+        """Returns the tree number nearest to the newest that equals `low` modulo `NUMBERS`."""
         half, newest = NUMBERS // 2, self.newest.number
         return newest + (low - newest + half) % NUMBERS - half
 
     def next_change(self) -> float | None:
-        """When `phase_at` is another one, in UNIX seconds."""
+        """Returns when `phase_at` changes next, in UNIX seconds; None if never."""
         steps = {Phase.SETTLING: self._settles_s, Phase.IN_FORCE: self._closes_s}
         return steps.get(self.phase)
 
@@ -208,13 +212,15 @@ class Trees:
         return max(self.phase, Phase.IN_FORCE if now >= self._settles_s else Phase.SETTLING)
 
     def follows(self, old: Trees) -> bool:
-        """Whether somebody who has `old` may take these: numbers count on, and one number is one tree."""
+        """Returns True if a member that has `old` may take these: numbers count on, and one number is one tree."""
         same = self.newest.number == old.newest.number and self.newest.edges == old.newest.edges
         return same or self.newest.number > old.newest.number
 
     def beside(self, old: Trees, now: float) -> Trees:
-        """These, as somebody learns of them now who has `old`: what is in force there stays open, though whoever signed
-        these did not know of it."""
+        """Returns these trees for a member that has `old` and learns of them now.
+
+        The tree in force in `old` stays open, though the signer of these did not know of it.
+        """
         trees, present = replace(self, known_ms=int(now * 1000)), old.in_force
         edges = [(min(edge), max(edge)) for edge in present.edges]
         left = Tree(present.number, edges, present.regions & self.newest.regions)

@@ -1,12 +1,13 @@
-"""Where publications travel: wire topics name a scope by its number, and never a topic.
+"""Wire topics: they name a scope by its number, and never a topic.
 
     veilmq/batch/N                batches of scope N
-    veilmq/retained/N/ID/MEMBER   what replicas retain: batches of one, of one member on one topic
+    veilmq/retained/N/ID/MEMBER   retained batches of one record, of one member on one topic
 
 ID is the topic's name as readers of the scope know it (`keys.topictokens.retained_id`), MEMBER the publisher's party
-id, both in base64url: so nobody's values come between those of another. Nobody on the way sees topics. So a member may
+id, both in base64url: so values of two members never mix. Nobody on the way sees topics. So a member may
 publish in a scope if it may publish on some topic of it, and readers judge each record alone (`record_rights`). Not
-here: what is in a batch (`bridge.contract`), who checks it."""
+here: the content of a batch (`bridge.contract`), who checks it.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ ID_BYTES = 16
 
 
 class WireTopic(NamedTuple):
-    """What a wire topic says. `id`, `publisher`: empty for batches."""
+    """The parts of a wire topic. `id`, `publisher`: empty for batches."""
 
     scope: int
     id: bytes = b""
@@ -30,22 +31,22 @@ class WireTopic(NamedTuple):
 
 
 def batch_topic(number: int) -> str:
-    """The wire topic of batches of the scope with this number."""
+    """Returns the wire topic of batches of the scope with this number."""
     return f"{BATCH_ROOT}{number}"
 
 
 def retained_topic(number: int, id_: bytes, publisher: bytes) -> str:
-    """The wire topic of what a member publishes retained on one topic of the scope with this number."""
+    """Returns the wire topic of a member's retained publications on one topic of the scope with this number."""
     return f"{RETAINED_ROOT}{number}/{to_property(id_)}/{to_property(publisher)}"
 
 
 def retained_filter(number: int) -> str:
-    """All of these of one scope."""
+    """Returns the filter of all retained wire topics of one scope."""
     return f"{RETAINED_ROOT}{number}/#"
 
 
 def read_wire_topic(wire_topic: str) -> WireTopic:
-    """Each has one spelling. Raises BadFrame."""
+    """Parses a wire topic, each of which has one spelling. Raises BadFrame."""
     if wire_topic.startswith(BATCH_ROOT):
         return WireTopic(_number(wire_topic[len(BATCH_ROOT) :]))
     parts = wire_topic[len(RETAINED_ROOT) :].split("/")
@@ -58,12 +59,12 @@ def read_wire_topic(wire_topic: str) -> WireTopic:
 
 
 def slot_of(wire_topic: str) -> str:
-    """What the retained topics of all members about one topic have in common."""
+    """Returns the common part of all members' retained topics about one topic."""
     return wire_topic.rpartition("/")[0]
 
 
 def is_retained_topic(wire_topic: str) -> bool:
-    """Whether a wire topic is one of what is retained, or would be if it were spelt right."""
+    """Returns True if a wire topic is for retained publications, also if it is misspelt behind its root."""
     return wire_topic.startswith(RETAINED_ROOT)
 
 
