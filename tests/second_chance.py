@@ -28,6 +28,7 @@ class SecondChance:
     def __init__(self) -> None:
         self.failed: dict[str, None] = {}
         self.passed_alone: list[str] = []
+        self.first_failures: list[pytest.TestReport] = []
         self.last_words = ""
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -41,11 +42,22 @@ class SecondChance:
             if not self.last_words:
                 self.passed_alone = list(self.failed)
                 session.exitstatus = pytest.ExitCode.OK
+                self._count_no_failure(session.config)
+
+    def _count_no_failure(self, config: pytest.Config) -> None:
+        """Takes first failures out of the count of failures: a run that is green does not end with "2 failed"."""
+        reporter = config.pluginmanager.get_plugin("terminalreporter")
+        if reporter is not None:
+            self.first_failures = reporter.stats.pop("failed", [])
+            reporter.stats["passed alone"] = self.first_failures
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         if self.last_words:
             terminalreporter.write_line("failed alone, too:", red=True)
             terminalreporter.write_line(self.last_words)
+        for report in self.first_failures:
+            terminalreporter.write_sep("_", f"first failure of {report.nodeid}")
+            terminalreporter.write_line(report.longreprtext)
         for nodeid in self.passed_alone:
             terminalreporter.write_line(f"failed beside others, passed alone: {nodeid}", yellow=True, bold=True)
 

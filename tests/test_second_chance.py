@@ -51,6 +51,9 @@ def test_what_passes_alone_is_named_and_its_failure_shown(tmp_path: Path, option
     assert done.returncode == 0, done.stdout
     assert "failed beside others, passed alone: gateway/test_it.py::test_only_alone" in done.stdout
     assert "crowded" in done.stdout
+    last = done.stdout.splitlines()[-1]
+    assert "1 passed" in last
+    assert "failed" not in last.replace("passed alone", ""), "a green run counts no failure"
 
 
 def test_what_fails_alone_too_fails_the_run(tmp_path: Path) -> None:
