@@ -174,9 +174,7 @@ def _view(
 
 
 def _links_now(states: Sequence[LinkState]) -> dict[str, LinkNow]:
-    """Returns the traffic with each member, summed over the link that we dialled and the link that the member
-    dialled.
-    """
+    """Returns the traffic with each member, summed over our link to the member and the member's link to us."""
     found: dict[str, LinkNow] = {}
     for one in states:
         other, figures = found.get(one.peer, LinkNow(up=False)), one.figures

@@ -84,8 +84,9 @@ class BridgesHome:
         return self.links is None or self.links.may_leave(topic)
 
     def may_enter(self, topic: str) -> bool:
-        """Returns False for constrained topics with tracing: they belong to one overlay, and a bridge may not speak on
-        them.
+        """Returns False for constrained topics if the broker traces.
+
+        Constrained topics belong to one overlay: messages from other brokers have no authority on them.
         """
         if self.broker.exchange.tracing is None:
             return True

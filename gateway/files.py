@@ -1,12 +1,9 @@
 """Files that hold a secret: written whole and durable with mode 0600, refused when others may read them.
 
 For private keys, certificate authority keys, scope keys, store keys and split seeds, and for every other file that
-must
-be whole after a crash (`write_durably`). The content is opaque here, and imports are few, so that executors of Spark
-can
-use the module. It does not protect against the owner of the account or root, nor does `erase` reach copies that a
-file
-system or flash translation layer keeps elsewhere.
+must be whole after a crash (`write_durably`). The content is opaque here, and imports are few, so that executors of
+Spark can use the module. It does not protect against the owner of the account or root, nor does `erase` reach copies
+that a file system or flash translation layer keeps elsewhere.
 """
 
 from __future__ import annotations
@@ -36,8 +33,7 @@ def read_private(path: Path) -> bytes:
     """Returns the content of a file that only its owner can read.
 
     Raises PrivateFileError when the file is absent, not a regular file, too large, or open to group or others. The
-    mode is
-    taken from the opened file, so that the file cannot be exchanged between check and read.
+    mode is taken from the opened file, so that the file cannot be exchanged between check and read.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe would wait for a writer
@@ -79,9 +75,7 @@ def write_public(path: Path, content: bytes, *, replace: bool = True, still: Cal
 
 
 def stamp(path: Path) -> FileStamp | None:
-    """Returns a value that changes with every new content or replacement of a file; None if the file does not
-    exist.
-    """
+    """Returns a value that changes with every new content or replacement of a file; None without a file."""
     try:
         status = path.stat()
     except OSError:
@@ -93,10 +87,8 @@ def replace_public(path: Path, content: bytes, seen: FileStamp | None) -> FileSt
     """Replaces a public file that others replace too, unless it was replaced since `seen`.
 
     The check comes last, when the content is on disk under another name: a write may take seconds, in which an
-    operator
-    may replace the file. Returns the stamp of our file, so that a replacement right after ours is noticed too; None
-    if
-    nothing was written. Raises PrivateFileError.
+    operator may replace the file. Returns the stamp of our file, so that a replacement right after ours is noticed
+    too; None if nothing was written. Raises PrivateFileError.
     """
     with alone_in(path.parent):
         try:
@@ -115,8 +107,7 @@ def alone_in(directory: Path) -> Iterator[None]:
     """Locks the directory (flock) against other changes that use this lock.
 
     `write_public` takes the lock by itself; a change that reads first holds the lock around its `write_private`.
-    Raises
-    PrivateFileError.
+    Raises PrivateFileError.
     """
     try:
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -61,8 +61,7 @@ class Party:
     """The files of one member, loaded and checked; nothing runs yet.
 
     If the overlay lists the key that was prepared by a rotation, that key is taken now. Raises TrustError,
-    OverlayError,
-    TlsError or ConfigError, each one line.
+    OverlayError, TlsError or ConfigError, each one line.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -107,8 +106,7 @@ class Party:
 
 
 def outgoing_scopes(where: OverlaySettings, overlay: Overlay, granted: Sequence[ScopeSecret]) -> list[ScopeSecret]:
-    """Returns the scopes of outgoing local publications: listed by `protect` and `share_plain`, and granted by the
-    owner.
+    """Returns the scopes of outgoing publications, listed by `protect` and `share_plain` and granted by the owner.
 
     Raises ConfigError if the lists differ from the owner's policy: the sealed topics and modes must be no surprise.
     """
@@ -143,8 +141,7 @@ def outgoing_scopes(where: OverlaySettings, overlay: Overlay, granted: Sequence[
 
 
 def not_granted(where: OverlaySettings, granted: Sequence[ScopeSecret]) -> list[str]:
-    """Returns one line for each filter of `protect` and `share_plain` whose scope the owner does not grant us (any
-    more).
+    """Returns one line for each filter of `protect` and `share_plain` whose scope the owner does not grant us.
 
     A gateway starts nevertheless: publications to these scopes are refused, all others are served.
     """
@@ -166,10 +163,10 @@ def _mode_in_words(scope: Scope, any_sealed: bool) -> str:
 def build(
     party: Party, wrap: Callable[[OverlayNode], OverlayNode] | None = None, neighbours: Neighbours | None = None
 ) -> BrokerOverlay:
-    """Puts the parts together. `wrap` may wrap the node (the demo's liar); `neighbours`: members found on the local
-    network.
+    """Puts the parts together.
 
-    Raises ConfigError, StoreError, KeyMaterialError.
+    `wrap` may wrap the node (the demo's liar); `neighbours`: members found on the local network. Raises ConfigError,
+    StoreError, KeyMaterialError.
     """
     settings = party.settings
     if settings.data is None:
@@ -263,8 +260,7 @@ class SplitSeeds:
     """The seeds of a replica's splits, by epoch.
 
     While the disk keeps no seed, none is given and no share is split: another seed after a restart would contradict
-    the
-    replica's earlier splits. Content is still forwarded.
+    the replica's earlier splits. Content is still forwarded.
     """
 
     def __init__(self, store: Store, clock: Callable[[], float] = time.monotonic) -> None:
@@ -372,8 +368,9 @@ async def _serve(
 def _traced(
     settings: Settings, ends: contextlib.ExitStack | contextlib.AsyncExitStack, count: Callable[[Count], None]
 ) -> Callable[[EdgeBroker], None]:
-    """Returns a function that joins tracing to a broker, if configured; tracing ends with `ends`. Raises
-    TrustError.
+    """Returns a function that joins tracing to a broker, if configured; tracing ends with `ends`.
+
+    Raises TrustError.
     """
     if settings.traces is None:
         return lambda broker: None

@@ -97,8 +97,7 @@ def set_user(path: Path | str, name: str, password: str, iterations: int = ITERA
     """Adds a user to the file, or changes the password; makes an absent file, with mode 0600.
 
     Raises ValueError for a name, password or number of iterations that SCRAM cannot have; StartError,
-    PrivateFileError for
-    the file.
+    PrivateFileError for the file.
     """
     path = Path(path)
     users = ScramUsers.load(path) if path.exists() else ScramUsers({}, os.urandom(DECOY_KEY_BYTES))

@@ -7,8 +7,7 @@
 Messages that amqtt received and permitted go into the outbox; arriving messages are broadcast to amqtt's clients. The
 guarantees are weaker than those of `veilmq broker`, because amqtt tells a plugin of a message and does not ask it: a
 device has its PUBACK before the outbox is on disk; wills stay local, amqtt publishes them without telling; there is
-no
-MQTT 5, so properties of publications are lost; amqtt's own queues have no bounds.
+no MQTT 5, so properties of publications are lost; amqtt's own queues have no bounds.
 """
 
 from __future__ import annotations

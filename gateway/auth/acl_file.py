@@ -8,9 +8,8 @@
         subscribe_acl: {nurse: [ward/#], "*": [devices/%u/#]}
 
 Where a configuration names amqtt's `TopicAccessControlListPlugin`, `AclPlugin` takes its place with its options:
-amqtt's
-plugin lets a rule `ward/+` pass a subscription to `ward/#`, and checks no delivery. `acl_rules.py` has the meaning of
-rules.
+amqtt's plugin lets a rule `ward/+` pass a subscription to `ward/#`, and checks no delivery. `acl_rules.py` has the
+meaning of rules.
 """
 
 from __future__ import annotations
@@ -121,8 +120,9 @@ class AclPlugin(_RulesPlugin):
 
     @dataclass
     class Config:
-        """The options of the plugin: filters by user name; `anonymous`: clients without a user name, `*`: all
-        clients.
+        """The options of the plugin: filters by user name.
+
+        `anonymous`: clients without a user name. `*`: all clients.
         """
 
         publish_acl: dict[str, list[str]] = field(default_factory=dict)

@@ -1,15 +1,12 @@
 """Access rules for publishing, subscribing and receiving. Text in, verdicts out; no I/O.
 
 `Table` is the form of amqtt's plugin: for each user, filters. A subscription is granted if a filter of the user
-covers
-all of it: `ward/+` does not cover `ward/#`. `parse_acl` reads the form of Mosquitto's `acl_file`: a subscription is
-granted if any matching topic may be read, and each delivery is checked, so that a client that subscribes to `#` gets
-the
-messages that it may read.
+covers all of it: `ward/+` does not cover `ward/#`. `parse_acl` reads the form of Mosquitto's `acl_file`: a
+subscription is granted if any matching topic may be read, and each delivery is checked, so that a client that
+subscribes to `#` gets the messages that it may read.
 
 In a filter `%u` stands for the client's user name and `%c` for its client id. A rule does not count for a client
-whose
-name would put a level or a wildcard into the filter.
+whose name would put a level or a wildcard into the filter.
 """
 
 from __future__ import annotations
@@ -133,9 +130,9 @@ class Rule:
 
 @dataclass(slots=True)
 class FileRules:
-    """The rules of a file in Mosquitto's syntax. `of_user`: by user name, None: clients without one. `patterns`: for
-    all
-    clients.
+    """The rules of a file in Mosquitto's syntax.
+
+    `of_user`: by user name, None: clients without one. `patterns`: for all clients.
     """
 
     of_user: dict[str | None, list[Rule]] = field(default_factory=dict)

@@ -3,8 +3,7 @@
 A token stands for an MQTT user and has the user's rights. It counts as long as the user neither is removed nor gets
 another password. The file of digests admits no client. A running broker and `veilmq tokens` take turns to change the
 file, and the broker notices the command's changes. A change takes the lock of the directory and so may wait: the
-broker
-makes it in a thread. Time and randomness are passed in.
+broker makes it in a thread. Time and randomness are passed in.
 """
 
 from __future__ import annotations
@@ -42,8 +41,7 @@ class ApiToken:
     """A token of a program.
 
     `digest`: SHA-256 of its secret, in hex. `id`: the beginning of the digest, as its name. `mark`: the user's
-    standing when
-    the token was issued.
+    standing when the token was issued.
     """
 
     digest: str
@@ -136,8 +134,9 @@ class ApiTokens:
 
     @contextlib.contextmanager
     def _changing(self) -> Iterator[dict[str, ApiToken]]:
-        """Yields the tokens of the file for a change, and writes them afterwards. No other process writes
-        meanwhile.
+        """Yields the tokens of the file for a change, and writes them afterwards.
+
+        No other process writes meanwhile.
         """
         with contextlib.nullcontext() if self._path is None else alone_in(self._path.parent):
             with self._taking:

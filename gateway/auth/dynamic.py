@@ -1,13 +1,11 @@
-"""Plugin with users and rights that change while the broker runs: `data/security.json`, edited by API and `veilmq
-users`.
+"""Plugin with users and rights that change while the broker runs: a file, edited by API and `veilmq users`.
 
     plugins:
       gateway.auth.dynamic.DynamicPlugin: {file: data/security.json}
 
 The file is checked for changes twice a second, so that a command on the broker's host is enough. Every change counts
 from the next login, publication and delivery on; connections and sessions of users who were disabled, removed or
-given
-another password end (`gateway/broker/changed_users.py`). A damaged file is logged and changes nothing.
+given another password end (`gateway/broker/changed_users.py`). A damaged file is logged and changes nothing.
 """
 
 from __future__ import annotations

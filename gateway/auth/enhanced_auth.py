@@ -37,8 +37,9 @@ STEPS_MAX = 16
 
 
 class AuthRefused(Exception):  # noqa: N818 - an outcome, raised by plugins
-    """A refusal, raised by `AuthExchange.step`: the client is not admitted. The text goes into our log, not to the
-    client.
+    """A refusal, raised by `AuthExchange.step`: the client is not admitted.
+
+    The text goes into our log, not to the client.
     """
 
 
@@ -81,8 +82,7 @@ class EnhancedAuth:
                     raise StartError(f"plugins: two plugins for authentication method {plugin.method}; remove one")
 
     async def connect(self, connection: ClientConnection, connect: Connect, view: EdgeSession) -> Properties:
-        """Authenticates a CONNECT with a method of ours; returns the CONNACK's properties and stores the name in
-        `view`.
+        """Authenticates a CONNECT with a method of ours; returns its CONNACK's properties and names `view`'s user.
 
         Raises MqttError with the code of the refusal, ConnectionError if the client leaves before the end.
         """

@@ -57,8 +57,9 @@ class PasswordFile:
         return [user for user, hashed in self.users.items() if not is_known(hashed)]
 
     def put(self, user: str, hashed: str) -> bool:
-        """Sets a user's hash; returns True if the user is new. Raises PasswordFileError for a name that no line can
-        hold.
+        """Sets a user's hash; returns True if the user is new.
+
+        Raises PasswordFileError for a name that no line can hold.
         """
         if (
             not user

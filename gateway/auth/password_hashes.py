@@ -15,7 +15,9 @@ import hmac
 from collections.abc import Callable
 
 ITERATIONS = 20_000
-"""About 10 ms of one core for a login; a thief of the file tries Mosquitto's 101 a hundred times as fast."""
+"""Iterations of a new hash: about 10 ms of one core for a login. A thief of the file could try passwords under
+Mosquitto's 101 a hundred times as fast.
+"""
 ITERATIONS_MAX = 10_000_000
 """Stops a line of the file from holding up a broker for minutes at each login."""
 SALT_BYTES = 16
@@ -28,8 +30,9 @@ class HashError(ValueError):
 
 
 def make_hash(password: bytes, random: Callable[[int], bytes], iterations: int = ITERATIONS) -> str:
-    """Returns a hash of a password. `random(n)`: n random bytes. Raises HashError for a forbidden number of
-    iterations.
+    """Returns a hash of a password.
+
+    `random(n)`: n random bytes. Raises HashError for a forbidden number of iterations.
     """
     if not 1 <= iterations <= ITERATIONS_MAX:
         raise HashError(f"{iterations} iterations are not between 1 and {ITERATIONS_MAX}")

@@ -7,8 +7,7 @@
 Where a configuration names amqtt's `FileAuthPlugin`, this plugin takes its place with its option. Hashes are slow on
 purpose: a few threads compute them, so that a login delays no other client, and at most `PENDING_MAX` logins wait. An
 unknown user costs as much time as a wrong password. A right password is remembered for `REMEMBERED_S`, as a keyed
-hash
-whose key never leaves this process: a thousand devices that return at once do not need a thousand slow hashes.
+hash whose key never leaves this process: a thousand devices that return at once do not need a thousand slow hashes.
 """
 
 from __future__ import annotations
@@ -152,8 +151,9 @@ class PasswordPlugin(BaseAuthPlugin):  # type: ignore[misc]
         return self._users.mark(user)
 
     async def authenticate(self, *, session: Session) -> bool | None:
-        """Returns the verdict on a login; None without a user name, which other plugins decide on. Raises
-        BusyError.
+        """Returns the verdict on a login; None without a user name, which other plugins decide on.
+
+        Raises BusyError.
         """
         if session.username is None:
             return None

@@ -5,9 +5,8 @@
     answer = exchange.final(client_final)         # server-final-message; `exchange.username` is proven now
 
 No I/O, clock or randomness of its own. An unknown user is treated as a user with a wrong password: `Decoys` gives
-salt
-and iterations that are constant for a name. Channel binding is not offered, so SCRAM-...-PLUS is another method and
-`p=` is refused. Login rules and storage of credentials: `enhanced_auth.py`. Source: RFC 5802, RFC 7677; SASLprep:
+salt and iterations that are constant for a name. Channel binding is not offered, so SCRAM-...-PLUS is another method
+and `p=` is refused. Login rules and storage of credentials: `enhanced_auth.py`. Source: RFC 5802, RFC 7677; SASLprep:
 RFC 4013.
 """
 
@@ -60,8 +59,9 @@ class Verifier:
 
     @classmethod
     def of(cls, password: str, salt: bytes, iterations: int) -> Verifier:
-        """Makes a verifier from a password with this number of iterations. Raises ValueError for an invalid password or
-        number.
+        """Makes a verifier from a password with this number of iterations.
+
+        Raises ValueError for an invalid password or number.
         """
         if not ITERATIONS_MIN <= iterations <= ITERATIONS_MAX:
             raise ValueError(f"iterations must be {ITERATIONS_MIN} to {ITERATIONS_MAX}")
@@ -71,8 +71,9 @@ class Verifier:
 
     @classmethod
     def parse(cls, text: str) -> Verifier:
-        """Parses `SCRAM-SHA-256$iterations:salt$StoredKey:ServerKey`, base64, as PostgreSQL keeps it. Raises
-        ValueError.
+        """Parses `SCRAM-SHA-256$iterations:salt$StoredKey:ServerKey`, base64, as PostgreSQL keeps it.
+
+        Raises ValueError.
         """
         match = _VERIFIER.fullmatch(text)
         if match is None:
@@ -95,8 +96,7 @@ class Decoys:
     """Verifiers for unknown names, which repeated requests cannot tell from real users' verifiers.
 
     `key`: 32 secret bytes that outlive restarts. `shapes`: (iterations, salt bytes) of the real users, so that
-    neither
-    gives a name away.
+    neither gives a name away.
     """
 
     key: bytes = field(repr=False)

@@ -113,7 +113,7 @@ class Security(_Model):
 
     @property
     def hashes(self) -> dict[str, str]:
-        """Returns the hashes of enabled users by name."""
+        """The hashes of enabled users by name."""
         return {name: user.hash for name, user in self.users.items() if user.enabled}
 
 

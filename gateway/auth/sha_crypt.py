@@ -1,8 +1,7 @@
-"""Verifier of SHA-512 crypt (`$6$salt$hash`), which amqtt's password files may hold: Python 3.13 has no `crypt` any
-more.
+"""Verifier of SHA-512 crypt (`$6$salt$hash`), which amqtt's password files may hold.
 
-Slow by design, and in pure Python: some 10 ms for 5,000 rounds. Never made here: `password_hashes` hashes new
-passwords. Source: "Unix crypt using SHA-256 and SHA-512", Ulrich Drepper, version 0.6.
+Python 3.13 has no `crypt` any more. Slow by design, and in pure Python: some 10 ms for 5,000 rounds. Never made here:
+`password_hashes` hashes new passwords. Source: "Unix crypt using SHA-256 and SHA-512", Ulrich Drepper, version 0.6.
 """
 
 from __future__ import annotations

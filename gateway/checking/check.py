@@ -1,9 +1,8 @@
 """`veilmq check`: finds faults of a configuration before a start, and answers what happens to a topic.
 
 Inspects files, certificates, rights and ports; starts nothing and sends nothing, unless hosted brokers are to be
-probed
-(`probing`). A finding is one line with cause and cure, and an error makes a broker refuse to start. `fates` answers,
-topic by topic, where a local publication would go.
+probed (`probing`). A finding is one line with cause and cure, and an error makes a broker refuse to start. `fates`
+answers, topic by topic, where a local publication would go.
 """
 
 from __future__ import annotations
@@ -358,9 +357,7 @@ def _check_listens(settings: Settings, role: Role) -> list[CheckFinding]:
 
 
 def _check_reports(settings: Settings, place: _Place) -> Iterator[CheckFinding]:
-    """Yields a finding on the way of trace reports: sealed, or not leaving; the configuration refuses unsealed
-    reports.
-    """
+    """Yields a finding on trace reports: sealed, or not leaving. The configuration refuses unsealed reports."""
     if settings.traces is None or settings.traces.report is None:
         return
     topic = f"{settings.traces.report.prefix}/{place.local.name}/ENTITY/trace"

@@ -15,9 +15,7 @@ from gateway.checking.check_trust import CheckFinding
 
 
 def check_plugins(settings: Settings) -> Iterator[CheckFinding]:
-    """Yields an error for a plugin that cannot be loaded; warnings if no client can log in, and warnings of
-    plugins.
-    """
+    """Yields an error for a plugin that cannot be loaded, and warnings: of plugins, and if no client can log in."""
     try:
         plugins = asyncio.run(_loaded(settings))
     except StartError as error:

@@ -1,8 +1,7 @@
 """Predicate findings of `veilmq check`: filters with a `?` in places where no predicate is read.
 
 With `subscriptions: {predicates: true}` a `?` begins an expression in clients' subscriptions, and nowhere else:
-rights
-are those of the filter before the `?`, and scopes are of topics. A rule with a `?` fits no subscription.
+rights are those of the filter before the `?`, and scopes are of topics. A rule with a `?` fits no subscription.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Tracing findings of `veilmq check`: faults of files named by `traces:` and `watched:`, and settings without
-effect.
-"""
+"""Tracing findings of `veilmq check`: faults of files in `traces:` and `watched:`, and ineffective settings."""
 
 from __future__ import annotations
 

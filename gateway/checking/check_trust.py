@@ -27,8 +27,7 @@ class CheckFinding:
     """A finding of `veilmq check`.
 
     `level`: ok, warning or error. `text`: one line; cause and cure unless ok. `stops`: True if an error of this kind
-    keeps
-    a broker from starting.
+    keeps a broker from starting.
     """
 
     level: str
@@ -102,9 +101,7 @@ def _check_material(path: Path) -> CheckFinding:
 def check_rights(
     name: str, overlay: Overlay, secrets: Sequence[ScopeSecret], outgoing: Sequence[ScopeSecret], now: float
 ) -> Iterator[CheckFinding]:
-    """Yields missing rights to publish, rights that end soon or give nothing, and scopes whose names are hidden
-    anew.
-    """
+    """Yields missing rights to publish, rights that end soon or give nothing, and scopes with new tokens."""
     calendar = overlay.policy.calendar
     epoch = calendar.at(now)
     clear = {secret.scope.filter: secret.clear_filter for secret in secrets}

@@ -1,10 +1,10 @@
 """`veilmq check --probe`: tests by publishing whether hosted brokers carry our traffic (docs/protocol.md §2.10).
 
 With our own login, on the control root below a random name: a retained publication at QoS 1 with three user
-properties
-of our largest size has to return unaltered to an earlier subscriber, and retained to a later one; then it is removed.
-The scopes that we read have to be open to us. A session is requested with the members' expiry, and deep topics and
-large publications are tried, since not every broker announces its limits. Nothing else at the broker is touched.
+properties of our largest size has to return unaltered to an earlier subscriber, and retained to a later one; then it
+is removed. The scopes that we read have to be open to us. A session is requested with the members' expiry, and deep
+topics and large publications are tried, since not every broker announces its limits. Nothing else at the broker is
+touched.
 """
 
 from __future__ import annotations
@@ -138,8 +138,9 @@ class _Probe:
         return min(PAYLOAD_BYTES, limit - ROOM_BYTES)
 
     async def _comes_back(self, topic: str, payload: bytes) -> bool:
-        """Returns True if a publication returns, on its own connection, which a broker may end instead of an
-        answer.
+        """Returns True if a publication returns.
+
+        Takes its own connection, which a broker may end instead of an answer.
         """
         with contextlib.suppress(ClientError, UnfitError, TimeoutError):
             async with asyncio.timeout(TRY_S), self._connected("tried") as client:

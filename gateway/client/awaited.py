@@ -18,8 +18,9 @@ from gateway.mqtt5.types import ReasonCode
 
 @dataclass(frozen=True, slots=True)
 class Awaiting:
-    """The token of one publication. `written_at`: seconds of `time.perf_counter` (uvloop's clock counts
-    milliseconds).
+    """The token of one publication.
+
+    `written_at`: seconds of `time.perf_counter` (uvloop's clock counts milliseconds).
     """
 
     on_ack: Callable[[], object] | None

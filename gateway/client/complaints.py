@@ -24,9 +24,7 @@ class ClientError(OperatorError):
 
 
 class Complaints:
-    """The reasons logged since the last connection: at most `SAID_MAX`, so that a peer that invents more fills no
-    log.
-    """
+    """The reasons logged since the last connection, at most `SAID_MAX`: stops a peer from filling the log."""
 
     def __init__(self) -> None:
         self._said: set[str] = set()

@@ -20,8 +20,9 @@ class Here(Protocol):
 
 
 class LocalEnd(MqttClient):
-    """An internal client. `name`: of its session and its bounds in the broker; begins with
-    `gateway.clients.INTERNAL`.
+    """An internal client.
+
+    `name`: of its session and its bounds in the broker; begins with `gateway.clients.INTERNAL`.
     """
 
     def __init__(self, name: str, here: Here, **options: Any) -> None:

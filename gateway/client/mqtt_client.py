@@ -2,8 +2,7 @@
 
 `mqtt5.client_session` interprets packets; here are sockets, TLS, timers, reconnecting and subscribing anew.
 `MqttClient` serves the links of the overlay and every other client of a broker; `gateway/overlay/region_client.py`
-has
-one to each replica of a region. Callbacks run on the event loop and must not block.
+has one to each replica of a region. Callbacks run on the event loop and must not block.
 
     clean_start (the default)   no state survives a connection: the caller repeats unacknowledged publications
     clean_start=False           QoS 1 and 2 survive reconnects, and wait here, bounded, while there is no connection
@@ -186,9 +185,9 @@ class MqttClient(asyncio.Protocol):
 
     @property
     def load(self) -> tuple[int, int, int]:
-        """The numbers of unacknowledged and of waiting messages (for the server's window or a connection), and the
-        bytes
-        of both.
+        """The numbers of unacknowledged messages and of waiting messages, and the bytes of both.
+
+        A message waits for the server's window or for a connection.
         """
         session = self._session
         return len(session.outbound.unacknowledged), len(session.waiting), session.held_bytes
@@ -241,12 +240,10 @@ class MqttClient(asyncio.Protocol):
         """Sends or queues a message; returns False if it was not accepted (no connection, queue full, too large).
 
         `properties`: user properties, or all properties. `on_ack` is called once the server has accepted a message of
-        QoS 1 or
-        2; never if the server refuses it, nor after the connection if no state survives. `on_refused` gets the reason
-        code if
-        the server refuses the message or has said that it cannot take it; then the result is True. `urgent`: see
-        `ClientSession.publish`. Raises MalformedPacket or UnsendablePacket for a message that no MQTT packet can
-        carry.
+        QoS 1 or 2; never if the server refuses it, nor after the connection if no state survives. `on_refused` gets
+        the reason code if the server refuses the message or has said that it cannot take it; then the result is True.
+        `urgent`: see `ClientSession.publish`. Raises MalformedPacket or UnsendablePacket for a message that no MQTT
+        packet can carry.
         """
         if not self._up and (not qos or self._connect.clean_start):
             return False
@@ -289,9 +286,7 @@ class MqttClient(asyncio.Protocol):
             self._ask()
 
     def acknowledge(self, publish: Publish, code: int = ReasonCode.SUCCESS) -> None:
-        """Acknowledges a message with `manual_ack` (the object that `on_publish` got), in any order and at any
-        time.
-        """
+        """Acknowledges a message with `manual_ack` (the object that `on_publish` got), in any order, any time."""
         data = self._session.acknowledge(publish, ReasonCode(code))
         if data:
             self._write(data)

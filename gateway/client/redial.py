@@ -44,10 +44,10 @@ class Redial:
         """The address of the next attempt."""
 
     def ended(self, up_s: float | None, longest: bool = False) -> float:
-        """Records the end of a connection after `up_s` seconds, or a failed attempt (None); returns seconds until the
-        next.
+        """Records the end of a connection after `up_s` seconds, or a failed attempt (None).
 
-        `longest`: the peer refuses us; at the end of the round the longest pause follows.
+        Returns the seconds until the next attempt. `longest`: the peer refuses us; at the end of the round the
+        longest pause follows.
         """
         if up_s is None:
             others = [address for address in dict.fromkeys(self._elsewhere()) if address != self._own]

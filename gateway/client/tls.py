@@ -3,9 +3,8 @@
 Both sides show a certificate. The certificate authorities of the trust domains in the signed overlay are trusted; a
 chain to one of them is necessary, not sufficient: the key in the certificate must also be the key that the overlay's
 owner certified for a member (`recognise`), so no authority can bring in a member of its own making or imitate a
-member
-of another domain. Host names are not checked, for the key is the stronger name. TLS 1.3 only. Members and our own
-certificate may change while links stand: new handshakes see the new state.
+member of another domain. Host names are not checked, for the key is the stronger name. TLS 1.3 only. Members and our
+own certificate may change while links stand: new handshakes see the new state.
 
 Not here: listeners for ordinary clients (`gateway/broker/edge_broker.py`), making certificates
 (`gateway/trust/domains.py`).
@@ -43,8 +42,7 @@ class LinkTls:
     """The TLS contexts of one member for all its links, and the recognition of peers.
 
     `members`: name to member as in `Overlay.members`. `clock`: seconds since the UNIX epoch. Raises TlsError when
-    key,
-    certificate or an authority cannot be used, or when the certificate is not that of `name` in the overlay.
+    key, certificate or an authority cannot be used, or when the certificate is not that of `name` in the overlay.
     """
 
     def __init__(
@@ -71,8 +69,7 @@ class LinkTls:
         """Trusts these members, and no others, from the next handshake on. Standing connections are left alone.
 
         A removed authority stays in the contexts, which cannot forget; members that only it vouches for are not
-        recognised.
-        Raises TlsError, before any change, for an authority that cannot be read.
+        recognised. Raises TlsError, before any change, for an authority that cannot be read.
         """
         added = _authorities_of(members) - self._authorities
         for authority in added:
@@ -121,8 +118,9 @@ class LinkTls:
 
 
 def _authorities_of(members: Mapping[str, _Member]) -> set[bytes]:
-    """Returns the authorities of trust domains. The authority of a hosted broker's web certificate vouches for no
-    member.
+    """Returns the authorities of trust domains.
+
+    The authority of a hosted broker's web certificate vouches for no member.
     """
     return {m.ca for m in members.values() if m.ca and m.certificates[0].role is not Role.HOSTED}
 

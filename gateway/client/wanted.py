@@ -1,8 +1,7 @@
 """Subscriptions that a client wants, and their state on the present connection.
 
 Sends SUBSCRIBE and UNSUBSCRIBE for them, a bounded number at a time, again after every reconnect that lost the
-session,
-and each request once a connection. Writes nothing by itself: the client passes `send`.
+session, and each request once a connection. Writes nothing by itself: the client passes `send`.
 """
 
 from __future__ import annotations
@@ -51,11 +50,9 @@ class WantedSubscriptions:
         self._unwanted: dict[str, None] = {}
 
     def want(self, options: Subscription, on_answer: Callable[[int], None] | None) -> bool:
-        """Adds a wanted subscription; returns False if it was sent on this connection already, with or without an
-        answer
-        yet.
+        """Adds a wanted subscription; returns False if it was already sent on this connection.
 
-        Raises TooManySubscriptionsError.
+        Raises TooManySubscriptionsError. If the answer to the earlier request is known, `on_answer` gets it at once.
         """
         known = self._wanted.get(options.filter)
         if known is not None and known.options == options and known.asked:

@@ -71,8 +71,9 @@ def _report(made: Translated) -> None:
 
 
 def _database(made: Translated) -> Path | None:
-    """Returns the path of Mosquitto's database, or None without one. Raises ConfError if two files could be the
-    database.
+    """Returns the path of Mosquitto's database, or None without one.
+
+    Raises ConfError if two files could be the database.
     """
     from gateway.importing import ConfError
 

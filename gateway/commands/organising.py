@@ -119,9 +119,10 @@ def _as_organiser(
 
 
 async def _organised(client: Organiser, apply: bool, wait_s: float | None, as_json: bool) -> int:
-    """Runs the organiser, shows proposals and changes in force; returns after the first or after `wait_s` (None:
-    follows
-    on).
+    """Runs the organiser and shows proposals and changes in force; returns the exit status.
+
+    Ends after the first, or after `wait_s` without one; with None follows without end. Raises TrustError if this
+    organiser was removed or cannot sign.
     """
     from gateway.trust import TrustError
 
@@ -153,9 +154,9 @@ async def _organised(client: Organiser, apply: bool, wait_s: float | None, as_js
 
 
 def _gave_up(client: Organiser, as_json: bool) -> int:
-    """Shows why there is no change; returns 1 if too few replicas endorsed a change or none is linked, 0 if no change
-    is
-    needed.
+    """Shows why there is no change; returns the exit status.
+
+    1: too few replicas endorsed a change, or none is linked; 0: no change is needed.
     """
     swap, found = client.node.open_swap, client.node.proposed
     if swap is not None:

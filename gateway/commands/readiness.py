@@ -1,8 +1,7 @@
 """Readiness of all members for `veilmq up`: asks each at its metrics port until it reports to be well.
 
 Each check asks one member, so that a silent member delays no other for long. Members without `metrics:` are not
-waited
-for. Later faults are reported by `veilmq status`.
+waited for. Later faults are reported by `veilmq status`.
 """
 
 from __future__ import annotations
@@ -49,8 +48,9 @@ class Readiness:
 
 
 def _metrics(config: Path) -> str | None:
-    """Returns a member's metrics address, or None without one or for a wrong configuration, which the member reports
-    itself.
+    """Returns a member's metrics address, or None if it is not configured.
+
+    A member reports errors of its configuration itself: they give None, too.
     """
     from gateway.base import ConfigError, load  # noqa: PLC0415  heavy
 

@@ -1,8 +1,7 @@
 """Board of entities that a tracker follows: one row each, made of the received traces (B4).
 
 A silent entity keeps its last state; `seen_ms` gives the time of the last trace. Not here: the terminal (`traces`),
-the
-source of traces (`client`).
+the source of traces (`client`).
 """
 
 from __future__ import annotations

@@ -39,9 +39,8 @@ def run(seconds: float, json_output: bool, keep: bool, seed: int | None = None) 
     """Runs the demonstration; returns its exit status.
 
     `seconds`: publishing time. `json_output`: one object on standard output, progress on standard error. `keep`:
-    leave
-    everything running until Ctrl-C, and the files afterwards. `seed`: chooses the liar and the victims. Status 0:
-    everything arrived, no innocent member was named; 1: otherwise; 2: it could not run here, one line gives the
+    leave everything running until Ctrl-C, and the files afterwards. `seed`: chooses the liar and the victims. Status
+    0: everything arrived, no innocent member was named; 1: otherwise; 2: it could not run here, one line gives the
     reason.
     """
     progress = Console(stderr=json_output)

@@ -47,8 +47,9 @@ class Commands:
 
 
 def run_child(main: Callable[[], None]) -> int:
-    """Returns the exit status of `main`; a full disk and similar errors are one line on standard error and status
-    2.
+    """Returns the exit status of `main`.
+
+    A full disk and similar errors are one line on standard error and status 2.
     """
     try:
         main()

@@ -1,10 +1,8 @@
 """The replica that can be made to lie: an ordinary replica whose node is wrapped with the simulator's adversary.
 
 Honest until SIGUSR1; then it alters every share and all content that it forwards, until SIGUSR2. Only this module
-makes
-such a replica; `veilmq broker` has none. While it lies it also writes down some received messages: no replica ever
-sees
-more. Run by `processes.py`:
+makes such a replica; `veilmq broker` has none. While it lies it also writes down some received messages: no replica
+ever sees more. Run by `processes.py`:
 
     python -m gateway.demo.liar -c r1b.yaml --seed N --saw FILE
 """

@@ -23,8 +23,9 @@ Properties = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A message of a telemetry client. `confirmed`: its PUBACK came. `plain_ns`: sending time of its twin to the plain
-    broker.
+    """A message of a telemetry client.
+
+    `confirmed`: its PUBACK came. `plain_ns`: sending time of its twin to the plain broker.
     """
 
     id: str

@@ -43,8 +43,9 @@ class Ledger:
                 self._named[name].update(figures.get("named", ()))
 
     def restarted(self, name: str) -> None:
-        """Records that the process of `name` is gone: its next figures begin at zero. Does nothing for roles without
-        figures.
+        """Records that the process of `name` is gone: its next figures begin at zero.
+
+        Does nothing for roles without figures.
         """
         with self._lock:
             if name not in self._earlier:

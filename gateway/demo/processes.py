@@ -2,8 +2,8 @@
 
 Each is a session of its own, so Ctrl-C reaches the starter alone, which then ends the others in order. A process that
 does not end in time is killed with everything it started (Spark's JVM too). A process that ends without a request
-ends
-the demonstration: `DemoError` with one line, and the tail of its log. This module does not know the processes' work.
+ends the demonstration: `DemoError` with one line, and the tail of its log. This module does not know the processes'
+work.
 """
 
 from __future__ import annotations

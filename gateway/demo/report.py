@@ -83,9 +83,7 @@ class ReportSample:
 
 @dataclass(frozen=True, slots=True)
 class KeyServiceTally:
-    """The figures of the key service: servers, killed servers, epochs while publishing, publications that waited for a
-    key.
-    """
+    """The figures of the key service: servers, killed servers, epochs, publications that waited for a key."""
 
     servers: int
     down: int
@@ -116,7 +114,7 @@ class DemoReport:
     sample: ReportSample | None
 
     def failures(self) -> list[str]:
-        """The reasons to end with status 1, one line each."""
+        """Returns the reasons to end with status 1, one line each."""
         sealed, spark, liar = self.sealed, self.spark, self.timeline.liar
         named = sorted(set(self.blamed.named) - {liar})
         found = [
@@ -222,8 +220,9 @@ def tally_spark(sent: Mapping[str, Sent], rows: Iterable[ReportRow]) -> SparkTal
 
 
 def percentile(values: Sequence[float], part: float) -> float:
-    """Returns the nearest rank: the smallest value that at least `part` (0 < part <= 1) of all do not exceed; NaN for
-    none.
+    """Returns the nearest rank, or NaN for no values.
+
+    The rank is the smallest value that at least `part` (0 < part <= 1) of all do not exceed.
     """
     if not values:
         return math.nan

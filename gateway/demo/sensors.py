@@ -1,8 +1,7 @@
 """Sensors of this machine: cores, memory, disks, network, load, temperatures (psutil).
 
 A sweep reads every sensor once. Missing sensors (temperatures in a virtual machine, disks in a container) are left
-out,
-and no value is invented. Names hold no host name.
+out, and no value is invented. Names hold no host name.
 """
 
 from __future__ import annotations

@@ -48,8 +48,7 @@ TELEMETRY = "machine/#"
 PROTECTED: Mapping[str, Any] = {"filter": TELEMETRY, "tokens": True}
 LINGER_MS = 50
 """Milliseconds for which a batch may wait for more publications. On two slow cores, which also run Spark, batches fill
-and
-cost less work; on faster machines all replicas acknowledge a batch before the next reading, and no reading waits.
+and cost less work; on faster machines all replicas acknowledge a batch before the next reading, and no reading waits.
 """
 AVAILABILITY = "entities/#"
 AVAILABILITY_PREFIX = "entities"
@@ -188,9 +187,7 @@ def overlay_description(layout: DemoLayout) -> dict[str, Any]:
 
 
 def replica_settings(layout: DemoLayout, name: str) -> dict[str, Any]:
-    """Returns a replica's settings: one listener for the overlay (mutual TLS), one for its operator on this
-    machine.
-    """
+    """Returns a replica's settings: a listener for the overlay (mutual TLS), and one for its local operator."""
     return {
         "listeners": {
             "overlay": {"bind": f"{HOST}:{layout.overlay_ports[name]}", "overlay": True},

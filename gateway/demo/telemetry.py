@@ -1,10 +1,8 @@
 """The publishers' process: this machine's telemetry, from two unchanged paho clients, to the site gateway.
 
 One client speaks MQTT 3.1.1, the other MQTT 5 with user properties; each sensor belongs to one of them. A third
-client
-sends a twin of every message to an ordinary broker, for the comparison of latencies. Everything is QoS 1. The log
-holds
-sent messages and their confirmations by paho's `on_publish`. Run by `processes.py`:
+client sends a twin of every message to an ordinary broker, for the comparison of latencies. Everything is QoS 1. The
+log holds sent messages and their confirmations by paho's `on_publish`. Run by `processes.py`:
 
     python -m gateway.demo.telemetry --site PORT --plain PORT --log FILE [--rate N] [--seconds S]
 

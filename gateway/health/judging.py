@@ -32,10 +32,10 @@ KEYS_LATE_SHARE = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A fault of a member. `level`: degraded or broken. `key`: constant for one cause. `text`: cause and cure in one
-    line.
+    """A fault of a member.
 
-    `about`: the affected members or objects. A change of `about` is reported anew without an end of the finding.
+    `level`: degraded or broken. `key`: constant for one cause. `text`: cause and cure in one line. `about`: the
+    affected members or objects. A change of `about` is reported anew without an end of the finding.
     """
 
     level: str
@@ -49,8 +49,7 @@ class View:
     """The standing of a whole process at one moment.
 
     `ends`: expiry times (UNIX, seconds) by the name of the expiring object. `disk_free`: bytes by directory.
-    `defects`:
-    internal errors of the broker since the start. `more`: findings of parts that judge themselves.
+    `defects`: internal errors of the broker since the start. `more`: findings of parts that judge themselves.
     """
 
     now: float

@@ -1,8 +1,7 @@
 """Periodic health check: inspects the process every few seconds, logs changes, and answers `/status`.
 
 Each finding is logged when it begins, when it ends, once a day while it lasts, and again when it affects other
-members,
-such as another missing replica of a lost quorum.
+members, such as another missing replica of a lost quorum.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ class HealthWatch:
 
     @property
     def ready(self) -> bool:
-        """Returns True unless the process is broken: the answer to `/readyz`."""
+        """True unless the process is broken: the answer to `/readyz`."""
         return self.report().level != BROKEN
 
     def metrics(self) -> Iterator[Metric]:

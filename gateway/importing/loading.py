@@ -44,8 +44,7 @@ def load_db(path: Path, data: Path, now: float, expiry_max_s: int, bridges: Mapp
     """Imports the file at `path` into the directory `data`.
 
     `expiry_max_s` is the broker's `limits.session_expiry_s`. `bridges` maps the client id of each of Mosquitto's
-    bridges
-    in its own broker to the name of our bridge that takes over the session. Raises DbError, StoreError.
+    bridges in its own broker to the name of our bridge that takes over the session. Raises DbError, StoreError.
     """
     try:
         if path.stat().st_size > DB_BYTES_MAX:

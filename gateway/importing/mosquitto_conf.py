@@ -43,8 +43,9 @@ class Directive:
 
     @property
     def is_true(self) -> bool:
-        """True if the value is true. Raises ConfError unless the value is true or false; Mosquitto would not start
-        either.
+        """True if the value is true.
+
+        Raises ConfError unless the value is true or false; Mosquitto would not start either.
         """
         word = self.words[0] if self.value else ""
         if word not in ("true", "1", "false", "0"):
@@ -99,8 +100,7 @@ class Conf:
     """A whole configuration.
 
     `default`: the default listener, set by `port` and by the options before any `listener`. `unknown`: lines with
-    unknown
-    options. `unread`: `include_dir` lines of included files, which Mosquitto ignores.
+    unknown options. `unread`: `include_dir` lines of included files, which Mosquitto ignores.
     """
 
     everywhere: Section = field(default_factory=lambda: Section(None))
@@ -119,8 +119,9 @@ class Conf:
 
     @property
     def is_local_only(self) -> bool:
-        """True if no line gives an address to listen on: Mosquitto 2 then serves only this machine, without a
-        login.
+        """True if no line gives an address to listen on.
+
+        Mosquitto 2 then serves only this machine, without a login.
         """
         return not self.listeners and self.default.last(*OF_DEFAULT_LISTENER) is None
 
@@ -195,8 +196,7 @@ def reading_order(name: str) -> list[tuple[int, int]]:
     """Returns a sort key for file names, in the order in which Mosquitto reads the files.
 
     Letters are compared without regard to case; of equal letters the upper case comes first (`scmp_p` in its conf.c).
-    The
-    last file that sets an option counts.
+    The last file that sets an option counts.
     """
     return [(byte - 32 if 97 <= byte <= 122 else byte, byte) for byte in name.encode("utf-8", "surrogateescape")]
 

@@ -1,10 +1,9 @@
 """Parser of Mosquitto's persistence file `mosquitto.db`, versions 5 and 6 (Mosquitto 1.6, 2.0 and 2.1). No I/O.
 
 The file has a header of 23 bytes and then chunks. A chunk has its kind and length in network order, a fixed C
-structure
-with its padding, then names, payload and properties. Message ids and times are in the byte order of the machine that
-wrote the file, all other numbers in network order. Every length is checked: a truncated or altered file raises
-`DbError`.
+structure with its padding, then names, payload and properties. Message ids and times are in the byte order of the
+machine that wrote the file, all other numbers in network order. Every length is checked: a truncated or altered file
+raises `DbError`.
 """
 
 from __future__ import annotations
@@ -60,9 +59,7 @@ class StoredSubscription:
 
 @dataclass(frozen=True, slots=True)
 class StoredDelivery:
-    """A queued message: the publication's id in `message`, and the QoS, RETAIN and subscription identifiers of the
-    delivery.
-    """
+    """A queued message: its publication's id in `message`, and the QoS, RETAIN and identifiers of its delivery."""
 
     message: int
     qos: int
@@ -87,8 +84,7 @@ class Database:
     """The content of a persistence file.
 
     `half_received`: publications of QoS 2 that their publisher has yet to release. `notes`: one line for each fact
-    that the
-    file cannot hold.
+    that the file cannot hold.
     """
 
     version: int

@@ -2,8 +2,7 @@
 
 The file is opened for reading only. Columns of the type STRING have numeric affinity (sqlite.org, "Datatypes in
 SQLite"): a topic such as `007` is stored as the number 7, and the original spelling is lost. Read here: schema 1.0
-and
-1.1, as Mosquitto 2.1.2 writes them.
+and 1.1, as Mosquitto 2.1.2 writes them.
 """
 
 from __future__ import annotations

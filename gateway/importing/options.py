@@ -2,9 +2,8 @@
 
 An option that restricts access (connecting, reading, writing) and has no counterpart here is *refused*: the import
 stops and prints the cure, because a broker that allows more than Mosquitto did is worse than none. A difference only
-in
-amount or speed is *changed* and reported. An option missing from the table is refused. Sources: mosquitto.conf(5) of
-2.0.11 and 2.1.2, and the options that their `conf.c` reads.
+in amount or speed is *changed* and reported. An option missing from the table is refused. Sources: mosquitto.conf(5)
+of 2.0.11 and 2.1.2, and the options that their `conf.c` reads.
 """
 
 from __future__ import annotations

@@ -28,10 +28,8 @@ class Translated:
     """The result of a translation.
 
     `settings`: our YAML as dictionaries. `files`: files to copy, by their names in the new folder. `secrets`:
-    contents of
-    private files by name. `database`: paths where Mosquitto may keep its database. `local_sessions`: maps the client
-    id of
-    each of Mosquitto's bridges in its own database to the name of our bridge.
+    contents of private files by name. `database`: paths where Mosquitto may keep its database. `local_sessions`: maps
+    the client id of each of Mosquitto's bridges in its own database to the name of our bridge.
     """
 
     settings: dict[str, Any] = field(default_factory=dict)

@@ -97,9 +97,7 @@ def _tls(section: Section) -> dict[str, Any] | None:
 
 
 def _local_session(out: Translated, name: str, made: dict[str, Any], section: Section) -> None:
-    """Records the client id of the bridge's session in Mosquitto's own broker; our bridge takes over the session's
-    queue.
-    """
+    """Records the client id of the bridge's session in Mosquitto's own broker: our bridge takes over its queue."""
     clean = section.last("local_cleansession") or section.last("cleansession")
     if clean is None or not clean.is_true:
         local = section.last("local_clientid")

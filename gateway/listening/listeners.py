@@ -96,8 +96,7 @@ def accepting(sock: socket.socket, loop: asyncio.AbstractEventLoop) -> list[sock
     """Returns the socket as many times as the loop shall serve the socket.
 
     libuv, below uvloop, accepts one connection per server and turn: a few hundred a second, where thousands may
-    arrive at
-    once and each turn has other work. asyncio accepts all of them in one turn.
+    arrive at once and each turn has other work. asyncio accepts all of them in one turn.
     """
     times = 1 if isinstance(loop, asyncio.BaseEventLoop) else ACCEPTED_A_TURN
     return [sock, *(sock.dup() for _ in range(times - 1))]
@@ -158,8 +157,8 @@ def server_context(name: str, listener: ListenerConfig, require_client_certifica
     """Returns a TLS context (1.2 or later) for a configured listener. Raises StartError for an unfit file.
 
     With `require_client_certificate` the handshake fails without a certificate of the listener's CA; amqtt would ask
-    for a
-    certificate and go on without. Otherwise a CA means: ask, and verify a given certificate (for amqtt's plugins).
+    for a certificate and go on without. Otherwise a CA means: ask, and verify a given certificate (for amqtt's
+    plugins).
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -313,8 +312,7 @@ async def serve_adapter(
     """Runs the protocol over amqtt's adapters (listener type `external`).
 
     Adapters read exactly n bytes, so each packet is read by the length in its first bytes: slower than TCP, and used
-    for
-    external listeners only.
+    for external listeners only.
     """
 
     async def receive() -> bytes:

@@ -30,14 +30,12 @@ Client = tuple[str, int]
 
 
 class ProxiedServer:
-    """A server that reads the PROXY header of each connection, then hands the connection over; used like
-    `asyncio.Server`.
+    """A server that reads the PROXY header of each connection, then hands the connection over.
 
-    `protocol` makes the protocol for the client that the header names (None: for the proxy itself). `context`: for
-    TLS.
-    `trusted`: proxies whose headers are accepted. `header_s`: seconds allowed for a header, and again for a TLS
-    handshake.
-    `waiting_max`: connections that may wait for a header; above the bound the longest waiting connection is cut off.
+    The owner uses it like an `asyncio.Server`. `protocol` makes the protocol for the client that the header names
+    (None: for the proxy itself). `context`: for TLS. `trusted`: proxies whose headers are accepted. `header_s`:
+    seconds allowed for a header, and again for a TLS handshake. `waiting_max`: connections that may wait for a
+    header; above the bound the longest waiting connection is cut off.
     """
 
     def __init__(

@@ -33,9 +33,9 @@ class ProxyHeaderError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ProxyHeader:
-    """A PROXY header. `length`: in bytes. `client`: address and port, or None if the proxy connects for itself, as in
-    health
-    checks.
+    """A PROXY header.
+
+    `length`: in bytes. `client`: address and port, or None if the proxy connects for itself, as in health checks.
     """
 
     length: int

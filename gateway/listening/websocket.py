@@ -1,11 +1,9 @@
 """MQTT over WebSocket for the `asyncio.Protocol` that also serves TCP: frames in, frames out.
 
 `WebSocketProtocol` speaks HTTP and frames with the network (the sans-I/O half of `websockets`) and is the transport
-of
-the protocol inside. Packets may be split over frames anywhere; the data of one read is passed on at once, and one
-write
-becomes one frame. A text frame ends the connection. Compression is off, because a few bytes could expand to many. No
-MQTT is known here, and no proxy headers are believed. Source: MQTT 5.0 §6, RFC 6455.
+of the protocol inside. Packets may be split over frames anywhere; the data of one read is passed on at once, and one
+write becomes one frame. A text frame ends the connection. Compression is off, because a few bytes could expand to
+many. No MQTT is known here, and no proxy headers are believed. Source: MQTT 5.0 §6, RFC 6455.
 """
 
 from __future__ import annotations
@@ -34,12 +32,11 @@ log.setLevel(logging.WARNING)
 
 
 class WebSocketProtocol(asyncio.Protocol):
-    """A WebSocket connection. `inner` learns of the connection at once, so that its time limit covers the handshake
-    too.
+    """A WebSocket connection.
 
-    `origins`: pages whose scripts may connect, as in the `Origin` header; empty: any. Clients other than browsers
-    send no
-    `Origin` and are admitted. `packet_bytes`: the largest MQTT packet.
+    `inner` learns of the connection at once, so that its time limit covers the handshake too. `origins`: pages whose
+    scripts may connect, as in the `Origin` header; empty: any. Clients other than browsers send no `Origin` and are
+    admitted. `packet_bytes`: the largest MQTT packet.
     """
 
     def __init__(self, inner: asyncio.Protocol, packet_bytes: int, origins: Sequence[str] = ()) -> None:
@@ -152,10 +149,7 @@ class _FrameTransport(asyncio.Transport):
             self._below.close()
 
     def can_write_eof(self) -> bool:
-        """Returns False: a close frame says more than the end of the stream, and after it `close` still reads the
-        peer's
-        frame.
-        """
+        """Returns False: `close` sends a close frame instead, and still reads the peer's close frame."""
         return False
 
     def abort(self) -> None:

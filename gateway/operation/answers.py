@@ -32,8 +32,9 @@ class BrokerHealth(Protocol):
 
 
 class HttpAnswers:
-    """The WSGI application. Without `health` only the turning of the loop is judged. `summaries`: called on the
-    loop.
+    """The WSGI application.
+
+    Without `health` only the turning of the loop is judged. `summaries`: called on the loop.
     """
 
     def __init__(

@@ -1,8 +1,7 @@
 """Operation of a broker: starts and ends `$SYS` topics and the Prometheus endpoint with the broker.
 
 The figures are in `snapshot.py`, their form in `sys_topics.py` and `prometheus.py`. The starter of the process sets
-up
-log lines (`logs.configure`).
+up log lines (`logs.configure`).
 """
 
 from __future__ import annotations
@@ -39,8 +38,7 @@ class Operation:
     """The operation of one broker: `prepare`, then `start`, then `stop`; `stop` may follow any of them.
 
     `observe` returns the broker's snapshot; `publish` takes messages of `$SYS`; `overlay` returns the party that
-    carries
-    publications beyond the broker.
+    carries publications beyond the broker.
     """
 
     def __init__(
@@ -83,9 +81,7 @@ class Operation:
         return 0 if any(name.endswith(f".{AMQTT_PLUGIN}") for name in settings.plugins) else INTERVAL_S
 
     def owns(self, topic: str) -> bool:
-        """Returns True if only we may write a topic: ours counts even if amqtt's plugin writes a topic with that
-        name.
-        """
+        """Returns True if only we may write a topic, even if a plugin of amqtt writes a topic with that name."""
         return self.sys_topics is not None and topic.startswith(ROOT) and self.sys_topics.owns(topic)
 
     def collect(self) -> list[Metric]:

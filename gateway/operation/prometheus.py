@@ -1,8 +1,7 @@
 """Prometheus endpoint: `veilmq_...` on a loopback listener, in base units (seconds, bytes, counts).
 
 The library's WSGI application runs in its own thread, one scrape at a time. Its figures are collected on the event
-loop,
-so that no figure changes while it is read. Figures of the overlay come from `gateway.base.figures.Figures`.
+loop, so that no figure changes while it is read. Figures of the overlay come from `gateway.base.figures.Figures`.
 """
 
 from __future__ import annotations
@@ -86,9 +85,9 @@ def overlay_metrics(figures: Figures, gauges: dict[str, int]) -> Iterator[Metric
 
 
 def tracing_metrics(figures: Figures, gauges: dict[str, int | float]) -> Iterator[Metric]:
-    """Yields metrics of tracing: traced entities, the health of their judges (0 well, 1 hardly running), events told
-    and
-    refused.
+    """Yields metrics of tracing: events told and refused, and gauges.
+
+    The health of judges is 0 (well) to 1 (hardly running).
     """
     events = CounterMetricFamily(PREFIX + "tracing_events", "Events of tracing by name.", labels=["event", "label"])
     for key, count in figures.counts.items():
@@ -185,8 +184,9 @@ class Endpoint:
     """A server of metrics from `start` to `stop`. `bind`: HOST:PORT, checked by the configuration."""
 
     def __init__(self, bind: str, collect: Callable[[], list[Metric]]) -> None:
-        """Binds the port; `collect` is called on the event loop for every scrape. Raises StartError if the port is
-        unavailable.
+        """Binds the port; `collect` is called on the event loop for every scrape.
+
+        Raises StartError if the port is unavailable.
         """
         host, _, port = bind.rpartition(":")
         host = host.strip("[]")
@@ -217,8 +217,9 @@ class Endpoint:
         LogEvent.METRICS_SERVED.say(log, self._server.server_name, self.port)
 
     async def stop(self) -> None:
-        """Ends the thread, which closes the port. A running scrape gets STOP_S to finish; then the end of the process
-        closes all.
+        """Ends the thread, which closes the port.
+
+        A running scrape gets STOP_S to finish; then the end of the process closes all.
         """
         if self._thread is None:
             self._server.server_close()

@@ -16,8 +16,9 @@ Number = int | float
 
 
 class FigureKind(Enum):
-    """The kind of a figure: a gauge goes up and down, a counter only up since the start. A figure without a name is for
-    `$SYS`.
+    """The kind of a figure: a gauge goes up and down, a counter only up since the start.
+
+    A figure without a name is for `$SYS`.
     """
 
     GAUGE = "gauge"

@@ -1,8 +1,7 @@
 """Counters of the broker's traffic.
 
 Connections and the exchange add to `Traffic` once a read, a write or a publication, never once a delivery. On demand
-the
-broker adds the figures of its sessions (`Snapshot`).
+the broker adds the figures of its sessions (`Snapshot`).
 """
 
 from __future__ import annotations
@@ -25,8 +24,7 @@ class Traffic:
     """The totals since the start. `packets`: of any type. `flooded`: deliveries that no session counts.
 
     `held`: publications that waited for a receiver. `evaluated`: publications to topics with a subscription that has
-    a
-    predicate. `withheld`: deliveries left out because the predicate does not hold. `defects`: internal errors.
+    a predicate. `withheld`: deliveries left out because the predicate does not hold. `defects`: internal errors.
     """
 
     __slots__ = (

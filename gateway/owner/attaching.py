@@ -5,10 +5,9 @@
 
 The previous view stays in the document as the *former* view and stays open for a grace, so that publications on their
 way arrive; with a grace of 0 it ends as soon as members learn of the change. Until the former view has ended, and
-until
-the owner has seen that k of its replicas endorsed the change, the region changes no further: a second change would
-leave behind the replicas that have not followed the first. The owner sees endorsements in any member's copy of the
-overlay file, put in place of its own.
+until the owner has seen that k of its replicas endorsed the change, the region changes no further: a second change
+would leave behind the replicas that have not followed the first. The owner sees endorsements in any member's copy of
+the overlay file, put in place of its own.
 
 Members follow a signed view by `bridge.document.succession`. Not here: whole regions, their trust and the tree
 (`trees`), which change by `overlay sign`.
@@ -61,8 +60,9 @@ def attach(
     grace_s: int = VIEW_GRACE_S,
     dry_run: bool = False,
 ) -> Changed:
-    """Signs the next version, in which the replica with this card is in the region. Raises TrustError,
-    OverlayError.
+    """Signs the next version, in which the replica with this card is in the region.
+
+    Raises TrustError, OverlayError.
     """
     newcomer = Card.load(card)
     if newcomer.role is not Role.REPLICA:

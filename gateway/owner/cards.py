@@ -34,9 +34,9 @@ class SignOptions:
     """The options of one signing besides the description.
 
     `cards`: newer cards that replace cards of the description. `overlap_hours`: validity of a former key. `drained`:
-    the
-    owner's word that no publication waits in scopes whose mode changes to or from plain, or `shares_only` (`scopes`).
-    `grace_s`: seconds for which the former tree of regions stays open, if the tree changes; None: the default.
+    the owner's word that no publication waits in scopes whose mode changes to or from plain, or `shares_only`
+    (`scopes`). `grace_s`: seconds for which the former tree of regions stays open, if the tree changes; None: the
+    default.
     """
 
     cards: tuple[Path, ...] = ()

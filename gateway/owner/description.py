@@ -2,8 +2,7 @@
 
 Topics are written with clear names. Rights count for members that are signed for the first time; later only `veilmq
 trust grant` and `revoke` change them, so that an edited file cannot take rights away by accident. Not here: the
-signed
-version (`signing`).
+signed version (`signing`).
 """
 
 from __future__ import annotations
@@ -87,7 +86,7 @@ CarrierEntry = Annotated[
 
 
 class RegionEntry(_Model):
-    """One region of the description: its replicas and their number."""
+    """A region of the description: its replicas and their number."""
 
     name: str = Field(description="for people; edges and members name it")
     id: int | None = Field(default=None, ge=1, le=0xFFFF, description="on the wire; absent: numbered as listed")
@@ -218,8 +217,9 @@ class KeyServiceEntry(_Model):
 
 
 class EpochsEntry(_Model):
-    """The times of epochs. Absent times follow from the length: a 24th ahead, a quarter of grace, a minute of skew at
-    most.
+    """The times of epochs.
+
+    Absent times follow from the length: a 24th ahead, a quarter of grace, a minute of skew at most.
     """
 
     length_s: int = Field(default=DAY_S, ge=1, le=0xFFFFFFFF, description="of an epoch")

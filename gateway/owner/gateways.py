@@ -1,10 +1,8 @@
 """Attaching and detaching of gateways and ingest jobs, with their rights, while members run.
 
 Gateways and jobs are in no view of a region, so no endorsement is needed: the signed version counts as soon as
-members
-adopt it. A detached member loses all rights at once, and the scopes whose keys it held get new keys. Not here:
-replicas
-(`attaching`), rights of other members (`signing.grant`, `signing.revoke`).
+members adopt it. A detached member loses all rights at once, and the scopes whose keys it held get new keys. Not
+here: replicas (`attaching`), rights of other members (`signing.grant`, `signing.revoke`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Advice from running members on the next replica to attach or detach (A11, A12).
 
 Members are asked at their metrics ports, each by its name: an answer there speaks for that member alone, so f liars
-in
-a region have f voices. `bridge.topology.witnesses` decides which reports count; omega of a path follows from the
+in a region have f voices. `bridge.topology.witnesses` decides which reports count; omega of a path follows from the
 publications that gateways send and get, as replicas of their regions report; `bridge.topology.proposing` proposes the
 step. `attaching` signs a step.
 
@@ -58,8 +57,7 @@ class PlaceAdvice:
     """The next step and its grounds.
 
     `failures`: by region, the replicas that k witnesses saw fail, with numbers of failures. `silent`: members without
-    a
-    usable answer, with the reason.
+    a usable answer, with the reason.
     """
 
     step: PlaceStep | None
@@ -164,9 +162,7 @@ def _paths(
 
 
 def _fits(overlay: Overlay, sizes: Mapping[int, int]) -> bool:
-    """Returns True if the overlay's limits allow regions of these sizes (`Overlay`), during a region's change and
-    after.
-    """
+    """Returns True if the overlay's limits (`Overlay`) allow regions of these sizes, during a change and after."""
     tree = overlay.trees.newest
     for scope in overlay.policy.scopes:
         if scope.mode is Mode.PLAIN:

@@ -2,9 +2,8 @@
 
 Gives every region the three replicas that sharing a secret takes, and distributes the rest by `bridge.topology` (A11,
 A12). Takes back the last replicas for which trust domains are missing, or with which a path would have too many
-shares:
-an overlay of these sizes can be signed. Nothing is signed or attached here (`attaching`). The operator supplies the
-numbers of failures.
+shares: an overlay of these sizes can be signed. Nothing is signed or attached here (`attaching`). The operator
+supplies the numbers of failures.
 """
 
 from __future__ import annotations
@@ -46,8 +45,9 @@ class PathEntry(_Model):
 
 
 class PlacingEntry(_Model):
-    """The whole file. `replicas`: to be added, since every region has one. `failures`, `domains`: numbers by
-    region.
+    """The whole file.
+
+    `replicas`: to be added, since every region has one. `failures`, `domains`: numbers by region.
     """
 
     replicas: int = Field(ge=0, le=REPLICAS_MAX, description="brokers to be added; every region has one already")
@@ -163,8 +163,7 @@ def _signed_sizes(wanted: PlacingEntry, sizes: dict[str, int]) -> dict[str, int]
     """Returns sizes cut down to the available trust domains and to the shares that a path may have.
 
     Two replicas at a time are taken off the largest region of a path with too many shares; of equal regions, off the
-    one
-    with the fewest failures.
+    one with the fewest failures.
     """
     sizes = {name: min(size, (wanted.domains.get(name, size) - 1) // 2 * 2 + 1) for name, size in sizes.items()}
     for entry in wanted.paths:

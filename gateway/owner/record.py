@@ -5,8 +5,7 @@
 Clear names cannot be recovered from the signed file, so rights are kept in the record, and the policy's grants are
 derived from it. The record also holds the signed document, so that an older `overlay.json` put before the owner is
 never signed upon. The record is written before `overlay.json`: after a crash between the two, the next version
-follows.
-Not here: how rights change (`rights`), members and signatures (`signing`).
+follows. Not here: how rights change (`rights`), members and signatures (`signing`).
 """
 
 from __future__ import annotations
@@ -38,8 +37,7 @@ class GrantedRight:
     """A right of one member on a clear filter.
 
     `since`: bumps of scopes at the time of the grant, where the owner issues keys. Scopes without an entry were at 0,
-    or
-    their history was granted too.
+    or their history was granted too.
     """
 
     member: str
@@ -64,15 +62,11 @@ class OwnerRecord:
     """The owner's record of one overlay.
 
     `retiring`: the previous token generation, while it is read. `bumps`: by wire filter, also of removed scopes,
-    since a
-    scope that comes back may not come back under old keys. `numbers`: by wire filter, the scopes' numbers on the
-    wire; no
-    number is used again for another scope. `streams`: by clear filter, the scope's first number, under which readers
-    remember streams whatever the tokens. `protections`: by wire filter, the scope's protection in earlier versions,
-    also of
-    removed scopes, whose publications may still wait. `valid_days`, `renew_before_days`: from the last description;
-    None:
-    certificates are not renewed automatically.
+    since a scope that comes back may not come back under old keys. `numbers`: by wire filter, the scopes' numbers on
+    the wire; no number is used again for another scope. `streams`: by clear filter, the scope's first number, under
+    which readers remember streams whatever the tokens. `protections`: by wire filter, the scope's protection in
+    earlier versions, also of removed scopes, whose publications may still wait. `valid_days`, `renew_before_days`:
+    from the last description; None: certificates are not renewed automatically.
     """
 
     overlay: str
@@ -125,9 +119,7 @@ class OwnerRecord:
         return self.numbers.setdefault(wire, max(self.numbers.values(), default=0) + 1)
 
     def origin_of(self, known: KnownScope) -> int:
-        """Returns the number whose streams a scope continues: the first of its clear filter, or 0 for its own
-        number.
-        """
+        """Returns the number whose streams a scope continues: the first of its clear filter, or 0 for its own."""
         own = self.number_of(known.wire)
         first = self.streams.setdefault(known.clear, own)
         return first if first < own else 0
@@ -167,8 +159,9 @@ class OwnerRecord:
 
     @classmethod
     def from_json(cls, content: bytes) -> OwnerRecord:
-        """Parses a record. Raises ValueError, KeyError or TypeError for an invalid one, TrustError for a newer
-        format.
+        """Parses a record.
+
+        Raises ValueError, KeyError or TypeError for an invalid one, TrustError for a newer format.
         """
         fields = json.loads(content)
         if int(fields["veilmq_owner"]) > RECORD_FORMAT:
@@ -203,12 +196,10 @@ def record_path(domain: TrustDomain, overlay: str) -> Path:
 
 
 def open_record(domain: TrustDomain, overlay: str, out: Path) -> tuple[OwnerRecord, Overlay | None]:
-    """Returns the record of an overlay and the last signed version; an empty record if this owner never signed the
-    name.
+    """Returns the record of an overlay and the last signed version; an empty record if this owner never signed one.
 
     `out`: the present signed file. Raises TrustError if the file is of another owner or overlay, or newer than the
-    record;
-    an older file is ignored.
+    record; an older file is ignored.
     """
     path = record_path(domain, overlay)
     present = _at(out, domain)

@@ -2,8 +2,7 @@
 
 A repeated call does nothing until the first certificate has less than `before_days` to live. The owner consents by
 `renew_before_days` in the signed description, or by a timer that runs the command. Members adopt the version while
-they
-run. Not here: new keys (`veilmq trust rotate`), TLS certificates of identities, which their trust domains issue
+they run. Not here: new keys (`veilmq trust rotate`), TLS certificates of identities, which their trust domains issue
 (`gateway.trust.leaves`).
 """
 
@@ -24,8 +23,9 @@ BEFORE_DAYS = 60
 
 @dataclass(frozen=True, slots=True)
 class Renewed:
-    """The result of a renewal. `overlay` is None if none was due. `first_end_s`: next expiry (UNIX time in
-    seconds).
+    """The result of a renewal.
+
+    `overlay` is None if none was due. `first_end_s`: next expiry (UNIX time in seconds).
     """
 
     overlay: Overlay | None

@@ -1,9 +1,8 @@
 """Changes of rights in an owner's record: granting, revoking, comparison with the description. No files, no signatures.
 
 Epochs follow the policy's calendar. A revoked right ends with the present epoch, or with the next epoch if keys of
-that
-may be issued already. Revoked at once, the right ends with the previous epoch, and scopes that the member lost get a
-new bump, which outdates the keys held. Without a key service there is one endless epoch: rights end at once.
+that may be issued already. Revoked at once, the right ends with the previous epoch, and scopes that the member lost
+get a new bump, which outdates the keys held. Without a key service there is one endless epoch: rights end at once.
 """
 
 from __future__ import annotations
@@ -20,17 +19,16 @@ from keys.grants import ENDLESS, Grant, Right
 
 SESSION_MAX_S = 7 * 86_400
 """Seconds for which a member authorised in an ended epoch may still fetch its keys (docs/protocol.md §6.5), and needs
-its
-grant.
+its grant.
 """
 Wanted = Sequence[tuple[str, Right]]
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """The result of a revocation. `ends_s`: UNIX time in seconds at which the last right ends. `bumped`: clear filters
-    of
-    scopes with a new bump.
+    """The result of a revocation.
+
+    `ends_s`: UNIX time in seconds at which the last right ends. `bumped`: clear filters of scopes with a new bump.
     """
 
     ends_s: float
@@ -130,8 +128,9 @@ def differences(held: Iterable[GrantedRight], wanted: Wanted) -> list[str]:
 
 
 def forget_ended(record: OwnerRecord, calendar: Calendar, members: Mapping[str, object], now: float) -> None:
-    """Drops rights of former members, and rights that ended so long ago that no message sealed then is left to
-    open.
+    """Drops rights of former members, and rights whose last epoch ended more than SESSION_MAX_S ago.
+
+    No message sealed then is left to open.
     """
     record.granted = [
         granted

@@ -4,8 +4,7 @@ Members accept a publication only under the protection that its scope has in the
 plain. Publications under another protection may wait for hours in outboxes and sessions, and would be refused after
 they were acknowledged. So a protection changes only if the owner confirms that no publication waits; in a scope with
 hidden names also with new tokens, since the previous scope then retires unchanged. Not here: rights and keys in
-scopes
-(`rights`, `signing`).
+scopes (`rights`, `signing`).
 """
 
 from __future__ import annotations
@@ -31,10 +30,9 @@ def scopes_of(
     previous: Overlay | None,
     options: SignOptions,
 ) -> list[Scope]:
-    """Returns the policy's scopes and updates their names in the record; the previous generation stays while it
-    retires.
+    """Returns the policy's scopes and updates their names in the record.
 
-    Raises TrustError.
+    The previous generation of tokens stays while it retires. Raises TrustError.
     """
     if options.new_tokens:
         if record.retiring is not None:

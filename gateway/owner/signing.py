@@ -5,12 +5,10 @@
     rekey            as sign_overlay, and new material for the key servers
 
 Every member's box (`keys.handover`) is sealed anew with each version. With a key service the box holds names and
-token
-keys only. The material from which the key servers derive keys is dealt here, to `keyserver/NAME.material` beside the
-signed file, and is not kept: afterwards this directory cannot derive a scope's key. Material is written first, then
-the
-record, then the file; signing again repairs a crash between them. Not here: descriptions, scopes, rights, replicas,
-trees.
+token keys only. The material from which the key servers derive keys is dealt here, to `keyserver/NAME.material`
+beside the signed file, and is not kept: afterwards this directory cannot derive a scope's key. Material is written
+first, then the record, then the file; signing again repairs a crash between them. Not here: descriptions, scopes,
+rights, replicas, trees.
 """
 
 from __future__ import annotations
@@ -59,8 +57,7 @@ class Signed:
     """A new version.
 
     `materials`: secret files to hand over, one to each key server. `bumped`: clear filters of scopes with new keys,
-    after an
-    exclusion or a change of `refresh`. `since_s`: UNIX time in seconds from which new material counts.
+    after an exclusion or a change of `refresh`. `since_s`: UNIX time in seconds from which new material counts.
     """
 
     overlay: Overlay
@@ -150,8 +147,9 @@ def revoke(
     now: float,
     at_once: bool = False,
 ) -> tuple[Overlay, Taken]:
-    """Signs the next version, in which these rights of `member` end; None: all rights. Raises TrustError,
-    OverlayError.
+    """Signs the next version, in which these rights of `member` end; None: all rights.
+
+    Raises TrustError, OverlayError.
     """
 
     def change(record: OwnerRecord, overlay: Overlay, root: bytes) -> Taken:
@@ -218,8 +216,9 @@ def next_version(
 
 
 def _epochs(wanted: Description, previous: Overlay | None, rekey: bool, now: float) -> tuple[Calendar, int | None]:
-    """Returns the calendar, and the epoch from which new material counts (None: no new material). Raises
-    TrustError.
+    """Returns the calendar, and the epoch from which new material counts (None: no new material).
+
+    Raises TrustError.
     """
     if previous is None:
         length_s = wanted.calendar(0).length_s
@@ -250,8 +249,9 @@ def _epochs(wanted: Description, previous: Overlay | None, rekey: bool, now: flo
 
 
 def _restart(record: OwnerRecord, previous: Overlay, issuer: Issuer) -> None:
-    """Adapts the record to another issuer. An owner has no epochs: rights about to end do end, and old keys end
-    too.
+    """Adapts the record to another issuer.
+
+    An owner has no epochs: rights about to end do end, and old keys end too.
     """
     if issuer is Issuer.OWNER:
         record.raise_bumps(previous.policy.scopes)
@@ -260,8 +260,9 @@ def _restart(record: OwnerRecord, previous: Overlay, issuer: Issuer) -> None:
 
 
 def _server_names(members: dict[str, Member], previous: Overlay | None, rekey: bool) -> tuple[str, ...]:
-    """Returns key servers in the description's order, which numbers them. Raises TrustError for a change without a
-    rekey.
+    """Returns key servers in the description's order, which numbers them.
+
+    Raises TrustError for a change without a rekey.
     """
     names = tuple(name for name, m in members.items() if m.certificate.role is Role.KEY_SERVER)
     if previous is not None and names != previous.policy.key_servers and not rekey:
@@ -354,8 +355,9 @@ def _signed(
     now: float,
     endorsements: Iterable[Endorsement],
 ) -> Overlay:
-    """Signs the version that follows from the record, and verifies it as members do. Raises TrustError,
-    OverlayError.
+    """Signs the version that follows from the record, and verifies it as members do.
+
+    Raises TrustError, OverlayError.
     """
     scopes = tuple(replace(scope, bump=record.bumps.get(scope.filter, 0)) for scope in policy.scopes)
     policy = replace(policy, scopes=scopes, grants=record.grants(domain.root))

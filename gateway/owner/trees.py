@@ -31,8 +31,7 @@ def next_tree(
     """Returns edges by region numbers, and the change of the tree.
 
     `grace_s`: seconds for which the former tree stays open after a change. `described`: edges of the previous
-    description.
-    Raises TrustError while two trees are open.
+    description. Raises TrustError while two trees are open.
     """
     edges = described_edges(wanted, ids)
     if previous is None:

@@ -59,8 +59,9 @@ def described_views(
     previous: Overlay | None,
     now: float,
 ) -> list[RegionView]:
-    """Returns views in the description's order. Raises TrustError if the description names other replicas than were
-    signed.
+    """Returns views in the description's order.
+
+    Raises TrustError if the description names other replicas than were signed.
     """
     before = {view.region: view for view in carried(previous, now)} if previous else {}
     names: dict[int, list[str]] = {}
@@ -79,8 +80,7 @@ def _described_view(
     """Returns the view of a described region. `names`: replicas with listed cards. `previous`: the signed view.
 
     Raises TrustError if replicas differ from the signed view. Any other difference makes a view without a
-    predecessor,
-    which takes a restart.
+    predecessor, which takes a restart.
     """
     if previous is None:
         return RegionView(number, 1, entry.name, tuple(names), entry.trusted)

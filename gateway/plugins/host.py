@@ -2,11 +2,9 @@
 
 A plugin of amqtt works unchanged: `authenticate`, `topic_filtering`, `on_*` events, `BrokerContext`. An event that no
 loaded plugin declares costs one dict look-up. Verdicts of topic plugins are remembered only for plugins that ship
-with
-amqtt *and* decide from session, topic, action and configuration alone; every other plugin is asked every time. A
-topic
-plugin that answers None denies, as in amqtt 0.12.1 (its manual says otherwise; the code fails closed, and so do we).
-This module routes nothing and knows no sockets.
+with amqtt *and* decide from session, topic, action and configuration alone; every other plugin is asked every time. A
+topic plugin that answers None denies, as in amqtt 0.12.1 (its manual says otherwise; the code fails closed, and so do
+we). This module routes nothing and knows no sockets.
 """
 
 from __future__ import annotations
@@ -39,8 +37,7 @@ __all__ = ["Action", "BusyError", "EdgeSession", "PacketView", "PluginHost", "ap
 _STEADY_PLUGINS = frozenset({"amqtt.plugins.topic_checking", "amqtt.contrib.shadows.plugin", "gateway.auth.acl_file"})
 """Modules whose topic plugins decide from their arguments and configuration alone. Other plugins of amqtt ask a
 database
-or
-a web service, where a right may be taken away at any time.
+or a web service, where a right may be taken away at any time.
 """
 VERDICTS_PER_SESSION = 1_024
 """Stops clients that invent topic names from filling memory with remembered verdicts (per session)."""
@@ -80,8 +77,9 @@ class _Late:
     """An attribute of amqtt's session made on first access, since most sessions never use it."""
 
     def __init__(self, make: Callable[[], Any], flag: str = "") -> None:
-        """Takes the factory; `flag` names an attribute set to True after the first access (looking into `vars` costs a
-        dict).
+        """Takes the factory; the attribute named by `flag` becomes True on the first access.
+
+        Looking into `vars` instead of the flag would cost a dict.
         """
         self._make, self._flag = make, flag
 
@@ -294,9 +292,7 @@ class PluginHost:
 
     @contextlib.contextmanager
     def users_changed_meanwhile(self) -> Iterator[set[str]]:
-        """Yields a set that fills with users whose standing changes, so that a login that began before does not
-        count.
-        """
+        """Yields a set that fills with users whose standing changes, so that logins under way do not count."""
         changed: set[str] = set()
         self._changes[id(changed)] = changed
         try:
@@ -364,8 +360,7 @@ class PluginHost:
         """Returns the verdict on a login by amqtt's rule: at least one plugin answers, and none says no.
 
         Without plugins, or for a client without a user name, `allow_anonymous` decides. A plugin that raises refuses.
-        Raises
-        MqttError (0x89) if a plugin is too busy.
+        Raises MqttError (0x89) if a plugin is too busy.
         """
         known = self.lets_in(session)
         if known is not None:
@@ -423,9 +418,7 @@ class PluginHost:
 
     @property
     def is_behind(self) -> bool:
-        """True if more than PENDING_EVENTS handlers are pending, so that a causer of events should wait for
-        `catch_up`.
-        """
+        """True if more than PENDING_EVENTS handlers are pending: the sender of events should wait for `catch_up`."""
         return len(self._manager._fired_events) > PENDING_EVENTS
 
     async def catch_up(self) -> None:

@@ -49,8 +49,9 @@ class CopiedFiles:
         self._seen: dict[Path, FileStamp | None] = {}
 
     def exchange(self, signed: Path, folders: Sequence[Path], now_ms: int) -> None:
-        """Writes the newest copy over older and missing ones. `signed`: the owner's copy; `folders`: the members'
-        copies.
+        """Writes the newest copy over older and missing ones.
+
+        `signed`: the owner's copy; `folders`: the members' copies.
         """
         copies = [signed, *folders]
         stamps = {path: stamp(path) for path in copies}
@@ -74,9 +75,7 @@ class CopiedFiles:
 
 
 def _is_for(path: Path, overlay: Overlay) -> bool:
-    """Returns True if the overlay has the folder's member; a member not yet attached could not start with the
-    overlay.
-    """
+    """Returns True if the overlay has the folder's member, which could not start with the overlay otherwise."""
     card = path.parent / IDENTITY / "card.json"
     if not card.exists():
         return True

@@ -84,7 +84,7 @@ class Plan:
 
     @property
     def names(self) -> dict[str, Role]:
-        """Returns all members with their roles, in the order in which they are started."""
+        """All members with their roles, in the order in which they are started."""
         kinds = (
             ("r", self.regions * self.replicas, Role.REPLICA),
             ("k", self.key_servers, Role.KEY_SERVER),

@@ -28,8 +28,9 @@ class Renewals:
         self._said: set[str] = set()
 
     def step(self, folders: list[RoleFolder], now: float) -> None:
-        """Renews due certificates, at most once an hour, and reports each failure once. `now`: UNIX time in
-        seconds.
+        """Renews due certificates, at most once an hour, and reports each failure once.
+
+        `now`: UNIX time in seconds.
         """
         if now < self._next_s:
             return

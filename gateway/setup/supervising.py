@@ -1,10 +1,8 @@
 """Supervisor of `veilmq up`: one process a folder, each with its own log, restarted after a crash, stopped at the end.
 
 Restarts follow systemd's `Restart=on-failure`: a process that SIGTERM ended with status 0 stays stopped. A process
-with
-status 2, whose last line names a fault for the operator, restarts once its folder changes. New folders are started,
-the
-signed overlay is exchanged between copies (`exchanging`), and certificates are renewed (`renewing`).
+with status 2, whose last line names a fault for the operator, restarts once its folder changes. New folders are
+started, the signed overlay is exchanged between copies (`exchanging`), and certificates are renewed (`renewing`).
 """
 
 from __future__ import annotations
@@ -88,8 +86,9 @@ class Supervisor:
         self._renewals = Renewals(self.directory / OWNER, self.directory / SIGNED, self.say)
 
     def open(self) -> None:
-        """Makes the folder of logs. Raises SetupError for a directory without members or without a member named in
-        `only`.
+        """Makes the folder of logs.
+
+        Raises SetupError for a directory without members or without a member named in `only`.
         """
         if not self.directory.is_dir():
             raise SetupError(f"{self.directory}: no such directory; make it with `veilmq init {self.directory}`")

@@ -27,8 +27,9 @@ class NoMatplotlib(Exception):  # noqa: N818  not an error of the figure
 
 
 def draw(figure: Figure, path: Path) -> None:
-    """Writes the picture; PNG or SVG by the suffix of `path`. Raises NoMatplotlib, OSError, ValueError for a
-    suffix.
+    """Writes the picture; PNG or SVG by the suffix of `path`.
+
+    Raises NoMatplotlib, OSError, ValueError for a suffix.
     """
     if path.suffix not in SUFFIXES:
         raise ValueError(f"a picture ends in {' or '.join(SUFFIXES)}, not {path.name}")

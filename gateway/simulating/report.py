@@ -2,8 +2,7 @@
 
 The page begins with the comparison: hits and misses in one table, each miss with its reason. Results of the papers
 without a figure here follow. Then come, figure by figure, the picture, the table and the notes, and the inputs
-measured
-on this machine. An interrupted run continues: finished figures are kept beside the page.
+measured on this machine. An interrupted run continues: finished figures are kept beside the page.
 """
 
 from __future__ import annotations
@@ -74,8 +73,9 @@ def _read(path: Path, key: str) -> Figure | None:
 
 
 def write(figures: Sequence[Figure], directory: Path, costs: Costs, key: str) -> list[Compared]:
-    """Writes `index.html` and a picture for each figure; returns the comparison. Without matplotlib there are no
-    pictures.
+    """Writes `index.html` and a picture for each figure; returns the comparison.
+
+    Without matplotlib there are no pictures.
     """
     for figure in figures:
         try:

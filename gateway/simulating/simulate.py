@@ -1,9 +1,8 @@
 """`veilmq simulate`: runs one figure of one experiment, or all, prints tables and notes, and writes pictures.
 
 The experiments are pure (in `bridge`); their inputs come from here: the time that real operations take on this
-machine
-(`measure`, or as given), a clock, and processes for cells. Not here: drawing (`pictures`), the page of all figures
-(`report`), the meaning of figures (their notes).
+machine (`measure`, or as given), a clock, and processes for cells. Not here: drawing (`pictures`), the page of all
+figures (`report`), the meaning of figures (their notes).
 """
 
 from __future__ import annotations
@@ -83,8 +82,9 @@ class SimulateError(OperatorError):
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """The options of a run. `told`: parameters of some figures only (`runs`, `share`, `rounds`). `kept`: folder of kept
-    cells.
+    """The options of a run.
+
+    `told`: parameters of some figures only (`runs`, `share`, `rounds`). `kept`: folder of kept cells.
     """
 
     jobs: int = 1
@@ -140,8 +140,9 @@ def simulate_all(seed: int, directory: Path, as_json: bool, options: RunOptions,
 def simulate(
     experiment: str, number: str, seed: int, out: Path | None, as_json: bool, options: RunOptions | None = None
 ) -> int:
-    """Runs, prints and draws a figure; returns the exit status. With JSON, a picture is written only if `out` is
-    given.
+    """Runs, prints and draws a figure; returns the exit status.
+
+    With JSON, a picture is written only if `out` is given.
     """
     options = options or RunOptions()
     function = _find(experiment, number)
@@ -267,9 +268,7 @@ def _rounded(value: float) -> str:
 
 
 def measure() -> Costs:
-    """Measures the costs of real operations on a publication of 256 bytes on this machine: medians, in about a
-    second.
-    """
+    """Measures costs of operations on a publication of 256 bytes on this machine: medians, in about a second."""
     return Costs(**{name: median_us(work) / share for name, work, share in _operations()})
 
 
@@ -344,9 +343,7 @@ def _carrying(packet: bytes) -> Iterator[tuple[str, Callable[[], Any], int]]:
 
 
 def _sealing(identity: Identity, payload: bytes) -> Iterator[tuple[str, Callable[[], Any], int]]:
-    """Yields operations of sealing, as a publisher does with header and digest, and of opening, as a subscriber
-    does.
-    """
+    """Yields operations of sealing by a publisher, with header and digest, and of opening by a subscriber."""
     key = os.urandom(32)
     name, hop = KeyName("plant/#", 1, 0), Hop(1, 1, 1, 1)
     key_header, data_key, shares = make_key(identity, name, (hop,), 1, 1 << 31, key, os.urandom)

@@ -1,9 +1,8 @@
 """Sweeps over cells of an experiment, in this process, in several or in Spark; kept results let a run continue.
 
 A result is its JSON, whatever its origin: one process, several, Spark and a kept file give equal bytes. Spark is
-found
-by the entry point `veilmq.sweeps`, since nothing here knows of Spark. Not here: definition of cells (in `bridge`),
-progress on the screen (`simulate`).
+found by the entry point `veilmq.sweeps`, since nothing here knows of Spark. Not here: definition of cells (in
+`bridge`), progress on the screen (`simulate`).
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Delivery of events to each receiver: a bounded queue, one event at a time, repeated with growing pauses on failure.
 
 A web address gets a POST with a JSON object and three headers: the event's id, which a repetition keeps, the time,
-and
-an HMAC over both and the body with the shared secret. An answer of 2xx ends the delivery; an answer of 3xx or 4xx,
-except 408 and 429, ends it as refused. An event that finds the queue full is lost, counted and logged. No task of the
-broker waits.
+and an HMAC over both and the body with the shared secret. An answer of 2xx ends the delivery; an answer of 3xx or
+4xx, except 408 and 429, ends it as refused. An event that finds the queue full is lost, counted and logged. No task
+of the broker waits.
 """
 
 from __future__ import annotations
@@ -52,9 +51,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 def post(url: str, body: bytes, headers: dict[str, str]) -> int:
-    """Posts the body in the calling thread for at most `ANSWER_S`; returns the answer's status, or 0 without an
-    answer.
-    """
+    """Posts the body in the calling thread for at most `ANSWER_S`; returns the status, or 0 without an answer."""
     request = urllib.request.Request(url, body, headers, method="POST")  # noqa: S310  http and https only, checked
     try:
         with urllib.request.build_opener(_NoRedirect).open(request, timeout=ANSWER_S) as response:
@@ -138,8 +135,9 @@ class Hook:
 
 
 class Hooks:
-    """All receivers of one broker. `client`, of our own broker, subscribes to reported messages and publishes
-    events.
+    """All receivers of one broker.
+
+    `client`, of our own broker, subscribes to reported messages and publishes events.
     """
 
     def __init__(self, settings: Sequence[EventHook], client: MqttClient, name: str, post: Post = post) -> None:

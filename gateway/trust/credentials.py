@@ -1,10 +1,10 @@
 """Credentials of an entity that knows VeilMQ, or of a tracker: one directory, made by its trust domain.
 
     key.pem        its Ed25519 key, mode 0600
-    entity.json    its certificate, the authority that issued it, and the discovery nodes that it may believe
-    topic.bin      the advertisement of its trace topic, once it has one (written by the entity itself)
+    entity.json    its certificate, the issuing authority, and the trusted discovery nodes
+    topic.bin      the advertisement of its trace topic, if any (written by the entity itself)
 
-An entity is no member of an overlay: it connects to a gateway as any MQTT client does, and these files prove its
+An entity is no member of an overlay: it connects to a gateway like any MQTT client, and these files prove its
 identity inside the messages. Not here: the messages (`bridge.tracking.entity`, `bridge.tracking.tracker`), TLS and
 passwords of the connection.
 """
@@ -50,10 +50,10 @@ class Credentials:
     def issue(
         cls, domain: TrustDomain, name: str, nodes: Iterable[Card], out: Path, now: float, days: int = LIFE_DAYS
     ) -> Credentials:
-        """Makes a directory with a new key, certified by the domain. `nodes`: cards of gateways that are discovery
-        nodes.
+        """Makes a directory with a new key, certified by the domain.
 
-        Raises TrustError for an invalid name, or when `out` holds an identity already.
+        `nodes`: cards of gateways that are discovery nodes. Raises TrustError for an invalid name, or when `out`
+        holds an identity already.
         """
         if (out / "key.pem").exists():
             raise TrustError(f"{out}: holds an identity already; take another --out")
@@ -117,8 +117,9 @@ class Credentials:
             return None
 
     def keep(self, advertisement: Advertisement) -> None:
-        """Stores the advertisement for the next start. After a failed write the next start asks for a new trace
-        topic.
+        """Stores the advertisement for the next start.
+
+        After a failed write the next start asks for a new trace topic.
         """
         try:
             write_private(self.directory / "topic.bin", advertisement.encode(), replace=True)
@@ -127,8 +128,9 @@ class Credentials:
 
 
 def _fits_a_topic(name: str) -> bool:
-    """Returns True if topics constrained to this entity parse so: `Broker` and `PublishOnly`, for example, mean other
-    things.
+    """Returns True if topics constrained to this entity parse so.
+
+    Names such as `Broker` and `PublishOnly` have other meanings there.
     """
     try:
         parsed = constrained.parse(answers_to(name))

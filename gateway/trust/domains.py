@@ -200,10 +200,9 @@ class TrustDomain:
         now: float,
         former: Identity | None = None,
     ) -> LocalIdentity:
-        """Makes an identity directory: a new key, its TLS certificate for `hosts`, and its card.
+        """Makes an identity directory: a new key, a TLS certificate for `hosts`, and a card.
 
-        `former`: the identity that this one replaces. Raises TrustError for an invalid name or host, or when `out`
-        holds an
+        `former`: the identity to be replaced. Raises TrustError for an invalid name or host, or when `out` holds an
         identity already.
         """
         if role not in ISSUABLE:
@@ -328,9 +327,7 @@ def read_public(path: Path, max_bytes: int) -> bytes:
 
 
 def describe(directory: Path) -> dict[str, Any]:
-    """Returns the output of `veilmq trust show` for a trust domain or an identity directory; nothing in it is
-    secret.
-    """
+    """Returns the output of `veilmq trust show` for a trust domain or an identity directory, without secrets."""
     if (directory / "ca.key").exists():
         domain = TrustDomain.load(directory)
         return {
@@ -354,9 +351,8 @@ def describe(directory: Path) -> dict[str, Any]:
 def export(directory: Path, out: Path) -> None:
     """Writes the public part in PEM, for other tools. Raises TrustError.
 
-    A trust domain: its authority and the owner's public key. An identity: its certificate, its authority, and its
-    card,
-    which `Card.load` finds there too.
+    A trust domain: its authority and the owner's public key. An identity: certificate, authority and card, which
+    `Card.load` finds there too.
     """
     if (directory / "ca.key").exists():
         domain = TrustDomain.load(directory)

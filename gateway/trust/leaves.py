@@ -2,8 +2,7 @@
 
 No other party has to agree, since members know each other by the key and not by the certificate. The running process
 notices the new file (`live_overlay`). Not here: a new key (`rotation`), the overlay's own certificates, which its
-owner
-signs.
+owner signs.
 """
 
 from __future__ import annotations

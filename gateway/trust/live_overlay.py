@@ -1,10 +1,8 @@
 """The signed overlay as a file of a running process: replaced files are noticed, newer versions from links are written.
 
 A change also updates TLS and the process's own key. `bridge.membership.adopting` decides which document is believed
-and
-adopted; `overlay_file` and `rotation` make and verify files. Every error here is one line in the log: a running
-process
-continues with its present state.
+and adopted; `overlay_file` and `rotation` make and verify files. Every error here is one line in the log: a running
+process continues with its present state.
 """
 
 from __future__ import annotations
@@ -32,8 +30,7 @@ class LiveOverlay:
     """The overlay file of a process.
 
     `local`: the process's identity. `seen`: the file's stamp from before `overlay` was read from it, so that a
-    replacement
-    meanwhile is not missed.
+    replacement meanwhile is not missed.
     """
 
     def __init__(
@@ -70,17 +67,14 @@ class LiveOverlay:
             LogEvent.OVERLAY_NOT_KEPT.say(log, overlay.policy.version, error)
 
     def complete(self) -> None:
-        """Replaces a file that was put there and checked, if it is older than the known overlay or lacks
-        endorsements.
-        """
+        """Replaces a file that was put there and checked, if it is older than our overlay or lacks endorsements."""
         self.keep(self._newest)
 
     def adopt(self, overlay: Overlay) -> Identity | None:
         """Keeps the overlay, and trusts its members on links from the next handshake on.
 
         If the overlay lists the key that `veilmq trust rotate` prepared for this member, takes and shows the key, and
-        returns
-        the new identity.
+        returns the new identity.
         """
         self.keep(overlay)
         before, self.overlay = self.overlay, overlay

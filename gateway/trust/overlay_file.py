@@ -48,10 +48,8 @@ def save_overlay(path: Path, pin: Path, overlay: Overlay, seen: FileStamp | None
     """Writes a newer verified overlay; returns the stamp of the written file, or None if none was written.
 
     The file is written before the pin: after a crash it is newer than the pin, which `load_overlay` raises; the other
-    order
-    could leave a file that the pin refuses. A file that is as new or newer stays, unless it lacks endorsements or
-    swaps; so
-    does a file that was replaced since `seen`. Raises TrustError, OverlayError.
+    order could leave a file that the pin refuses. A file that is as new or newer stays, unless it lacks endorsements
+    or swaps; so does a file that was replaced since `seen`. Raises TrustError, OverlayError.
     """
     owner, version = _read_pin(pin)
     if owner not in (None, overlay.owner):

@@ -1,10 +1,9 @@
 """Rotation of an identity's key while its member runs: prepared, countersigned, taken, and the old key erased.
 
-    veilmq trust rotate IDENTITY_DIR --domain DIR    makes IDENTITY_DIR/next; the card in it is signed by both keys
-    veilmq overlay sign ... --card next/card.json    the overlay lists the new key, and for a while the former beside
-    it
+    veilmq trust rotate IDENTITY_DIR --domain DIR    makes IDENTITY_DIR/next; both keys sign its card
+    veilmq overlay sign ... --card next/card.json    the overlay lists the new key, and the former one for a while
     take_next                                        the process moves next/ to its place, the old files to previous/
-    drop_previous                                    erases previous/ once the overlay no longer lists that key
+    drop_previous                                    erases previous/ once the overlay no longer lists its key
 
 The move is a rename that records the intent, then steps that may be repeated (`trust.finish_taking`). Not here: the
 moment at which a process switches (`live_overlay`), the cards that the owner accepts (`owner.cards`).
