@@ -48,9 +48,8 @@ def _harm(overlay: Overlay, swap: SignedSwap, costs: RegionCosts, now: float) ->
     arrangement = overlay.arrangement
     organising = arrangement.organising
     assert organising is not None
-    if (
-        overlay.trees.phase is not Phase.ALONE
-    ):  # the phase here: the time that a swap states may be long past when it comes into force
+    # By our own clock: the time that a swap states may be long past when the swap comes into force.
+    if overlay.trees.phase is not Phase.ALONE:
         return "the tree before is open still"
     judged_at, rests_until = arrangement.rests
     if now < rests_until and (now < judged_at or not arrangement.undone_by(swap.added, swap.removed)):
@@ -70,8 +69,7 @@ def _harm(overlay: Overlay, swap: SignedSwap, costs: RegionCosts, now: float) ->
 
 def _lanes(overlay: Overlay, region: int, swap: SignedSwap, up: Collection[str]) -> str:
     """Returns an objection if we are at an end of the new edge and fewer than n - f replicas of the other end are
-    linked
-    to us; else "".
+    linked to us; else "".
     """
     if region not in swap.added:
         return ""

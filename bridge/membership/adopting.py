@@ -50,7 +50,7 @@ from keys.identity import Identity
 
 OVERLAY_TOPIC = "$veil/overlay"
 OVERLAY_BYTES_MAX = 16 << 20  # a decompressed document: some 10,000 members; stops a zip bomb
-OVERLAY_VALUES_MAX = 1 << 19  # of 32 bytes, a true one has 50; 16 MiB of empty ones would take 400 MiB
+OVERLAY_VALUES_MAX = 1 << 19  # 32 bytes a value, a true document has 50; 16 MiB of empty values take 400 MiB
 FLAG_ASK = 0x01
 FLAG_DOCUMENT = 0x02
 ASK_S = 5.0  # the time that an asked neighbour has to send before the next is asked
@@ -253,8 +253,7 @@ class OverlayKeeper:
 
     def _tell_swaps(self, now: float) -> list[Effect]:
         """Tells all swaps that count to each neighbour that linked up. A link that goes up and down often is told
-        later,
-        so that reconnecting costs us no more.
+        later, so that reconnecting costs us no more.
         """
         effects: list[Effect] = []
         for name, peer in self._peers.items():

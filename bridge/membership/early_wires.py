@@ -58,8 +58,7 @@ class EarlyWires:
 
     def again(self, event: Received) -> list[Effect]:
         """Returns the effects of a wire that waits already; none for another wire. On another connection the former
-        copy
-        is gone; on the same connection the former copy is acknowledged.
+        copy is gone; on the same connection the former copy is acknowledged.
         """
         early = self._kept.get(_name(event)) if len(self._kept) and _carries(event.wire) else None
         if early is None:

@@ -71,8 +71,8 @@ class Endorser:
         return told(_open(overlay), [peer])
 
     def agrees(self, peer: str, overlay: Overlay) -> list[Effect]:
-        """Tells a neighbour that has our version our endorsements, once: it may have heard them before it had the
-        version.
+        """Tells the open endorsements to a neighbour that has our version, once: it may have heard them before it had
+        the version.
         """
         if peer in self._told:
             return []

@@ -46,9 +46,7 @@ class Node:
         self.name = name
         self.keeper = OverlayKeeper(overlay, name, identity)
         self._peers = peers_of(overlay, name)
-        self._left: frozenset[str] = (
-            frozenset()
-        )  # members that left with the last change: they may hear of it a little later
+        self._left: frozenset[str] = frozenset()  # left with the last change, and may hear of it a little later
         self._links = LinkGuard()
         self._early = EarlyWires()
 
@@ -124,9 +122,8 @@ class Node:
 
     def _judged(self, event: Received, now: float, before: Early | None = None) -> list[Effect]:
         """Returns the effects of our machines for a wire. A wire that would be refused for want of a right waits if
-        that
-        right may be to come, and the link pays as for a refused wire. `before`: the wire's entry, if it waited until
-        now.
+        that right may be to come, and the link pays as for a refused wire. `before`: the wire's entry, if it waited
+        until now.
         """
         if not self.keeper.may_be_ahead(event.peer, now):
             return self._event(event, now)

@@ -36,8 +36,7 @@ def good_swaps(
     tree: Mapping[int, Collection[int]], links: Iterable[tuple[int, int]], known: KnownCosts, min_gain: float
 ) -> list[Swap]:
     """Returns the swaps for these potential links that spare at least `min_gain` (a part of Eq 2) and more than
-    nothing,
-    the largest gain first, equals by their regions.
+    nothing, the largest gain first, equals by their regions.
     """
     before = tree_cost(tree, known)
     if not before:

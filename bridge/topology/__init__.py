@@ -1,6 +1,5 @@
 """Topology of the overlay: the place of a replica, the path of a key, the neighbours that can hear, placement of
-replicas;
-and planes: the structured overlay, its loads, and the routing of notifications in it.
+replicas; and planes: the structured overlay, its loads, and the routing of notifications in it.
 
 Publisher, replica and reader ask here and nowhere else, so that another routing touches this room only. Imports
 `document`; sends nothing.

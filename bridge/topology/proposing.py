@@ -42,9 +42,8 @@ class ReplicaFigures:
 @dataclass(frozen=True, slots=True)
 class PlaceStep:
     """A step: attach a spare to a region, or detach `member` from it. The expected part of the time that a quorum of
-    the
-    region is up: `before`, `after` this step, and `at_end`, after `steps` steps. `overall_*`: the part of all traffic
-    that finds a quorum on its whole path.
+    the region is up: `before`, `after` this step, and `at_end`, after `steps` steps. `overall_*`: the part of all
+    traffic that finds a quorum on its whole path.
     """
 
     region: int

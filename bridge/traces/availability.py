@@ -277,8 +277,7 @@ class Availability:
 
     def _admit(self, client_id: str, now: float, effects: list[AvailabilityEffect]) -> _Entity | None:
         """Makes a new entry, to be turned online. In a full table the oldest offline entity makes room, and its
-        retained
-        publication is cleared; None if no entity is offline.
+        retained publication is cleared; None if no entity is offline.
         """
         if len(self._entities) >= self._max_entities:
             if not self._offline:

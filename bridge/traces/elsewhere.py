@@ -44,7 +44,7 @@ class Elsewhere:
         return [asks, Count("entities_asked_there")]
 
     def heard(self, traced: Traced, data: bytes, now: float) -> Health | None:
-        """Takes an answer that another witness passed on. Returns the entity's health if it changed. Raises keys
+        """Takes an answer that another witness passed on. Returns the entity's health if that is news. Raises keys
         errors.
         """
         if traced.aside is None or traced.pulse is None:

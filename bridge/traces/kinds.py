@@ -177,8 +177,7 @@ def answers_to(client: str) -> str:
 
 def body_of(fields: Mapping[str, object]) -> bytes:
     """Returns a trace's body: a JSON object, so that every dashboard reads unsealed traces. Raises ValueError for
-    values
-    that JSON cannot write: not-a-number, infinity, half a surrogate pair.
+    values that JSON cannot write: not-a-number, infinity, half a surrogate pair.
     """
     return json.dumps(fields, ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True).encode()
 
@@ -234,8 +233,7 @@ def own_fields(word: OwnWord) -> dict[str, object]:
 
 def own_word(fields: Mapping[str, Any]) -> OwnWord:
     """Returns the entity's own word from fields made by `own_fields`, with or without the witness's other fields.
-    Raises
-    BadFrame.
+    Raises BadFrame.
     """
     word = fields.get("word")
     if not isinstance(word, str):

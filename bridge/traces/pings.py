@@ -13,24 +13,20 @@ wait that is longer by half than the recent longest is a death. Short waits prov
 waits get rarer exponentially, a wait exceeds the longest of N waits `STEADY` times with a chance of N to the power of
 minus `STEADY`.
 
-    timeout   = smoothed round trip + max(4 x its deviation, margin_s), at most timeout_max_s    (RFC 6298, section
-    2),
+    timeout   = smoothed round trip + max(4 x its deviation, margin_s), at most timeout_max_s    (RFC 6298, section 2),
                 and at most half of the patience, so that two pings are asked. One answer QUICK times as fast as usual
                 tells a newcomer that came in a rush from a slow link; then the estimate begins anew
     patience  = caution x max(1.5 x longest, 2 patience_s + timeout), where the longest wait fades, to its
                 third in an hour; after EXPERIENCE answers caution x max(1.5 x longest, min(patience_s, 3 x longest)),
                 where no longest wait is believed to be shorter than margin_s
-    suspected after half of the patience without an answer, and not before the longest wait; failed after all of it,
-    and
-                never before `floor_s`: a program that pauses for half a second is no death, however good its link.
-                With others to ask through (`self_health.others`), not before a ping went through them, and a
-                timeout passed. An entity that answers only there stays suspected: its link to us is broken
-    every     = interval - max(interval / 10, timeout), at least half of the interval: an entity with this period
-    gives
-                signs of life unasked, and is asked if a sign is late by the interval, or if not asked for long; an
+    suspected after half of the patience without an answer, and not before the longest wait; failed after all of it, and
+                never before `floor_s`: a program that pauses for half a second is no death, however good its link. With
+                others to ask through (`self_health.others`), not before a ping went through them, and a timeout passed.
+                An entity that answers only there stays suspected: its link to us is broken
+    every     = interval - max(interval / 10, timeout), at least half of the interval: an entity with this period gives
+                signs of life unasked, and is asked if none comes within the interval, or if not asked for long; an
                 entity that seems slow, or may speak more rarely than it was told, is asked within TOLD_WITHIN_S
-    interval  = interval_s, half of it until ten pings went, since nothing is known of a newcomer, unless our turns
-    come
+    interval  = interval_s, half of it until ten pings went, since nothing is known of a newcomer, unless our turns come
                 late; with a goal (`within`) the rest of most of the goal after the patience; at once after the first
                 miss, then an eighth of the wait so far, at least interval_min_s, or a quarter of interval_s for a
                 newcomer or while our turns come late, since so many pings might hold the answers back; doubled up to
@@ -94,8 +90,7 @@ class Ping(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class PingMetrics:
     """The metrics of the last ten pings whose outcome is known. Latencies in seconds, None without an answer; rates 0
-    to
-    1.
+    to 1.
     """
 
     loss_rate: float
@@ -206,8 +201,7 @@ class Pulse:
 
     def begin(self, now: float) -> None:
         """Plans the next ping at once: the entity spoke, so it listens now and could not answer before. The caller
-        calls
-        `lives` next.
+        calls `lives` next.
         """
         self._next_ping = min(self._next_ping, now)
 
@@ -242,8 +236,7 @@ class Pulse:
 
     def lives(self, now: float) -> Health | None:
         """Takes another sign of life that nobody can forge, and returns the entity's health, if it changed. Its delay
-        is
-        not measured.
+        is not measured.
         """
         self._asked_at, self._excused_s = now if self._waiting else None, 0.0
         if self._misses:

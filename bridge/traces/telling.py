@@ -58,8 +58,7 @@ Told: TypeAlias = Say | TraceReport | Stood | Count
 
 class Voice:
     """The traces on one trace topic. `random`: fresh secret bytes of a length; `reporter`: the reports of an entity
-    that
-    consents; `listens`: True if anybody may hear a topic. An unheard trace is not signed: most entities of a large
+    that consents; `listens`: True if anybody may hear a topic. An unheard trace is not signed: most entities of a large
     fleet have no followers.
     """
 

@@ -51,17 +51,14 @@ __all__ = [
     "open_trace_key",
 ]  # fmt: skip
 
-ENTITIES_MAX = (
-    100_000  # trace topics registered at one broker; the entity with most loses its oldest, if it has several
-)
+ENTITIES_MAX = 100_000  # trace topics at one broker; the entity with most loses its oldest, if it has several
 DUE_AT_ONCE = 256  # entities checked in one turn: their answers must be read between turns
 
 
 class Tracer:
     """A tracing broker. `nodes`: discovery nodes' public keys by name; `authority`: the certifier of entities;
-    `random`:
-    fresh secret bytes of a length; `reporter`: reports beside trackers; `verified`: the advertisement of a trace
-    topic that the discovery node beside us verified or made.
+    `random`: fresh secret bytes of a length; `reporter`: reports beside trackers; `verified`: the advertisement of a
+    trace topic that the discovery node beside us verified or made.
     """
 
     def __init__(

@@ -36,7 +36,7 @@ from keys.tracesession import REQUEST_BYTES, REQUEST_FRESH_MS, Registration
 
 ADVERTISEMENTS_MAX = 100_000  # at one node; an entity with many topics loses its own oldest
 LIFE_MAX_S = 30 * 24 * 3600  # of a trace topic
-LIST_WORK_MAX, GLOB_WORK = 40_000, 100  # steps of the search for one pattern, some 50 ms
+LIST_WORK_MAX, GLOB_WORK = 40_000, 100  # steps of the search for one pattern, some 50 ms; steps of a glob
 REQUESTS_MAX = 65_536  # recently answered requests: a replay makes no second topic
 DOMAIN_REQUEST = "veilmq/1 trace discovery"
 _QUERY, _ANSWER, _CLAIM = 1, 2, 4
@@ -126,8 +126,7 @@ def _entity_of(advertisement: Advertisement) -> str | None:
 
 def owns(owner: str, entity: str) -> bool:
     """Returns True if the holder of a certificate named `owner` may have trace topics of this entity: `owner` itself,
-    or
-    a name `OWNER:…`. No certificate has a colon in its name, so no other entity has such a name.
+    or a name `OWNER:…`. No certificate has a colon in its name, so no other entity has such a name.
     """
     return entity == owner or entity.startswith(f"{owner}:")
 
@@ -286,8 +285,7 @@ class DiscoveryNode:
 
     def _discoverable(self, pattern: str, asker: Certificate, now_ms: int) -> Iterator[str]:
         """Yields the names that match a pattern and that the asker may discover. The search begins at a random place
-        and
-        ends after `LIST_WORK_MAX` steps: an asker that comes again hears of other names.
+        and ends after `LIST_WORK_MAX` steps: an asker that comes again hears of other names.
         """
         first, last = self._names.beginning(pattern.removesuffix("*") if is_pattern(pattern) else pattern)
         start, work = int.from_bytes(self._random(4)), LIST_WORK_MAX
@@ -348,8 +346,7 @@ class DiscoveryNode:
 
     def _registered(self, event: Registered) -> list[DiscoveryEffect]:
         """Takes the registration of an entity at the tracer beside us, which trusts the same nodes and authority. A
-        node
-        that was away, or hears no other node, so learns the entity's trace topic.
+        node that was away, or hears no other node, so learns the entity's trace topic.
         """
         advertisement, claim = event.advertisement, event.registration
         entity, kept = self._learn(advertisement), self._kept.get(advertisement.topic)

@@ -101,8 +101,7 @@ class Tracker:
     @property
     def next_deadline(self) -> float | None:
         """The time at which an entity without an answer is asked for again, a former topic ends, or an entity was
-        silent
-        for too long.
+        silent for too long.
         """
         if not self._connected:
             return self._offline_at
@@ -217,7 +216,7 @@ class Tracker:
         return effects
 
     def _change(self, entity: str, interest: Interest, now: float) -> list[TrackingEffect]:
-        """Changes our interest in a followed entity, and tells the brokers."""
+        """Changes our interest in a followed entity: tells the brokers, and asks anew for added kinds of traces."""
         followed = self._followed[entity]
         followed.lost |= bool(interest & ~followed.interest)
         followed.interest = interest
@@ -400,8 +399,7 @@ class Tracker:
         self, followed: Followed, source: Source, advertisement: Advertisement, now: float
     ) -> list[TrackingEffect]:
         """Answers a broker's question with our interest, at most `ANSWERS_MAX` times in `GAUGE_EVERY_S` for one
-        witness:
-        endless questions would keep other brokers busy with our answers.
+        witness: endless questions would keep other brokers busy with our answers.
         """
         if len(source.answered) == ANSWERS_MAX and now - source.answered[0] < GAUGE_EVERY_S:
             return [Count("gauges_unanswered")]

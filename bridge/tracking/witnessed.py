@@ -25,8 +25,7 @@ _ORDER = (Stage.WITHOUT_TOPIC, Stage.UNREGISTERED, Stage.TRACED)
 
 class WitnessedEntity:
     """An entity with several witnesses. Arguments as for `TracedEntity`. `witnesses`: their number, odd; raises
-    OurFault
-    if even.
+    OurFault if even.
     """
 
     def __init__(
@@ -53,9 +52,7 @@ class WitnessedEntity:
         self._since_ms = -1
         self._number = 0  # the number of our last own word
         self._state: TraceKind | None = None
-        self._relayed: list[str | None] = [
-            None
-        ] * witnesses  # the topic on which each witness asks us through the others
+        self._relayed: list[str | None] = [None] * witnesses  # topics of each one's relayed questions
         self._asks(0)
 
     @property

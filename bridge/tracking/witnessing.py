@@ -62,8 +62,7 @@ _ROUNDS = (TraceKind.ALLS_WELL, TraceKind.NETWORK_METRICS)  # repeated words: to
 @dataclass(frozen=True, slots=True)
 class Belief:
     """The present word of a majority. `fields`: the values that the majority agrees on, medians of numbers;
-    `witnesses`:
-    those who agree; `of`: the number of witnesses; `after`: the former belief.
+    `witnesses`: those who agree; `of`: the number of witnesses; `after`: the former belief.
     """
 
     kind: TraceKind
