@@ -1,7 +1,7 @@
-"""How leases of shared groups travel: one replica passes them on along the tree, and to gateways that want the scope.
+"""Relay of leases of shared groups: one replica passes them on along the tree, and to gateways that want the scope.
 
-Like statements, except that gateways need them too: they choose by them (`groups`). Whoever comes later is told what is
-known. Not here: who serves a group, which a replica cannot say of groups whose names are hidden from it.
+Leases spread like statements, but gateways need them too: they choose by them (`leases`). A latecomer receives all
+known leases. Not here: who serves a group, which a replica cannot tell of groups whose names are hidden from it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ COMEBACKS_BURST, COMEBACKS_EVERY_S = 8, 10.0  # of one link that comes up, which
 
 
 class LeaseRelay:
-    """One replica's part. `routes` and `routing` are the forwarder's."""
+    """A replica's relay of leases. `routes` and `routing` are the forwarder's."""
 
     def __init__(self, overlay: Overlay, routes: Routes, routing: RoutingTable) -> None:
         self._overlay, self._routes, self._routing = overlay, routes, routing
@@ -29,7 +29,7 @@ class LeaseRelay:
         self._comebacks: Deferrals[str] = Deferrals(COMEBACKS_BURST, COMEBACKS_EVERY_S)
 
     def received(self, event: Received, now: float) -> list[Effect]:
-        """A lease from a gateway here or from a neighbouring region: the first copy goes on."""
+        """Takes a lease from a gateway here or from a neighbouring region, and passes the first copy on."""
         try:
             lease = Lease.decode(event.wire.payload)
             if not self._table.accept(lease, now):
@@ -47,8 +47,10 @@ class LeaseRelay:
         return [Count("leases"), *(Send(peer, Wire(GROUPS_TOPIC, lease.encode())) for peer in peers)]
 
     def link_up(self, peer: str, now: float) -> list[Effect]:
-        """A neighbour can hear us, maybe without memory. A gateway gets its own leases too: of its former process.
-        Who comes back without end is told later."""
+        """Sends the leases to a neighbour that connected, maybe without memory; later, if it reconnects too often.
+
+        A gateway gets its own leases too: of its former process.
+        """
         if not self._comebacks.take(peer, now):
             return []
         if self._routes.is_replica(peer):
@@ -61,19 +63,19 @@ class LeaseRelay:
         return [Send(peer, Wire(GROUPS_TOPIC, lease.encode())) for lease in leases]
 
     def stated(self, event: Received, now: float) -> list[Effect]:
-        """A gateway's statement was news: if it wants a scope, it needs the leases of it."""
+        """Sends the leases of a scope to a gateway whose new statement wants the scope."""
         statement = Statement.decode(event.wire.payload)
         return self._leases_of(event.peer, statement.filter, now) if statement.member == event.peer else []
 
     def _leases_of(self, gateway: str, wire_filter: str, now: float) -> list[Effect]:
-        """All leases of a scope for a gateway that wants it; later, if it asks without end."""
+        """Returns all leases of a scope for a gateway that wants it; postpones them if it asks too often."""
         if gateway not in self._wanting(wire_filter, now) or not self._told.take((gateway, wire_filter), now):
             return []
         leases = [lease for lease in self._table if lease.scope == wire_filter]
         return [Send(gateway, Wire(GROUPS_TOPIC, lease.encode())) for lease in leases]
 
     def tick(self, now: float) -> list[Effect]:
-        """Tells what was postponed."""
+        """Sends the postponed leases."""
         up = [peer for peer in self._comebacks.due(now) if peer in self._routes.up]
         effects = [effect for peer in up for effect in self.link_up(peer, now)]
         return effects + [effect for asked in self._told.due(now) for effect in self._leases_of(*asked, now)]
@@ -84,14 +86,14 @@ class LeaseRelay:
         return min((at for at in deadlines if at is not None), default=None)
 
     def adopt(self, overlay: Overlay) -> None:
-        """Another version of the overlay, or other views or trees."""
+        """Takes another version of the overlay, or other views or trees."""
         self._overlay = overlay
         self._table.adopt(overlay)
         self._told.keep(lambda told: told[0] in overlay.members)
         self._comebacks.keep(overlay.members.__contains__)
 
     def _wanting(self, wire_filter: str, now: float) -> list[str]:
-        """Gateways of our region that can hear us and want the scope."""
+        """Returns the connected gateways of our region that want the scope."""
         scope = self._overlay.scope_named(wire_filter)
         if scope is None:
             return []

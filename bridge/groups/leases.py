@@ -1,16 +1,19 @@
 """Leases of shared groups, and the choice that follows from them: which gateway serves a group with a publication.
 
 A shared subscription (MQTT 5.0 §4.8.2) never goes to a replica, since each would pick its own member
-(docs/protocol.md §5.5). Gateways subscribe plainly, say in signed leases since when they have members of a group, and
+(docs/protocol.md §5.5). Gateways subscribe plainly, state in signed leases since when they have members of a group,
+and
 all choose alike:
 
-* what the devices of a gateway with members publish, that gateway gives to its own members, from `own_from_ms` on;
-* of everything else, the gateway with the highest HMAC(group, publisher, sequence, gateway) among those whose lease
-  covers the moment at which it was sealed and sent, `starts_ms` to `ends_ms`. It may have waited in an outbox for days.
+* a gateway with members serves them with the publications of its own devices, from `own_from_ms` on;
+* of everything else, the gateway with the highest HMAC(group, publisher, sequence, gateway) among gateways whose
+lease
+  covers the moment at which it was sealed and sent, `starts_ms` to `ends_ms`. It may have waited in an outbox for
+  days.
 
-Both look at signed facts only, so whoever knows the same leases chooses alike, whenever and in whatever order leases
+Both rules look at signed facts only, so all gateways that know equal leases choose alike, in whatever order leases
 and publications came. The author signs: one copy suffices, the highest version wins, so a lying replica can withhold
-a lease, but neither invent nor undo one. Not here: when a gateway leases what (`sharing`), how leases travel
+a lease, but neither invent nor undo one. Not here: when a gateway leases a group (`shared_groups`), how leases travel
 (`lease_relay`).
 """
 
@@ -49,9 +52,9 @@ GroupId: TypeAlias = tuple[str, bytes]
 
 
 def group_id(secret: ScopeSecret, group: str, topic_filter: str) -> bytes:
-    """Names a group in one scope; the same name with another filter is another group (MQTT 5.0 §4.8.2).
+    """Returns the name of a group in one scope; its name with another filter is another group (MQTT 5.0 §4.8.2).
 
-    Where the scope hides names, its token key hides these too; elsewhere whoever guesses both can recognise them.
+    Where the scope hides names, its token key hides these too; elsewhere anybody who guesses both can recognise them.
     """
     names = sized(secret.scope.filter.encode()) + sized(group.encode()) + sized(topic_filter.encode())
     return hmac.digest(secret.token_key or b"", b"veilmq/1 group" + names, hashlib.sha256)[:GROUP_ID_BYTES]
@@ -59,9 +62,14 @@ def group_id(secret: ScopeSecret, group: str, topic_filter: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class LeaseQuestion:
-    """The publication that a group is to be served with. `time_ms`: when its gateway took it, and gave it to its own
-    members; `sealed_ms`: when it sent it. `retained`: only who had members at `time_ms` may have it. To others it is a
-    retained message, and a shared subscription gets none (MQTT 5.0 §3.8.4)."""
+    """A publication with which a group is to be served.
+
+    `time_ms`: when its gateway took it, and gave it to its own members; `sealed_ms`: when it sent it. `retained`:
+    only
+    gateways that had members at `time_ms` may have it. To others it is a retained message, and a shared subscription
+    gets
+    none (MQTT 5.0 §3.8.4).
+    """
 
     publisher: str
     sequence: int
@@ -72,10 +80,12 @@ class LeaseQuestion:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """`member` has clients in the group (`on`). All times in milliseconds, from inclusive, until exclusive.
+    """A statement that `member` has clients in the group (`on`). Times in milliseconds, from inclusive, until
+    exclusive.
 
-    `own_from_ms`, `own_until_ms`: it serves the group with what its own devices publish. `starts_ms`, `ends_ms`: it
-    takes part in the choice for what others publish; `starts_ms` 0: not yet.
+    `own_from_ms`, `own_until_ms`: it serves the group with publications of its own devices. `starts_ms`, `ends_ms`:
+    it
+    takes part in the choice for publications of others; `starts_ms` 0: not yet.
     """
 
     member: str
@@ -94,8 +104,11 @@ class Lease:
         return self.scope, self.group
 
     def supersedes(self, other: Lease) -> bool:
-        """Whether this one says all that `other` said, and later. A gateway that was away or restarted begins anew;
-        what it said before still explains what was published then."""
+        """Returns True if this lease says all that `other` says, and later.
+
+        A gateway that was away or restarted begins anew; its lease before still explains the publications of its
+        time.
+        """
         begun = other.starts_ms != 0  # several that do not take part in the choice yet are told apart by `own_from_ms`
         same = self.starts_ms == other.starts_ms if begun else self.own_from_ms == other.own_from_ms
         return same and self.version >= other.version
@@ -113,7 +126,7 @@ class Lease:
 
     @classmethod
     def decode(cls, data: bytes) -> Lease:
-        """Raises BadFrame."""
+        """Reads a frame. Raises BadFrame."""
         if len(data) < 64:
             raise BadFrame("lease is too short")
         body, signature = data[:-64], data[-64:]
@@ -136,8 +149,12 @@ class Lease:
 
 
 class LeaseTable:
-    """Every gateway's newest leases, verified against the overlay. One that a former key signed gives way to those of
-    the present key, whatever its version: else who stole it could end its member's part in each group."""
+    """The newest leases of every gateway, verified against the overlay.
+
+    A lease that a former key signed gives way to leases of the present key, whatever its version: else a thief of the
+    key
+    could end its member's part in each group.
+    """
 
     def __init__(self, overlay: Overlay) -> None:
         self._overlay = overlay
@@ -152,11 +169,11 @@ class LeaseTable:
         return (lease for of_group in self._groups.values() for lives in of_group.values() for lease in lives)
 
     def of(self, group: GroupId) -> Mapping[str, tuple[Lease, ...]]:
-        """Leases of one group by member, each member's oldest first."""
+        """Returns the leases of one group by member, each member's oldest first."""
         return self._groups.get(group, MappingProxyType({}))
 
     def adopt(self, overlay: Overlay) -> None:
-        """Another version of the overlay: leases of members and for scopes that it does not list are forgotten."""
+        """Takes another version of the overlay, and forgets leases of members and for scopes that it does not list."""
         self._overlay = overlay
         self._rights.clear()
         self._allowances = {name: left for name, left in self._allowances.items() if name in overlay.members}
@@ -166,9 +183,9 @@ class LeaseTable:
                     self._forget((scope, _), member)
 
     def accept(self, lease: Lease, now: float) -> bool:
-        """Take a lease of somebody; True if it is news that must be passed on.
+        """Takes a lease of another party; returns True if it is news that must be passed on.
 
-        Raises BadSignature, Expired, TooOften, NotFresh for a version that is to come, or NotAuthorised for a stranger,
+        Raises BadSignature, Expired, TooOften, NotFresh for a future version, or NotAuthorised for a stranger,
         an unknown scope, a missing right, or a lease into the far future.
         """
         member, scope = self._overlay.members.get(lease.member), self._overlay.scope_named(lease.scope)
@@ -205,7 +222,7 @@ class LeaseTable:
         return True
 
     def enter(self, lease: Lease, signer: bytes | None = None) -> None:
-        """Take a lease that is our own or was verified. `signer`: its public key; None: the present one."""
+        """Enters a lease that is our own or was verified. `signer`: its public key; None: the present one."""
         of_group = self._groups.setdefault(lease.id, {})
         lives = [known for known in of_group.get(lease.member, ()) if not lease.supersedes(known)]
         lives = sorted([*lives, lease], key=lambda known: known.version)[-LIVES_MAX:]
@@ -216,7 +233,7 @@ class LeaseTable:
             self._forget(*gone[0])
 
     def may_read(self, member: str, scope: Scope, at: float) -> bool:
-        """Whether the member might read the whole scope at the moment `at`."""
+        """Returns True if the member may read the whole scope at the moment `at`."""
         epoch = self._overlay.policy.calendar.at(at)
         asked = (member, scope.filter, epoch)
         allowed = self._rights.get(asked)
@@ -227,7 +244,7 @@ class LeaseTable:
         return allowed
 
     def server(self, group: GroupId, asked: LeaseQuestion, now: float) -> str | None:
-        """The gateway that serves the group with a publication; None if no lease says."""
+        """Returns the gateway that serves the group with a publication; None if no lease says."""
         of_group, scope = self._groups.get(group), self._overlay.scope_named(group[0])
         if of_group is None or scope is None:
             return None
@@ -259,7 +276,7 @@ class LeaseTable:
         return len(lives) < LIVES_MAX or lease.version > lives[0].version
 
     def _outrank(self, lease: Lease) -> None:
-        """What a former key signed with a greater version never was: the present one signed this."""
+        """Forgets leases of a former key with greater versions than this lease of the present key."""
         of_group = self._groups[lease.id]
         of_group[lease.member] = tuple(known for known in of_group[lease.member] if known.version < lease.version)
 
@@ -279,7 +296,7 @@ class LeaseTable:
 
 
 def _owns(lives: Sequence[Lease], time_ms: int) -> bool:
-    """Whether the author served its own devices' publications then. What it ended later, no earlier lease prolongs."""
+    """Returns True if the author served its own devices' publications then. No earlier lease prolongs a later end."""
     limit_ms = time_ms + 1
     for lease in reversed(lives):
         if lease.own_from_ms <= time_ms < min(lease.own_until_ms, limit_ms):
@@ -289,7 +306,10 @@ def _owns(lives: Sequence[Lease], time_ms: int) -> bool:
 
 
 def _covers(lives: Sequence[Lease], time_ms: int, early: bool = False) -> bool:
-    """The same for the choice among all. `early`: leases that take part in it count from their first member on."""
+    """Returns True if the author took part in the choice among all then.
+
+    `early`: leases that take part in it count from their first member on.
+    """
     limit_ms = time_ms + 1
     for lease in reversed(lives):
         from_ms = lease.own_from_ms if early else lease.starts_ms
@@ -300,5 +320,5 @@ def _covers(lives: Sequence[Lease], time_ms: int, early: bool = False) -> bool:
 
 
 def _goes_on(lives: Sequence[Lease], now: float) -> bool:
-    """Whether the author has members, and takes part in the choice or will in a moment."""
+    """Returns True if the author has members, and takes part in the choice or will in a moment."""
     return lives[-1].on and any(lease.starts_ms and now * 1000 < lease.ends_ms for lease in lives)

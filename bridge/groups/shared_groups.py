@@ -1,15 +1,17 @@
-"""A gateway's shared groups: when it leases what, which groups a publication is not for, and what is held back.
+"""A gateway's shared groups: the times of its leases, the groups that do not get a publication, and held publications.
 
-A group's first local client makes a lease, its last one ends it. It says at once that we serve our own devices'
-publications; in what others publish we take part once a quorum of the region knows that we want the scope, and
-`JOIN_S` later, when everybody knows. Who leaves ends its lease at once; the others hold what it was to serve for
-`HOLD_S`, and serve what its lease does not cover any more. What is still on its way to a gateway that left is given
-back: the end of its lease moves to before it. So a group loses nothing when members come and go, as long as gateways
-and replicas are connected; twice may come what was delivered between the two ends.
+A group's first local client makes a lease, its last one ends it. The lease says at once that we serve our own
+devices'
+publications; in the choice for others' publications we take part once a quorum of the region knows that we want the
+scope, and `JOIN_S` later, when everybody knows. A gateway that leaves ends its lease at once; the others hold its
+publications for `HOLD_S`, and serve all that its lease does not cover any more. Publications still on their way to a
+gateway that left are given back: the end of its lease moves to before them. So a group loses nothing when members
+come
+and go, as long as gateways and replicas are connected; publications delivered between the two ends may come twice.
 
 A group is *narrow* here while no local client may receive all that its filter matches. It gets no lease, since others
-would leave to us what we may deliver to nobody. Its clients get what they may receive of what no other gateway has
-leased, and of what our own devices publish. Not here: the choice (`groups`).
+would leave to us publications that we may deliver to nobody. Its clients get the permitted publications that no other
+gateway has leased, and of our own devices. Not here: the choice (`leases`).
 """
 
 from __future__ import annotations
@@ -44,12 +46,12 @@ SharedName: TypeAlias = tuple[str, str]
 
 
 NOTHING = Lease("", "", b"", 0, False, 0, 0, 0, 0)
-"""What a share says before it says anything."""
+"""The lease of a share before its first one."""
 
 
 @dataclass(slots=True)
 class _Share:
-    """One group in one scope, as we lease it. Times in milliseconds, see `Lease`."""
+    """A group in one scope, as we lease it. Times in milliseconds, as in `Lease`."""
 
     id: GroupId
     own_from_ms: int
@@ -72,8 +74,10 @@ class _Group:
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """A publication that another gateway is to serve one of our groups with. `unknown`: or we; leases that we have not
-    heard yet, of others or of our former process, will tell."""
+    """A publication with which another gateway is to serve one of our groups.
+
+    `unknown`: maybe we serve it; leases that we have not heard yet, of others or of our former process, will tell.
+    """
 
     group: _Group
     deliver: Deliver
@@ -86,7 +90,10 @@ class _Held:
 
 
 class SharedGroups:
-    """See the module. `accepted`: whether a quorum of our region knows that we want a scope, by its wire filter."""
+    """A gateway's shared groups.
+
+    `accepted`: returns True if a quorum of our region knows that we want a scope, by its wire filter.
+    """
 
     def __init__(
         self,
@@ -117,8 +124,12 @@ class SharedGroups:
     # ------------------------------------------------------------------------------------- local clients
 
     def joined(self, name: SharedName, now: float, is_whole: bool = True, owner: str = "") -> list[Effect]:
-        """The group has local clients. `is_whole`: one of them may receive all of it. `owner`: who loses its oldest
-        group, if there are too many and it has most."""
+        """Takes a group that has local clients.
+
+        `is_whole`: one of them may receive all of it. `owner`: the client that loses its oldest group, if there are
+        too many
+        and it has most.
+        """
         group = self._groups.get(name)
         if group is not None and group.linger_until is None:
             if group.is_narrow is not is_whole:
@@ -141,19 +152,21 @@ class SharedGroups:
         return self._lease(group, now)
 
     def _narrow(self, group: _Group, now: float) -> list[Effect]:
-        """Nobody here may receive all of the group any more: others take over, also the last two seconds."""
+        """Ends our part in a group of which no local client may receive all: others take over, also the last two
+        seconds.
+        """
         group.is_narrow, before_ms = True, int(now * 1000) - NARROWED_MS
         leased = [share for share in group.shares.values() if share.lease.on]
         return [e for s in leased for e in self._cut(s, min(s.ends_ms, before_ms), before_ms, now)]
 
     def _evicted(self, group: _Group, now: float) -> list[Effect]:
-        """There are too many groups: this one is served as if no other gateway had members."""
+        """Ends the leases of a group, since there are too many: it is served as if no other gateway had members."""
         ended = [effect for share in group.shares.values() if share.lease.on for effect in self._end(share, now)]
         self._unlist(group)
         return [*ended, Count("groups_unleased")]
 
     def _lease(self, group: _Group, now: float) -> list[Effect]:
-        """Lease the group in every scope that it touches and has no lease in."""
+        """Leases the group in every scope that it touches and has no lease in."""
         effects: list[Effect] = []
         for secret in self._secrets:
             scope = secret.scope.filter
@@ -166,7 +179,7 @@ class SharedGroups:
         return effects
 
     def left(self, name: SharedName, now: float) -> list[Effect]:
-        """The last local client has left the group. Tell us before `Unsubscribed`."""
+        """Ends our part in a group that its last local client left. Called before `Unsubscribed`."""
         group = self._groups.get(name)
         if group is None or group.linger_until is not None:
             return []
@@ -175,21 +188,23 @@ class SharedGroups:
         return [effect for share in group.shares.values() if share.lease.on for effect in self._end(share, now)]
 
     def postpones(self, topic_filter: str) -> bool:
-        """Whether to stay subscribed to a filter that no local client wants, until `tick` returns it."""
+        """Returns True if an unwanted filter must stay subscribed, until `tick` returns it."""
         lingers = any(g.name[1] == topic_filter and g.linger_until is not None for g in self._groups.values())
         if lingers:
             self._postponed.add(topic_filter)
         return lingers
 
     def wanted(self, topic_filter: str) -> None:
-        """A local client wants the filter again."""
+        """Notes that a local client wants the filter again."""
         self._postponed.discard(topic_filter)
 
     # ----------------------------------------------------------------------------------- the neighbours
 
     def link_up(self, peer: str, now: float) -> list[Effect]:
-        """A replica is there, maybe without memory. It has our leases before our publications, and so have those to
-        whom it passes both on."""
+        """Sends our leases to a replica that connected, maybe without memory.
+
+        It has them before our publications, and so have the parties to which it passes both on.
+        """
         self._up.add(peer)
         if self._view.quorum(self._up):
             self._learned_at = min(self._learned_at, now + HOLD_S)
@@ -204,12 +219,12 @@ class SharedGroups:
         self._up.discard(peer)
 
     def reviewed(self, now: float) -> list[Effect]:
-        """Another scope is accepted: in its groups we take part from now on."""
+        """Takes part in the choice of groups of newly accepted scopes."""
         waiting = [share for share in self._shares() if share.lease.on and self._begins(share, now)]
         return [effect for share in waiting for effect in self._state(share, now)]
 
     def received(self, event: Received, now: float) -> list[Effect]:
-        """Somebody's lease."""
+        """Takes a lease of any gateway."""
         try:
             lease = Lease.decode(event.wire.payload)
             if not self._table.accept(lease, now):
@@ -224,7 +239,7 @@ class SharedGroups:
         return [Count("leases"), *([] if lease.on else self._released(lease.id, now))]
 
     def _own_of_before(self, lease: Lease, now: float) -> list[Effect]:
-        """A lease of our former process. Without members of the group we must not be believed to serve it."""
+        """Ends a lease of our former process. Without members of the group we must not be believed to serve it."""
         held = self._by_id.get(lease.id)
         if not lease.on or (held is not None and not held.is_narrow):
             return []
@@ -235,7 +250,7 @@ class SharedGroups:
         return self._tell(self._up, ended)
 
     def adopt(self, overlay: Overlay, secrets: Sequence[ScopeSecret], now: float) -> list[Effect]:
-        """Another version of the overlay, or other views, of the same regions."""
+        """Takes another version of the overlay, or other views, of unchanged regions."""
         self._view = overlay.views[self._home]
         self._table.adopt(overlay)
         self._set_secrets(secrets)
@@ -248,7 +263,7 @@ class SharedGroups:
         return effects + [effect for group in list(self._by_id) for effect in self._released(group, now)]
 
     def rotate(self, identity: Identity) -> None:
-        """Sign with another key of ours from now on."""
+        """Signs with another key of ours from now on."""
         self._identity = identity
 
     def _set_secrets(self, secrets: Sequence[ScopeSecret]) -> None:
@@ -259,14 +274,16 @@ class SharedGroups:
         self._leased_by = {secret.scope.filter: first[secret.scope.stream] for secret in secrets}
 
     def _leased(self, scope: str) -> str:
-        """By the leases of which scope, both by wire filter, publications of one are served: while old tokens retire,
-        by those of the old, which everybody has, who knows of the new ones and who does not yet."""
+        """Returns the scope whose leases serve publications of `scope`, both by wire filter.
+
+        While old tokens retire, it is the old scope, which everybody has, with or without the new tokens.
+        """
         return self._leased_by.get(scope, scope)
 
     # -------------------------------------------------------------------------------------- publications
 
     def placed(self, deliver: Deliver, now: float) -> list[Effect]:
-        """A publication of somebody else's: which local groups it is not for."""
+        """Marks a publication of another gateway with the local groups that do not get it."""
         groups = self._index.match(deliver.publication.topic) if self._groups else ()
         if not groups:
             return [deliver]
@@ -292,7 +309,10 @@ class SharedGroups:
         return [replace(deliver, groups_lost=frozenset(lost)) if lost else deliver, *effects]
 
     def _server(self, share: _Share, deliver: Deliver, now: float) -> str | None:
-        """Who serves the group with it: we, if no lease says. None: nobody, it is retained and came before us."""
+        """Returns the gateway that serves the group: this one, if no lease says.
+
+        None: nobody, since the publication is retained and came before us.
+        """
         p = deliver.publication
         asked = LeaseQuestion(deliver.publisher, deliver.sequence, p.time_ms, deliver.sealed_ms, p.retain)
         early = p.retain and p.time_ms < share.own_from_ms
@@ -306,7 +326,10 @@ class SharedGroups:
         return self._let_go(gone[1], now) if gone else []
 
     def _let_go(self, held: _Held, now: float) -> list[Effect]:
-        """Held for long enough, or too much is: of what was unknown we serve what nobody else said to."""
+        """Lets go of a held publication after its time, or when too much is held.
+
+        If its server was unknown, we serve it unless another gateway has said so.
+        """
         share = held.group.shares.get(self._leased(held.deliver.scope))
         if not held.unknown or share is None or held.group.linger_until is not None:
             return []
@@ -320,7 +343,7 @@ class SharedGroups:
         return self._held_large if len(publication.payload) > LARGE_BYTES else self._held
 
     def _released(self, group: GroupId, now: float) -> list[Effect]:
-        """A lease of the group ended: what is held and ours now goes to our members."""
+        """Gives held publications that are ours now to our members, since a lease of the group ended."""
         ours = self._by_id.get(group)
         effects: list[Effect] = []
         for held in [held for table in (self._held, self._held_large) for held in table.values() if held.group is ours]:
@@ -335,7 +358,9 @@ class SharedGroups:
     # ---------------------------------------------------------------------------------------------- time
 
     def tick(self, now: float) -> tuple[list[Effect], list[str]]:
-        """Renew leases, forget what lingered or was held for long enough. Also filters that are not wanted any more."""
+        """Renews leases and forgets groups and publications whose time is over. Returns also filters no longer
+        wanted.
+        """
         effects: list[Effect] = []
         self._deadline = None
         for group in [g for g in self._groups.values() if g.linger_until is not None and g.linger_until <= now]:
@@ -389,12 +414,15 @@ class SharedGroups:
     # -------------------------------------------------------------------------------------------- leases
 
     def _begins(self, share: _Share, now: float) -> bool:
-        """Whether others do not count on us, or ceased to, and can be told to now."""
+        """Returns True if others do not count on us, or ceased to, and can be told to now."""
         return share.ends_ms <= now * 1000 and self._view.quorum(self._up) and self._accepted(share.id[0])
 
     def _state(self, share: _Share, now: float) -> list[Effect]:
-        """A new lease. What others count on is prolonged only while a quorum hears us: else, were we cut off, others
-        would serve the group meanwhile, and we again when what the replicas kept for us comes."""
+        """Makes a new lease. Its end is prolonged only while a quorum hears us.
+
+        Else, were we cut off, others would serve the group meanwhile, and we again when the replicas' kept
+        publications come.
+        """
         ends_ms = int((now + LEASE_S) * 1000)
         if self._begins(share, now):
             share.starts_ms, share.ends_ms = ceil((now + JOIN_S) * 1000), ends_ms
@@ -409,12 +437,12 @@ class SharedGroups:
         return self._tell(self._up, share.lease)
 
     def _end(self, share: _Share, now: float) -> list[Effect]:
-        """We serve the group no more from now on."""
+        """Ends our part in the group from now on."""
         now_ms = int(now * 1000)
         return self._cut(share, min(share.lease.ends_ms, max(now_ms, share.served_ms + 1)), now_ms, now)
 
     def _give_back(self, share: _Share, since_ms: int, now: float) -> list[Effect]:
-        """We left, and what was sent at `since_ms` came for us: others take over from there."""
+        """Gives others the publications from `since_ms` on, since we left and one sent then came for us."""
         return self._cut(share, since_ms, share.lease.own_until_ms, now)
 
     def _cut(self, share: _Share, ends_ms: int, own_until_ms: int, now: float) -> list[Effect]:
@@ -425,7 +453,7 @@ class SharedGroups:
         return self._tell(self._up, share.lease)
 
     def _entered(self, lease: Lease, now: float) -> Lease:
-        """A lease of ours, signed and kept. Its version is the time, so that it rises over restarts too."""
+        """Signs and enters a lease of ours. Its version is the time, so that it rises over restarts too."""
         self._version = max(self._version + 1, int(now * 1000))
         lease = replace(lease, version=self._version).signed(self._identity)
         self._table.enter(lease)

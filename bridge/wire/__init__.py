@@ -1,7 +1,6 @@
-"""What everybody checks first: admission of signed frames, pieces of content, requests, statements, keys that come
-early.
+"""The first checks of every party: admission of signed frames, pieces of content, requests, statements, early keys.
 
-The same rules for replicas, gateways and ingest jobs. Imports `contract`, `document`, `base`; never publisher,
+Replicas, gateways and ingest jobs share these rules. Imports `contract`, `document`, `base`; never publisher,
 replica or reader.
 """
 

@@ -1,13 +1,13 @@
-"""What every honest party checks before it deduplicates, charges, waits or stores (docs/protocol.md §2).
+"""Admission: the checks of every honest party before it deduplicates, charges, waits or stores (docs/protocol.md §2).
 
 A publication is *admitted* when its header is signed by a certified publisher that may publish on some topic of the
-scope in the epoch in which it says it was sealed; its key header likewise; its shares are well-formed and stamped for
-this link. Everything refused raises a keys error; the caller charges the link.
+scope in the epoch of its sealing; its key header likewise; its shares are well-formed and stamped for this link. Each
+refusal raises a keys error; the caller charges the link.
 
-Replicas and readers (gateways and ingest jobs) differ in one thing. A replica refuses what cannot be fresh: an epoch
-that is dead or has not begun, a certificate that has ended, a key that a bump outdated. A reader may have been away, or
-its clock be off, so it admits that and asks for vouchers (`Admitted.live`, `reader.replays`); a key needs none, since k
-of our replicas must have passed on its shares before it opens anything. Not here: content (`pieces`).
+Replicas and readers (gateways and ingest jobs) differ in one thing. A replica refuses wires that cannot be fresh: an
+epoch that is dead or has not begun, a certificate that has ended, a key that a bump outdated. A reader may have been
+away, or its clock be off, so it admits them and asks for vouchers (`Admitted.live`, `reader.replays`); a key needs
+none, since k of our replicas must have passed on its shares before it opens anything. Not here: content (`pieces`).
 """
 
 from __future__ import annotations
@@ -52,21 +52,27 @@ RIGHTS_MAX = 65_536  # (publisher, topic, epoch) whose right is remembered: no s
 SEQUENCE_MAX = (1 << 63) - RECORDS_MAX
 TIME_MS_MAX = 253_402_300_799_999  # end of year 9999, the last that calendars and Spark's timestamps can show
 BLOCKS_FREE = 32
-"""In so many blocks content may be cut wherever it comes from; in more only where a region has as many replicas: to put
-together and compare 255 blocks of 512 KiB takes half a second."""
+"""Number of blocks into which content may always be cut; more only where a region has as many replicas: to put
+together and compare 255 blocks of 512 KiB takes half a second.
+"""
 AHEAD_S = 300.0  # clocks of members may differ by so much about what cannot be yet
 AGE_S = 3_610.0  # how long replicas keep for who is away, and a repair: what was sealed before is refused
 GATEWAY_SESSION_S = 3_600  # how long replicas keep for a gateway that is away
 LATE_S = AGE_S + 2 * AHEAD_S  # taken by a replica at the last moment, with clocks that differ both ways
 KEPT_S = LATE_S + GATEWAY_SESSION_S
-"""What is older no honest replica brings a gateway, and nobody who keeps no account of all that came: `goes_back`."""
+"""Age in seconds beyond which no honest replica brings a publication to a gateway, or to a reader without an account of
+all arrivals (`goes_back`).
+"""
 BUMP_GRACE_S = 30.0  # a bump reaches all members within it, whatever the calendar's grace is
 
 
 def refused(peer: str, error: KeysError) -> list[Effect]:
-    """What a wire that does not hold comes to. The link is suspected, unless being late explains it: an epoch, a bump,
-    a view or a right may end while an honest neighbour still has something for us (docs/protocol.md §3.4: late is never
-    blamed)."""
+    """Returns the effects of refusing a wire: a count, and a suspicion of the link unless lateness explains the
+    refusal.
+
+    An epoch, a bump, a view or a right may end while an honest neighbour still has something for us (docs/protocol.md
+    §3.4: late is never blamed).
+    """
     counted = Count("refused", 1, type(error).__name__, error.author)
     return (
         [counted]
@@ -76,9 +82,14 @@ def refused(peer: str, error: KeysError) -> list[Effect]:
 
 
 class Admitted(NamedTuple):
-    """A publication whose header holds. `frame`: header and signature as they came. `epoch`: in which it was sealed;
-    `live`: that can be now, and its publisher's certificate counts. `rights`: what its records may be about.
-    `tree`: the number of the tree of regions that it goes along; at a replica that is open."""
+    """A publication whose header is valid.
+
+    `frame`: header and signature as they came. `epoch`: of its sealing; `live`: the epoch can be now, and its
+    publisher's
+    certificate counts. `rights`: the topics that its records may have. `tree`: the number of the tree of regions that
+    it
+    goes along; at a replica that tree is open.
+    """
 
     header: MessageHeader
     frame: bytes
@@ -91,12 +102,13 @@ class Admitted(NamedTuple):
 
 
 class Admission:
-    """Checks wires against the overlay; remembers only which signatures and rights it has verified.
+    """A check of wires against the overlay; it keeps only which signatures and rights it has verified.
 
-    The copies of one publication that come over several links carry the same signed header, character by character:
-    its first copy is read and verified, and for the others only what the time or their content can change is asked.
+    The copies of one publication that come over several links carry one signed header, character by character: the
+    header
+    of the first copy is read and verified; for the others only time and content are checked.
 
-    `replica`: whether it refuses what cannot be fresh.
+    `replica`: True if it refuses wires that cannot be fresh.
     """
 
     def __init__(self, overlay: Overlay, *, replica: bool) -> None:
@@ -117,12 +129,16 @@ class Admission:
         self._known_from_ms, self._back_s = 0, KEPT_S
 
     def goes_back(self, known_from_ms: int, session_s: float) -> None:
-        """A reader knows all that came to it of what was sealed since, over restarts, and replicas keep for it for so
-        long: what of that is old and new to it was kept for it, whoever brings it."""
+        """Lets a reader admit older publications, because it knows all arrivals since `known_from_ms`, over restarts.
+
+        Replicas keep its session for `session_s`: a publication of that time that is new to the reader was kept for
+        it,
+        whichever replica brings it.
+        """
         self._known_from_ms, self._back_s = known_from_ms, LATE_S + session_s
 
     def adopt(self, overlay: Overlay, now: float) -> None:
-        """Another version of the overlay, or other views of it, of the same regions."""
+        """Takes another version of the overlay, or other views of it, of unchanged regions."""
         until = now + max(overlay.policy.calendar.grace_s, BUMP_GRACE_S)
         bumps = {scope.filter: scope.bump for scope in self._overlay.policy.scopes}
         self._bumped = {f: at for f, at in self._bumped.items() if at > now}
@@ -141,12 +157,14 @@ class Admission:
         self._rights.clear()
 
     def began(self, now: float) -> None:
-        """A reader goes on from what a former process kept: which scopes came meanwhile, it cannot know."""
+        """Starts a reader from a former process's state: it cannot know which scopes came meanwhile."""
         self._scopes_came({scope.filter for scope in self._overlay.policy.scopes}, self._overlay, now, now)
 
     def _scopes_came(self, filters: Collection[str], overlay: Overlay, now: float, until: float) -> None:
-        """Scopes that were not there: what waits for us was sealed without them, and its topics were those of wider
-        ones. Whoever dates back now wins nothing: its grant has to cover the topic all the same."""
+        """Notes new scopes: waiting publications were sealed without them, and their topics belonged to wider scopes.
+
+        A publisher that dates back gains nothing: its grant has to cover the topic all the same.
+        """
         if self._replica:
             return
         there = {scope.filter for scope in overlay.policy.scopes}
@@ -155,13 +173,16 @@ class Admission:
         self._came_last_ms = 1000 * max(self._came.values(), default=0.0)
 
     def _sealed_under(self, rights: RecordRights, time_ms: int) -> RecordRights:
-        """Without the scopes that came later than that."""
+        """Returns the rights without the scopes that came after `time_ms`."""
         within = [each for each in rights.within if time_ms >= 1000 * self._came.get(each, 0.0)]
         return rights._replace(within=tuple(within))
 
     def publication(self, told: str, wire_topic: str, now: float) -> Admitted:
-        """`told`: property `vmq` as it came. Raises BadFrame, BadSignature, NotAuthorised, Expired, and at a
-        replica UnknownView for a tree of regions that is to come."""
+        """Admits a publication. `told`: property `vmq` as it came.
+
+        Raises BadFrame, BadSignature, NotAuthorised, Expired, and at a replica UnknownView for a future tree of
+        regions.
+        """
         known = self._admitted.get((told, wire_topic))
         if known is not None:
             try:
@@ -177,12 +198,15 @@ class Admission:
         return admitted
 
     def remembers(self, told: str, wire_topic: str) -> bool:
-        """Whether this very header was verified lately."""
+        """Returns True if this very header was verified lately."""
         return (told, wire_topic) in self._admitted
 
     def first(self, told: str, wire_topic: str, now: float) -> Admitted:
-        """The same, and nothing is remembered of this header: for who remembers its publications anyway. What is
-        refused is never remembered, and costs its link the same each time."""
+        """Admits a publication like `publication`, without keeping its header: for callers that keep publications
+        themselves.
+
+        A refusal is never kept, and costs its link again each time.
+        """
         frame = from_property(told)
         header = header_of(frame)
         publisher = self._author(header.publisher, now)
@@ -196,8 +220,10 @@ class Admission:
         return admitted if certified else admitted._replace(live=False)
 
     def to_come(self, told: str, wire_topic: str) -> MessageHeader | None:
-        """The header, verified, of a publication of a scope that the next versions will list: its number is beyond all
-        that we know. None for any other. Raises BadFrame, BadSignature, NotAuthorised."""
+        """Returns the verified header of a publication of a future scope, whose number is beyond all that we know.
+
+        None for any other. Raises BadFrame, BadSignature, NotAuthorised.
+        """
         if not self._overlay.is_to_come(read_wire_topic(wire_topic).scope):
             return None
         frame = from_property(told)
@@ -208,7 +234,7 @@ class Admission:
     def _verified(
         self, header: MessageHeader, frame: bytes, publisher: Certificate, wire_topic: str, now: float
     ) -> Admitted:
-        """A header that its publisher signed."""
+        """Admits a header whose signature is verified."""
         if header.sequence > SEQUENCE_MAX or header.time_ms > TIME_MS_MAX:
             raise BadFrame(f"sequence {header.sequence} or time {header.time_ms} is beyond what anybody can show")
         if header.previous >= header.sequence:
@@ -233,8 +259,10 @@ class Admission:
         return Admitted(header, frame, publisher, scope, epoch, live, rights, tree)
 
     def _epoch_of(self, time_ms: int) -> int:
-        """The epoch of a header's time; its milliseconds are kept for those that follow. Times count by the middle of
-        their millisecond, so that rounding moves none over the end of an epoch."""
+        """Returns the epoch of a header's time, and keeps the epoch's milliseconds for the next headers.
+
+        Times count by the middle of their millisecond, so that rounding moves none over the end of an epoch.
+        """
         calendar = self._calendar
         epoch = calendar.at((time_ms + 0.5) / 1000)
         begins_ms = round(calendar.start_s(epoch) * 1000)
@@ -243,11 +271,12 @@ class Admission:
         return epoch
 
     def key(self, properties: Mapping[str, str], now: float, *, bumped: bool = False) -> KeyHeader | None:
-        """The key header that rides along, verified; None if there is none.
+        """Returns the verified key header that rides along; None if there is none.
 
-        Raises as `publication` does; WrongEpochKey at a replica for a key that a bump outdated, unless it may be
-        `bumped`; Expired for views and
-        trees that are closed, UnknownView for some that are not in force here yet, BadShare for other ones.
+        Raises the errors of `publication`; WrongEpochKey at a replica for a key that a bump outdated, unless it may
+        be
+        `bumped`; Expired for closed views and trees, UnknownView for some that are not in force here yet, BadShare
+        for others.
         """
         text = properties.get(PROPERTY_KEY)
         if text is None:
@@ -272,7 +301,7 @@ class Admission:
         return key
 
     def _check_key(self, key: KeyHeader, publisher: Certificate, now: float, bumped: bool) -> None:
-        """What its scope, its publisher's rights and our views say of a key."""
+        """Checks a key by its scope, its publisher's rights and our views."""
         scope = self._overlay.scope_named(key.scope)
         if scope is None:
             raise _ended_right("key for an unknown scope")
@@ -284,8 +313,10 @@ class Admission:
 
     @staticmethod
     def _check_rules(key: KeyHeader, scope: Scope) -> None:
-        """What the scope says of its keys. One of another bump was made under other rules, since the owner raises it
-        when it changes them."""
+        """Checks a key by the rules of its scope.
+
+        A key of another bump was made under other rules, since the owner raises the bump when the rules change.
+        """
         same = key.bump == scope.bump
         most = scope.refresh.messages if scope.keyed and same else REFRESH_MESSAGES_MAX
         if key.message_limit > most:
@@ -294,8 +325,10 @@ class Admission:
             raise BadFrame("key without the scope's epoch key where there is one, or with one where there is none")
 
     def _check_views(self, key: KeyHeader, scope: Scope, home: int) -> None:
-        """A key names an open tree, and one open view of every region of that which it may enter. Under the former tree
-        regions may be gone, and the scope may have had others."""
+        """Checks that a key names an open tree, and one open view of every region of the tree that it may enter.
+
+        Under the former tree regions may be gone, and the scope may have had others.
+        """
         trees, hops = self._overlay.trees, key.hops
         tree = trees.named(key.tree)
         if tree is trees.newest:
@@ -312,15 +345,19 @@ class Admission:
     # ---------------------------------------------------------------------------------------- epochs, bumps
 
     def stale(self, name: KeyName, now: float) -> bool:
-        """Whether nothing under this epoch key can be fresh any more: its epoch is dead or a bump outdated it."""
+        """Returns True if nothing under this epoch key can be fresh any more: its epoch is dead or a bump outdated
+        it.
+        """
         return self._outdated(name, now) or name.epoch < self.oldest(now)
 
     def oldest(self, now: float) -> int:
-        """The first epoch that is not dead."""
+        """Returns the first epoch that is not dead."""
         return self._calendar.at(now - self._calendar.grace_s - self._calendar.skew_s)
 
     def next_stale(self, now: float) -> float:
-        """When something that is fresh now becomes stale; infinite without epochs and bumps."""
+        """Returns the next time, in UNIX seconds, at which a fresh key becomes stale; infinite without epochs and
+        bumps.
+        """
         dies = self._calendar.end_s(self.oldest(now)) + self._calendar.grace_s + self._calendar.skew_s
         return min([dies, *(at for at in self._bumped.values() if at > now)])
 
@@ -334,7 +371,7 @@ class Admission:
             raise WrongEpochKey(f"the key of {name.scope} was outdated by a bump")
 
     def _check_end(self, publisher: Certificate, now: float) -> bool:
-        """Whether the publisher's certificate counts now. At a replica, raises Expired where it does not."""
+        """Returns True if the publisher's certificate counts now. At a replica, raises Expired if not."""
         if now * 1000 <= publisher.not_after_ms:
             return True
         if self._replica:
@@ -342,7 +379,9 @@ class Admission:
         return False
 
     def _check_epoch(self, epoch: int, now: float) -> bool:
-        """Whether it can be now. At a replica, raises NotAuthorised for one to come, Expired for a dead one."""
+        """Returns True if the epoch can be now. At a replica, raises NotAuthorised for a future one, Expired for a dead
+        one.
+        """
         if self._live == (epoch, now):
             return True
         if self._calendar.live(epoch, now):
@@ -355,9 +394,12 @@ class Admission:
         raise Expired(f"epoch {epoch} is over")
 
     def _check_time(self, header: MessageHeader, epoch: int, now: float) -> bool:
-        """Whether it can be now: its epoch, and its age. At a replica, raises as `_check_epoch` does, and NotFresh for
-        what was sealed too long ago, or is to be. What is retained may be old, and not of a time to come: it would
-        outrank for ever what others publish on its topic."""
+        """Returns True if the publication can be of now, by its epoch and age.
+
+        At a replica, raises the errors of `_check_epoch`, and NotFresh for a sealing too long ago or in the future. A
+        retained
+        publication may be old, but not of the future: it would outrank others' publications on its topic for ever.
+        """
         live, age_s = self._check_epoch(epoch, now), now - header.time_ms / 1000
         if self._replica and (age_s < -AHEAD_S or (age_s > AGE_S and not header.retain)):
             raise NotFresh(f"sealed {age_s:.0f} s before our time")
@@ -367,7 +409,7 @@ class Admission:
 
     @staticmethod
     def shares(properties: Mapping[str, str], expected: Sequence[Place | Hop]) -> list[Share]:
-        """The shares that ride along, each with a label over the regions `expected` and our stamps.
+        """Returns the shares that ride along, each with a label over the regions `expected` and our stamps.
 
         `expected` is the path as its key's header has it, where a Place pins that coordinate: the sender's own place
         is certain (its certificate says it), earlier coordinates are the sender's claim. Raises BadShare.
@@ -381,7 +423,9 @@ class Admission:
         return shares
 
     def publisher(self, party_id: bytes, now: float = 0.0) -> Certificate:
-        """Raises NotAuthorised, or, asked with the time, Expired: we may run for longer than a certificate lasts."""
+        """Returns a publisher's certificate. Raises NotAuthorised, or, with a time, Expired: it may end while we
+        run.
+        """
         certificate = self._overlay.by_party.get(party_id)
         if certificate is None or certificate.role in CARRIERS:
             raise NotAuthorised("publisher is not a member that may publish")
@@ -390,14 +434,16 @@ class Admission:
         return certificate
 
     def _author(self, party_id: bytes, now: float) -> Certificate:
-        """The same of whose word a wire brings: it may be of a member that left."""
+        """Returns the certificate of a wire's author like `publisher`; the author may be a member that left."""
         if now < self._left.get(party_id, 0.0):
             raise _ended_right("publisher is no member any more")
         return self.publisher(party_id)
 
     def _learn(self, publisher: Certificate, asked: tuple[bytes, str, int]) -> tuple[Scope, RecordRights] | None:
-        """The scope that a wire topic names, and on what of it the publisher may publish in the epoch; None for
-        nothing. Verified publishers only ask. Raises BadFrame for what is no such topic."""
+        """Returns the scope that a wire topic names, and the publisher's rights in it in the epoch; None without any.
+
+        Asked for verified publishers only. Raises BadFrame for any other topic.
+        """
         party, wire_topic, epoch = asked
         told, overlay = read_wire_topic(wire_topic), self._overlay
         if told.publisher not in (b"", party):
@@ -423,7 +469,7 @@ def _check_label(label: Label, expected: Sequence[Place | Hop]) -> None:
 
 
 def _blocks_max(overlay: Overlay) -> int:
-    """Into how many blocks anybody has a reason to cut content: one a replica of its region, in an open view."""
+    """Returns the most blocks into which content may sensibly be cut: one a replica of its region, in an open view."""
     views = [view for latest in overlay.latest.values() for view in (latest, latest.former) if view is not None]
     return max(BLOCKS_FREE, *(len(view.members) for view in views))
 
@@ -436,7 +482,9 @@ def _ended(certificate: Certificate) -> Expired:
 
 
 def _ended_right(text: str) -> NotAuthorised:
-    """Of whose word was verified, or who was a member lately: when it was passed on there may have been a right."""
+    """Returns the error for a verified author or a recent member: at the time of forwarding there may have been a
+    right.
+    """
     error = NotAuthorised(text)
     error.may_be_late = True
     return error

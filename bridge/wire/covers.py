@@ -1,9 +1,9 @@
-"""Covers: what a reader lets replicas know of the predicates of its clients, so that they leave out what nobody wants.
+"""Covers: the part of its clients' predicates that a reader shows to replicas, so that they leave out unwanted data.
 
-A cover holds wherever one of the predicates does, for what publications *show* of their attributes (`shown_lists`):
-comparisons with what is not shown are dropped, constants become buckets or tokens. So a replica leaves out nothing that
-is wanted, and the gateway filters exactly what comes. No cover, None, wants the whole scope; one of no conjunctions
-wants nothing but what is retained.
+A cover matches whenever one of the predicates does, by the attributes that publications *show* (`shown_lists`):
+comparisons of hidden attributes are dropped, constants become buckets or tokens. So a replica leaves out nothing that
+is wanted, and the gateway filters exactly. No cover, None, wants the whole scope; a cover without conjunctions
+wants only retained publications.
 
     count(1) and each conjunction: count(1) and each comparison: name: parts(1), texts; operator(1); value
     (docs/protocol.md §9.15)
@@ -26,12 +26,12 @@ from keys.frames import Reader, number, text
 
 COVER_BYTES = 8 << 10
 COMPARISONS_MAX = 32
-"""Of one conjunction of a cover."""
+"""Comparisons of one conjunction of a cover."""
 _OPS = tuple(Op)
 
 
 def cover_of(predicates: Iterable[Predicate | None], secret: ScopeSecret) -> Predicate | None:
-    """The cover of what clients want of a scope. None: all of it."""
+    """Returns the cover of clients' predicates in a scope. None: they want all of it."""
     declared = {each.name: each for each in secret.scope.shown}
     shown: list[Predicate] = []
     for predicate in predicates:
@@ -62,7 +62,7 @@ def _shown(predicate: Predicate, declared: dict[Name, ShownAttribute], token_key
 
 
 def _shown_comparison(declared: ShownAttribute | None, one: Comparison, token_key: bytes | None) -> Comparison | None:
-    """What is left of a comparison; None: nothing."""
+    """Returns the comparison by shown values; None if nothing of it is shown."""
     if declared is None:
         return None
     if declared.borders:
@@ -94,7 +94,7 @@ def _bucketed(borders: tuple[float, ...], one: Comparison) -> Comparison | None:
 
 
 def encode_cover(cover: Predicate) -> bytes:
-    """The frame's part; see the module."""
+    """Encodes the cover in the form that the module's head gives."""
     parts = [number(len(cover.conjunctions), 1)]
     for conjunction in cover.conjunctions:
         parts.append(number(len(conjunction), 1))
@@ -105,7 +105,7 @@ def encode_cover(cover: Predicate) -> bytes:
 
 
 def decode_cover(data: bytes) -> Predicate:
-    """Raises BadFrame for what `encode_cover` does not make of a cover within its bounds."""
+    """Reads the result of `encode_cover`, within its bounds. Raises BadFrame for anything else."""
     reader = Reader(data)
     count = reader.number(1)
     if len(data) > COVER_BYTES or count > COVER_MAX:
@@ -130,7 +130,7 @@ def _read_conjunction(reader: Reader) -> Conjunction:
 
 
 class ScopeCovers:
-    """The covers of those who want one scope; whoever is not in it wants everything."""
+    """The covers of members that want one scope; a member without cover wants everything."""
 
     def __init__(self, scope: Scope) -> None:
         self._declared = frozenset(each.shown_name for each in scope.shown)
@@ -140,11 +140,11 @@ class ScopeCovers:
         self._all = 0
 
     def __len__(self) -> int:
-        """Members that have a cover."""
+        """Returns the number of members with a cover."""
         return len(self._slots)
 
     def put(self, member: str, cover: Predicate | None) -> None:
-        """What a member wants from now on. A cover of names that the scope does not show here is none."""
+        """Sets a member's cover. A cover of names that the scope does not show here counts as none."""
         for slot in (slots := self._slots.pop(member, ())):
             del self._members[slot]
             self._all ^= 1 << slot
@@ -160,7 +160,7 @@ class ScopeCovers:
             self._all |= 1 << slot
 
     def left_out(self, shown: ShownList) -> frozenset[str]:
-        """Members none of whose alternatives fits one of the rows."""
+        """Returns the members whose covers fit none of the rows."""
         if not self._slots or not self._declared <= shown.names:  # sealed before the owner declared another
             return _NOBODY
         missing = self._all

@@ -1,10 +1,12 @@
-"""Keys that came before the views that they were split for: kept until those are in force here too.
+"""Early keys: keys split for views that are not in force here yet, kept until then.
 
-Views come into force at each member a little earlier or later. A publisher that is ahead of us seals for a view that we
-do not know yet; that is no fault of anybody's, and the content goes on meanwhile. What a neighbour says of such a key
-waits here, under its publisher's verified signature, and is looked at again when our views change. Bounded and fair: a
-publisher that names views that never come, or a liar that says ever new things of one key, loses its own only. Not
-here: who asks (`resplitting`, `opening`).
+Views come into force at each member a little earlier or later. A publisher that is ahead of us seals for a view that
+we
+do not know yet; nobody is at fault, and the content goes on meanwhile. A neighbour's wire with such a key
+waits here, under its publisher's verified signature, and is looked at again when our views change. Bounded and fair:
+a
+publisher that names views that never come, or a liar that sends ever new shares of one key, loses its own entries
+only. Not here: the callers (`resplitting`, `opening`).
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ AHEAD_BYTES = 32 << 20  # of all: nobody signed the shares and the topic, which 
 
 
 class Ahead:
-    """Key headers with shares, as they came: from whom, on which topic and in which properties."""
+    """Key headers with shares, as they came: sender, topic and properties."""
 
     def __init__(self) -> None:
         self._part_bytes = AHEAD_BYTES // AHEAD_MAX
@@ -30,7 +32,7 @@ class Ahead:
         return len(self._kept)
 
     def keep(self, sender: str, properties: Mapping[str, str], topic: str) -> None:
-        """`properties` hold a key header whose signature was verified."""
+        """Keeps a key. `properties` hold a key header whose signature was verified."""
         told = {name: properties[name] for name in (PROPERTY_KEY, PROPERTY_SHARES) if name in properties}
         name = hashlib.sha256("\0".join((sender, topic, *told.values())).encode()).digest()
         if self._kept.get(name) is None:
@@ -39,6 +41,6 @@ class Ahead:
             self._kept.put(name, publisher + sender.encode(), (sender, topic, told), max(0, size - self._part_bytes))
 
     def take(self) -> list[tuple[str, str, dict[str, str]]]:
-        """All of it, in the order in which it came; nothing is kept."""
+        """Returns all kept keys, in the order of arrival, and forgets them."""
         kept, self._kept = self._kept, FairBytes(AHEAD_BYTES, self._part_bytes)
         return [value for _, value in kept.items()]

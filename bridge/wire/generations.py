@@ -1,13 +1,16 @@
-"""Which life of a gateway may seal, and what becomes of an identity that runs twice (docs/protocol.md §2.11).
+"""Generations: the life of a gateway that may seal, and the end of an identity that runs twice (docs/protocol.md
+§2.11).
 
 Each start of a gateway is a *generation*: a number above that of every start before, and at least the milliseconds of
 the start. It stands in every signed key header. So a clone, a restored backup and a gateway whose data directory was
-lost have generations of their own, the later start the greater one. It stands in every signed header, too, for
-what is plain has no key. A replica that knows a later generation refuses what an earlier one sealed after the later
-one's start, and sends the signed header, of a key or of something plain, that proves the later one. The
-gateway stops sealing if, and only if, the key that it signs with, or the present one of its name, signed that proof:
-nobody can mute it by saying so. A former key says nothing against the present one: who stole it could mute its member
-with starts that never were. Not here: the disk that keeps the number (`gateway.outbox`), what is refused otherwise
+lost have generations of their own, the later start the greater one. It stands in every signed header, too, because a
+plain publication has no key. A replica that knows a later generation refuses publications that an earlier one sealed
+after the later one's start, and sends the signed header, of a key or of a plain publication, that proves the later
+one.
+The gateway stops sealing if, and only if, the key that it signs with, or the present one of its name, signed that
+proof: nobody can mute it without a proof. A former key proves nothing against the present one: a thief of it could
+mute
+its member with invented starts. Not here: the disk that keeps the number (`gateway.outbox`), other refusals
 (`admission`).
 """
 
@@ -35,20 +38,22 @@ from keys.identity import Certificate
 
 GENERATION_TOPIC = f"{CONTROL_ROOT}/generation"
 PROOF_EVERY_S = 1.0
-"""How often a replica proves it to one gateway: it refuses each publication, and one proof is enough."""
+"""Seconds between proofs of a replica to one gateway: it refuses each publication, and one proof is enough."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Life:
-    """The latest of a member under one of its keys, and what shows it."""
+    """The latest generation of a member under one of its keys, and its proof."""
 
     generation: int
     proof: Wire
 
 
 class Generations:
-    """What a replica knows: of each publisher the signed header with the greatest generation, by its present key and
-    by its former one."""
+    """A replica's knowledge of each publisher: the signed header with the greatest generation.
+
+    The present key and the former one have one each.
+    """
 
     def __init__(self, overlay: Overlay) -> None:
         self._overlay = overlay
@@ -57,15 +62,19 @@ class Generations:
         self._proved: dict[str, float] = {}
 
     def learn(self, member: str, key: KeyHeader, now: float) -> None:
-        """A verified key header of the member's. Raises NotFresh for a start that is still to come: who could name
-        one would shut out all lives that really begin before it."""
+        """Learns from a verified key header of the member's.
+
+        Raises NotFresh for a future start: its author would shut out all lives that really begin before it.
+        """
         _check_start(member, key.order.generation, now)
         if self._is_later(member, key.publisher, key.order.generation):
             wire = Wire(GENERATION_TOPIC, key.encode())
             self._latest[member][key.publisher] = _Life(key.order.generation, wire)
 
     def learn_plain(self, member: str, admitted: Admitted, wire_topic: str, now: float) -> None:
-        """The same of a verified header of something plain, which names no key."""
+        """Learns from a verified header of a plain publication, which names no key. Raises NotFresh for a future
+        start.
+        """
         header = admitted.header
         _check_start(member, header.generation, now)
         if self._is_later(member, header.publisher, header.generation):
@@ -78,8 +87,10 @@ class Generations:
         return known is None or known.generation < generation
 
     def check(self, member: str, party: bytes, generation: int, sealed_ms: int) -> None:
-        """Raise Superseded for what an earlier life sealed when a later one had begun: one under the same key of the
-        member's, or under its present one."""
+        """Raises Superseded for a sealing by an earlier life after a later one had begun.
+
+        The later life is one under this key of the member's, or under its present one.
+        """
         lives = self._latest.get(member, {})
         for signer in (party, self._overlay.certificate(member).party_id):
             life = lives.get(signer)
@@ -88,14 +99,16 @@ class Generations:
                 raise Superseded(f"a later start of {member} is known")
 
     def proof(self, member: str, now: float) -> Wire | None:
-        """What shows a gateway that was refused that it was started again elsewhere; None if it was told just now."""
+        """Returns the proof for a refused gateway that it was started again elsewhere; None if it was sent just
+        now.
+        """
         if now - self._proved.get(member, -PROOF_EVERY_S) < PROOF_EVERY_S:
             return None
         self._proved[member] = now
         return self._outlives[member].proof
 
     def adopt(self, overlay: Overlay) -> None:
-        """Another version: forget whose key is no member's any more."""
+        """Takes another version of the overlay, and forgets keys that no member has any more."""
         self._overlay, known = overlay, overlay.by_party
         kept = {name: {p: life for p, life in lives.items() if p in known} for name, lives in self._latest.items()}
         self._latest = {name: lives for name, lives in kept.items() if lives}
@@ -104,9 +117,14 @@ class Generations:
 
 
 class OwnLife:
-    """A gateway's own generation. `outlived_by`: the later one that was proven to run, 0 for none; nothing is sealed
-    from then on, until we are started again. `keys_made`: data keys of this life. `passed_over`: generations that a
-    wrong clock gave former starts, each with the one that is kept for us above it."""
+    """A gateway's own generation.
+
+    `outlived_by`: the later generation that was proven to run, 0 for none; nothing is sealed from then on, until we
+    are
+    started again. `keys_made`: data keys of this life. `passed_over`: generations that a wrong clock gave former
+    starts,
+    each with the one that is kept for us above it.
+    """
 
     def __init__(self, generation: int, passed_over: Mapping[int, int] = MappingProxyType({})) -> None:
         self.generation = generation
@@ -115,14 +133,18 @@ class OwnLife:
         self.keys_made = 0
 
     def next_key(self) -> Order:
-        """Of the next data key."""
+        """Returns the order of the next data key."""
         self.keys_made += 1
         return Order(self.generation, self.keys_made)
 
     def heard(self, event: Received, overlay: Overlay, name: str, party: bytes, now: float) -> list[Effect]:
-        """Somebody says that a later life of ours runs. A start that is still to come proves none: we may have had a
-        clock that was wrong, and whoever kept a key of that time could mute us until then. Nor does it when that time
-        has come: then we go on above it, for replicas may believe it. `party`: the key that we sign with."""
+        """Takes a claimed proof that a later life of ours runs. `party`: the key that we sign with.
+
+        A future start proves nothing: our clock may have been wrong once, and a holder of a key of that time could
+        mute us
+        until then. Nor does it prove anything once that time has come: then we go on above it, for replicas may
+        believe it.
+        """
         try:
             generation, signer = _proven(event.wire, overlay, name)
             if signer not in (party, overlay.certificate(name).party_id):
@@ -143,7 +165,7 @@ class OwnLife:
 
 
 def _proven(wire: Wire, overlay: Overlay, name: str) -> tuple[int, bytes]:
-    """The generation that a proof shows, and which key of ours signed it. Raises keys errors."""
+    """Returns the generation that a proof shows, and the key of ours that signed it. Raises keys errors."""
     told = dict(wire.properties).get(PROPERTY_HEADER)
     if told is None:
         key = KeyHeader.decode(wire.payload)

@@ -1,11 +1,12 @@
-"""The out-of-band repository of data keys: where a key stands by itself, and for how long (A9, docs/protocol.md §2.9).
+"""The out-of-band repository of data keys: the place and life of a key sent alone (A9, docs/protocol.md §2.9).
 
-In a scope with `keys_on_topic` no publication carries a key. Its publisher tells each replica of its region once, on a
-topic that names scope and publisher; every replica keeps (key header, its own shares), splits them for the next regions
-and passes them on to whoever wants the scope and may read it now. Each replica thus is one copy of the repository, of
-which k are needed: one that withholds an entry, or serves an old one, changes nothing, since the header is signed and
-readers take headers and shares from all of them. An entry is served for as long as its key may seal and a little
-longer, or for as long as something that is retained names it; then it is erased, as with its epoch.
+In a scope with `keys_on_topic` no publication carries a key. Its publisher sends it once to each replica of its
+region,
+on a topic that names scope and publisher; every replica keeps (key header, its own shares), splits them for the next
+regions and passes them on to members that want the scope and may read it now. Each replica thus is one copy of the
+repository, of which k are needed: a replica that withholds an entry, or serves an old one, changes nothing, since the
+header is signed and readers take headers and shares from all of them. An entry is served for as long as its key may
+seal and a little longer, or for as long as a retained publication names it; then it is erased, as with its epoch.
 
 Not here: the shares and their splits (`resplitting`), who may have them (`forwarder`), making keys (`data_keys`).
 """
@@ -30,36 +31,38 @@ SWEEP_S = 60.0  # erase what is over so often
 
 
 def key_topic(scope: str, publisher: bytes) -> str:
-    """Where the keys of a publisher in the scope with this wire filter stand."""
+    """Returns the topic of a publisher's keys in the scope with this wire filter."""
     scope_id = hashlib.sha256(scope.encode()).digest()[:SCOPE_ID_BYTES]
     return f"{KEY_TOPIC_PREFIX}{to_property(scope_id)}/{to_property(publisher)}"
 
 
 def carries_key_alone(topic: str) -> bool:
-    """Whether a wire on this topic is a key and no publication."""
+    """Returns True if a wire on this topic is a key and no publication."""
     return topic == KEYS_TOPIC or topic.startswith(KEY_TOPIC_PREFIX)
 
 
 def check_key_topic(topic: str, header: KeyHeader) -> None:
-    """Raise BadFrame for an entry of the repository that stands where another scope's or publisher's belong."""
+    """Raises BadFrame for an entry of the repository on the topic of another scope or publisher."""
     if topic.startswith(KEY_TOPIC_PREFIX) and topic != key_topic(header.scope, header.publisher):
         raise BadFrame("a key on the topic of another scope or publisher")
 
 
 @dataclass(slots=True)
 class Use:
-    """What became of a key here: when it came, how many publications under it went on, when the last possible did."""
+    """The use of a key here: its arrival, the publications passed on under it, and the time of the last possible
+    one.
+    """
 
     since: float
     messages: int = 0
     spent_at: float = math.inf
 
     def count(self, limit: int, now: float) -> None:
-        """A publication under the key went on; it serves at most `limit`."""
+        """Counts a publication passed on under the key, which serves at most `limit`."""
         self.messages += 1
         if self.messages == limit:
             self.spent_at = now
 
     def live(self, refresh: Refresh, now: float) -> bool:
-        """Whether publications under the key may still come."""
+        """Returns True if publications under the key may still come."""
         return now < min(self.since + refresh.age_s + KEY_LATE_S, self.spent_at + SPENT_LATE_S)

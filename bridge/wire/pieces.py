@@ -1,5 +1,4 @@
-"""Content in pieces: how a publication is cut, who carries which piece, what a wire says of them
-(A10, docs/protocol.md §4).
+"""Pieces of content: how a publication is cut, and which replica carries which piece (A10, docs/protocol.md §4).
 
 Every publication has as many pieces as its signed header has digests, of which some number suffices: one of one in
 modes `copies`, `one` and `plain`; in mode `blocks` any n - f of n Reed-Solomon blocks, n being the size of the
@@ -9,8 +8,8 @@ publisher's region. Blocks carry the length of the content before the content.
     one      one replica of each region carries it: place (CRC-32 of publisher and sequence mod n) + 1
     blocks   block i is carried by place (i mod n) + 1
 
-Property `vmq-part` says which pieces the payload is: absent for the only one there is; `-` for none, an announcement;
-else indexes, ascending, of blocks that follow one another. Not here: when to send, ask or give up (`content_relay`,
+Property `vmq-part` says which pieces the payload is: absent for a single piece; `-` for none, an announcement;
+else indexes, ascending, of the blocks one after the other. Not here: when to send, ask or give up (`content_relay`,
 `pulling`, `assembling`).
 """
 
@@ -38,7 +37,7 @@ Pieces: TypeAlias = Mapping[int, bytes]
 
 
 def chosen(scope_mode: Mode, size_bytes: int, retain: bool) -> Mode:
-    """How a publication of a scope travels. What is retained, and what rides along anyway, goes as copies."""
+    """Returns the mode of a publication. Retained and small sealed publications go as copies."""
     if scope_mode is not Mode.PLAIN and (retain or size_bytes <= INLINE_BYTES):
         return Mode.COPIES
     if scope_mode is Mode.AUTO:
@@ -47,10 +46,11 @@ def chosen(scope_mode: Mode, size_bytes: int, retain: bool) -> Mode:
 
 
 def check_mode(header: MessageHeader, scope_mode: Mode) -> None:
-    """Raises BadFrame for plain content in a sealed scope, the reverse, and what is retained in blocks or by one.
+    """Raises BadFrame for plain content in a sealed scope, the reverse, and retained content in blocks or by one.
 
-    Which sealed mode the scope names is for its publishers: another one costs nobody else, and a policy that changes
-    it reaches members at different times.
+    The choice among sealed modes is for publishers: another mode costs nobody else, and a policy that changes it
+    reaches
+    members at different times.
     """
     if (header.mode is Mode.PLAIN) is not (scope_mode is Mode.PLAIN):
         raise BadFrame(f"content mode {header.mode.name} does not fit the scope's {scope_mode.name}")
@@ -59,37 +59,41 @@ def check_mode(header: MessageHeader, scope_mode: Mode) -> None:
 
 
 def needed(total: int) -> int:
-    """n - f: so many of a publication's pieces suffice."""
+    """Returns n - f: the number of a publication's pieces that suffices."""
     return total - (total - 1) // 2
 
 
 def cut(content: bytes, mode: Mode, count: int) -> tuple[bytes, ...]:
-    """The pieces of sealed content; `count`: replicas of the publisher's region."""
+    """Cuts sealed content into pieces; `count`: replicas of the publisher's region."""
     if mode is not Mode.BLOCKS:
         return (content,)
     return reedsolomon.encode(len(content).to_bytes(_LENGTH_BYTES) + content, needed(count), count)
 
 
 def suffices(header: MessageHeader, pieces: Pieces) -> bool:
-    """Whether these pieces give the content."""
+    """Returns True if these pieces give the content."""
     return len(pieces) >= needed(len(header.digests))
 
 
 def enough(header: MessageHeader, indexes: Iterable[int]) -> tuple[int, ...]:
-    """As many of these pieces as suffice: more in one packet could be longer than the content may be."""
+    """Returns just enough of these pieces: more in one packet could be longer than the content may be."""
     return tuple(sorted(indexes))[: needed(len(header.digests))]
 
 
 def has_parts(header: MessageHeader, parts: Sequence[int], time_ms: int) -> bool:
-    """Whether a request can be for this publication: False for pieces that it does not have. An earlier sealing may
-    have had more of them, as views change. Whoever asks is not to blame: its publisher may have signed two."""
+    """Returns False for a request of pieces that this publication does not have.
+
+    An earlier sealing may have had more of them, as views change. The asker is not to blame: its publisher may have
+    signed
+    two.
+    """
     return not parts or parts[-1] < len(header.digests) or time_ms not in (0, header.time_ms)
 
 
 def join(header: MessageHeader, pieces: Pieces) -> bytes:
-    """The content behind pieces that suffice and fit their digests.
+    """Returns the content of pieces that suffice and fit their digests.
 
-    Raises BadContent for blocks that are not all of one content: the publisher's fault, and every reader's finding,
+    Raises BadContent for blocks that are not all of one content: the publisher's fault, which every reader finds,
     whichever blocks it has.
     """
     total = len(header.digests)
@@ -108,7 +112,9 @@ def join(header: MessageHeader, pieces: Pieces) -> bytes:
 
 
 def remade(header: MessageHeader, pieces: Pieces, index: int) -> bytes | None:
-    """A piece, made of others if they suffice; None if it cannot be had, or misfits its digest (the publisher lies)."""
+    """Returns a piece, remade of others if they suffice; None if impossible, or if it misfits its digest (the publisher
+    lies).
+    """
     if index in pieces:
         return pieces[index]
     if not suffices(header, pieces) or len({len(piece) for piece in pieces.values()}) != 1:
@@ -122,13 +128,15 @@ def remade(header: MessageHeader, pieces: Pieces, index: int) -> bytes | None:
 
 
 def alone(header: MessageHeader, count: int) -> int:
-    """The place of the one replica of `count` that carries it in mode `one`. A number alone would not spread batches:
-    those of full ones are apart by a multiple of their records."""
+    """Returns the place of the one replica of `count` that carries the publication in mode `one`.
+
+    The sequence alone would not spread batches: numbers of full batches differ by a multiple of their records.
+    """
     return zlib.crc32(header.sequence.to_bytes(8), zlib.crc32(header.publisher)) % count + 1
 
 
 def carried(header: MessageHeader, place: int, count: int) -> tuple[int, ...]:
-    """Pieces that pass through the replica at `place` of a region of `count`: never more than suffice."""
+    """Returns the pieces that pass through the replica at `place` of a region of `count`: never more than suffice."""
     total = len(header.digests)
     if header.mode is Mode.ONE:
         return (0,) if alone(header, count) == place else ()
@@ -138,7 +146,9 @@ def carried(header: MessageHeader, place: int, count: int) -> tuple[int, ...]:
 
 
 def passed(header: MessageHeader, place: int, count: int, next_place: int, next_count: int) -> tuple[int, ...]:
-    """Pieces that the replica at `place` of `count` sends to the one at `next_place` of the next region."""
+    """Returns the pieces that the replica at `place` of `count` sends to the one at `next_place` of the next
+    region.
+    """
     pieces = carried(header, next_place, next_count)
     if header.mode in (Mode.ONE, Mode.BLOCKS):
         mine = carried(header, place, count)
@@ -150,12 +160,14 @@ def passed(header: MessageHeader, place: int, count: int, next_place: int, next_
 
 
 def rides_along(header: MessageHeader, pieces: Pieces) -> bool:
-    """Whether the whole content is here and small enough for all cross links."""
+    """Returns True if the whole content is here and small enough for all cross links."""
     return header.mode not in (Mode.ONE, Mode.BLOCKS) and len(pieces) == 1 and len(pieces[0]) <= INLINE_BYTES
 
 
 def wire(topic: str, header: MessageHeader, properties: UserProperties, pieces: Pieces) -> Wire:
-    """A publication with these of its pieces. `properties`: the signed header's, and what else rides along."""
+    """Returns the wire of a publication with these pieces. `properties`: the signed header's, and others that ride
+    along.
+    """
     if header.mode is not Mode.BLOCKS and pieces:
         return Wire(topic, pieces[0], 1, header.retain, properties)
     part = ",".join(map(str, sorted(pieces))) or NO_PART
@@ -164,7 +176,7 @@ def wire(topic: str, header: MessageHeader, properties: UserProperties, pieces: 
 
 
 def read(header: MessageHeader, payload: bytes, part: str | None) -> dict[int, bytes] | None:
-    """The pieces that a wire brings; None if one misfits its signed digest. Raises BadFrame for what cannot be."""
+    """Returns the pieces that a wire brings; None if one misfits its signed digest. Raises BadFrame for a bad form."""
     if part is None and header.mode is not Mode.BLOCKS:  # the usual case
         return {0: payload} if content_digest(payload) == header.digests[0] else None
     if part == NO_PART:
@@ -184,7 +196,7 @@ def read(header: MessageHeader, payload: bytes, part: str | None) -> dict[int, b
 
 
 def _indexes(part: str, total: int) -> list[int]:
-    """Strict: one set of pieces has one spelling."""
+    """Parses the list of pieces strictly: one set of pieces has one spelling. Raises BadFrame."""
     words = part.split(",", total)
     if not all(word.isascii() and word.isdigit() and len(word) <= 3 for word in words):
         raise BadFrame("property vmq-part is no list of pieces")

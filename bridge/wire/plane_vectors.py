@@ -1,7 +1,7 @@
-"""Property `vmq-route`: for which planes whoever gets a publication is responsible now (C4).
+"""Property `vmq-route`: the planes for which the receiver of a publication is responsible now (C4).
 
 Its value is the cluster bit vector as a decimal number, bit j for plane j. It is not signed: each hop makes its own.
-Whoever makes up a vector makes others send more, once a plane; nobody gets anything twice for it. Not here: who sets it
+A forged vector makes others send more, once a plane; nobody receives anything twice for it. Not here: who sets it
 (`replica.plane_routing`).
 """
 
@@ -13,12 +13,12 @@ from keys.errors import BadFrame
 
 PROPERTY_ROUTE = "vmq-route"
 PLANES_MAX = 64
-"""Of a vector that is believed."""
+"""Planes of a vector that is believed."""
 _DIGITS_MAX = 20
 
 
 def read_vector(properties: Mapping[str, str]) -> int:
-    """The vector; 0: none. Raises BadFrame."""
+    """Returns the vector; 0: none. Raises BadFrame."""
     told = properties.get(PROPERTY_ROUTE)
     if told is None:
         return 0

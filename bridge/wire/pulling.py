@@ -1,13 +1,14 @@
-"""Asking for what is missing: the frame of `$veil/pull`, whom to ask when, and what one link may ask
-(docs/protocol.md §4).
+"""Pulling: requests for missing publications, in the frame of `$veil/pull` (docs/protocol.md §4).
 
-One mechanism for three wants: a replica that lacks what it must pass on, a reader that lacks content or blocks, and a
-reader whose stream has a hole. Sources are asked one at a time, each once before any again, those first that answer;
-who is asked and lacks it too asks those before it, so that a request goes back as far as the publisher. An answer is
-an ordinary publication wire and is verified as one: a request can give away nothing but sealed content.
+One mechanism for three wants: a replica that lacks content that it must pass on, a reader that lacks content or
+blocks,
+and a reader whose stream has a hole. Sources are asked one at a time, each once before any again, responsive ones
+first; a source that lacks it too asks the sources before it, so that a request goes back as far as the publisher. An
+answer is an ordinary publication wire and is verified as one: a request can give away nothing but sealed content.
 
-Requests are not signed, as docs/protocol.md §4 says: they travel over one mutually authenticated link, whose other end
-is the asker. Not here: what is held and given (`content_relay`, `publisher`), what readers miss (`assembling`).
+Requests are not signed, as docs/protocol.md §4 says: they travel over one mutually authenticated link, whose other
+end
+is the asker. Not here: held content (`content_relay`, `publisher`), missing content of readers (`assembling`).
 """
 
 from __future__ import annotations
@@ -47,11 +48,12 @@ Name: TypeAlias = tuple[bytes, int]
 
 @value
 class PullRequest:
-    """Frame: opening(3) publisher(16) sequence(8) time_ms(8) above(8) count(1) indexes(1 each).
+    """A request. Frame: opening(3) publisher(16) sequence(8) time_ms(8) above(8) count(1) indexes(1 each).
 
-    `time_ms`: the sealing that is wanted, or a later one; 0 for any. `parts`: indexes of pieces, ascending; none: all
-    that there are at the one who is asked, and the header if there are none. `above`: what precedes it in its chain is
-    wanted, too, down to this number; 0: it alone.
+    `time_ms`: the wanted sealing, or a later one; 0 for any. `parts`: indexes of pieces, ascending; none: all pieces
+    at
+    the source, or the header if it has no piece. `above`: its predecessors in the chain are wanted too, down to this
+    number; 0: no predecessors.
     """
 
     publisher: bytes
@@ -66,7 +68,7 @@ class PullRequest:
 
     @classmethod
     def decode(cls, data: bytes) -> PullRequest:
-        """Raises BadFrame."""
+        """Reads a frame. Raises BadFrame."""
         frame = Reader(data)
         frame.opening(Kind.PULL)
         publisher, sequence, time_ms, above = frame.take(16), frame.number(8), frame.number(8), frame.number(8)
@@ -82,14 +84,18 @@ class PullRequest:
 
 
 def request_of(peer: str, request: PullRequest) -> Send:
-    """A request for what is missing, as it goes to `peer`."""
+    """Returns a request as it goes to `peer`."""
     return Send(peer, Wire(PULL_TOPIC, request.encode()))
 
 
 @dataclass(slots=True)
 class Pull:
-    """A publication of which we lack something. `askers`: who asked us, with the pieces each wants. `above`: what
-    precedes it lacks as well, down to this number; 0 if it alone does."""
+    """A publication of which we lack something.
+
+    `askers`: members that asked us, with the pieces that each wants. `above`: its predecessors lack as well, down to
+    this
+    number; 0: no predecessors.
+    """
 
     name: Name
     time_ms: int
@@ -101,13 +107,15 @@ class Pull:
 
     @property
     def anything(self) -> bool:
-        """Whether to ask for all that there is: every fourth request, in case nobody can get what was asked for, or of
-        the sealing that somebody made us ask for."""
+        """True if the next request asks for all pieces of any sealing: every fourth one.
+
+        Maybe nobody has the wanted pieces, or the sealing that an asker made us ask for.
+        """
         return len(self.asked) % 4 == 3
 
 
 class Pulls:
-    """What we lack, and whom we ask next."""
+    """The publications that we lack, and the sources to ask next."""
 
     def __init__(self) -> None:
         self._pulls: FairTable[Name, Pull] = FairTable(PULLS_MAX)
@@ -122,9 +130,9 @@ class Pulls:
         return self._pulls.get(name)
 
     def begin(self, name: Name, time_ms: int, owner: bytes, now: float, wait_s: float, above: int = 0) -> Pull:
-        """Ask for it, from `now + wait_s` on, or later where content usually is; at once if that is 0.
+        """Starts asking for a publication from `now + wait_s` on, or later where content usually is; at once if 0.
 
-        One that is asked for already stays as it is, for the latest sealing.
+        A publication that is asked for already stays as it is, for the latest sealing.
         """
         pull = self._pulls.get(name)
         if pull is not None:
@@ -140,9 +148,9 @@ class Pulls:
         return self._pulls.pop(name)
 
     def came(self, pull: Pull | None, peer: str, after_s: float) -> None:
-        """The neighbour brought content that fits, so long after we heard of its header.
+        """Notes that a neighbour brought fitting content, `after_s` after we heard of its header.
 
-        Whether that was an answer cannot be told if we asked that neighbour; then it says nothing of what is usual.
+        If we had asked that neighbour, the content may be an answer, and does not count for the usual delay.
         """
         self._unanswered.pop(peer, None)
         if pull is None or peer not in pull.asked:
@@ -152,11 +160,11 @@ class Pulls:
 
     @property
     def patience_s(self) -> float:
-        """How long content that was announced usually takes, with a margin (as RFC 6298 §2 has it for TCP)."""
+        """Seconds that announced content usually takes, with a margin (as RFC 6298 §2 has it for TCP)."""
         return min(PATIENCE_MAX_S, self._late_s + 4 * self._spread_s)
 
     def due(self, now: float) -> tuple[list[Pull], list[Pull]]:
-        """Those to ask for now, and those that are given up and forgotten."""
+        """Returns the publications to ask for now, and the ones that are given up and forgotten."""
         asking, gone = [], []
         while (at := self.next_deadline) is not None and at <= now:
             name = heapq.heappop(self._wakeups)[1]
@@ -173,7 +181,7 @@ class Pulls:
         return asking, gone
 
     def ask(self, pull: Pull, sources: Iterable[str], parts: Sequence[int]) -> list[Send]:
-        """The request to the next source: each once before any again, those first that answer."""
+        """Returns the request to the next source: each once before any again, responsive ones first."""
         candidates = [(pull.asked.count(peer), self._unanswered[peer], at, peer) for at, peer in enumerate(sources)]
         if not candidates:
             return []
@@ -184,7 +192,7 @@ class Pulls:
         return [request_of(peer, PullRequest(*pull.name, time_ms, wanted, pull.above))]
 
     def keep(self, peers: Collection[str]) -> None:
-        """Whoever is no neighbour any more asked for nothing."""
+        """Forgets requests of former neighbours."""
         for pull in self._pulls.values():
             pull.askers = {peer: parts for peer, parts in pull.askers.items() if peer in peers}
 
@@ -200,7 +208,7 @@ class Pulls:
 
 
 class Answers:
-    """What neighbours may ask for: requests and bytes a second, each piece a few times."""
+    """Budgets of neighbours for requests: requests and bytes a second, each piece a few times."""
 
     def __init__(self) -> None:
         self._requests: dict[str, FairBudget] = {}  # by neighbour
@@ -209,17 +217,17 @@ class Answers:
         self._given: FairTable[tuple[str, Name, int], Counter[int]] = FairTable(ANSWERED_MAX)
 
     def may_ask(self, peer: str, publisher: bytes, now: float) -> bool:
-        """Whether a request for something of this publisher is looked at."""
+        """Returns True if a request for something of this publisher is looked at."""
         budget = self._requests.setdefault(peer, FairBudget(REQUESTS_PER_S, REQUESTS_BURST, now))
         return budget.take(publisher, now)
 
     def may_ask_unknown(self, peer: str, publisher: bytes, now: float) -> bool:
-        """Whether a request for what nobody told us of makes us ask others."""
+        """Returns True if a request for a publication unknown to us makes us ask others."""
         budget = self._unknown.setdefault(peer, FairBudget(UNKNOWN_PER_S, UNKNOWN_BURST, now))
         return budget.take(publisher, now)
 
     def give(self, peer: str, name: Name, time_ms: int, pieces: Pieces, now: float) -> dict[int, bytes] | None:
-        """What of these pieces the neighbour may have; None if it had all of them often enough, or too much."""
+        """Returns the pieces that the neighbour may have; None if it had all of them often enough, or too much."""
         given = self._given.get((peer, name, time_ms))
         if given is None:
             given = Counter()
@@ -233,7 +241,7 @@ class Answers:
         return allowed
 
     def keep(self, peers: Iterable[str]) -> None:
-        """Forget whoever is no neighbour any more."""
+        """Forgets former neighbours."""
         kept = set(peers)
         self._requests = {peer: budget for peer, budget in self._requests.items() if peer in kept}
         self._unknown = {peer: budget for peer, budget in self._unknown.items() if peer in kept}
@@ -241,7 +249,7 @@ class Answers:
 
 
 def _pay(budget: Budget, cost: float, now: float) -> bool:
-    """Whether something was left; then it is spent, if need be into debt."""
+    """Spends if something was left, if need be into debt; returns True then."""
     if not budget.open(now):
         return False
     budget.spend(cost, now)

@@ -1,8 +1,8 @@
-"""What one record of an opened batch has to be before anybody gets it.
+"""Rules for one record of an opened batch, checked before any delivery.
 
-Asked by gateways record by record and by ingest jobs column by column, with the same words: what one of them takes, no
-other refuses. Numbers may be integers or arrays of them. What fails is refused alone, its neighbours go on.
-Not here: structure and own numbers (`keys.records`), who may publish on which topic (`bridge.document.RecordRights`).
+Gateways check record by record and ingest jobs column by column, by equal rules: a record that one of them takes no
+other refuses. Numbers may be integers or arrays of them. A bad record is refused alone, its neighbours go on.
+Not here: structure and own numbers (`keys.records`), rights to topics (`bridge.document.RecordRights`).
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from bridge.base import TopicError, check_name
 from bridge.wire.admission import TIME_MS_MAX
 
 NUL = "\0"
-"""No text may hold it (MQTT 5.0 §1.5.4): it would break the connections of whoever gets it."""
+"""Character that no text may hold (MQTT 5.0 §1.5.4): it would break the connections of its receivers."""
 
 
 def is_of_a_time(time_ms: Any) -> Any:
-    """Whether calendars, and Spark's timestamps, can show its time."""
+    """Returns True if calendars, and Spark's timestamps, can show the time."""
     return time_ms <= TIME_MS_MAX
 
 
 def has_expired(time_ms: Any, expiry_s: Any, arrived_ms: Any) -> Any:
-    """Whether it came after its deadline, as the batch's own is judged on arrival."""
+    """Returns True if the record came after its deadline; the batch's own deadline is judged on arrival too."""
     return time_ms + expiry_s * 1000 < arrived_ms
 
 
 def is_topic(name: str) -> bool:
-    """Whether a text may be the topic, or the response topic, of a record."""
+    """Returns True if a text may be the topic, or the response topic, of a record."""
     try:
         check_name(name)
     except TopicError:

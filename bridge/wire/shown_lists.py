@@ -1,14 +1,15 @@
-"""What a publication shows of its content to replicas: the list of attributes in property `vmq-attr`.
+"""Shown lists: the attributes of its content that a publication shows to replicas, in property `vmq-attr`.
 
-Its publisher makes it, of what the scope declares (`document.ShownAttribute`), and signs its SHA-256 in the header. A
-list has a row for each distinct combination of values among the records; a replica passes the publication on to
-whom one of them may fit, and the gateway there filters exactly. What has more than `ROWS_MAX` of them, or is retained,
-shows nothing and goes to everybody.
+Its publisher makes the list of the scope's declared attributes (`document.ShownAttribute`), and signs its SHA-256 in
+the header. A list has a row for each distinct combination of values among the records; a replica passes the
+publication
+on to readers whom one of them may fit, and the gateway there filters exactly. A publication with more than `ROWS_MAX`
+rows, or a retained one, shows nothing and goes to everybody.
 
     opening(3: version, kind 36) names: count(1) and each: parts(1), texts    rows: count(1) and each, by name:
     kind(1: absent 0, number 1, text 2, token 3) and number(8, a finite double), text, or token(16)
 
-Not here: predicates and what they become (`covers`), who is left out for them (`replica.filtering`). Paper item C10.
+Not here: predicates and their covers (`covers`), who is left out for them (`replica.filtering`). Paper item C10.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ from keys.message import content_digest
 PROPERTY_SHOWN = "vmq-attr"
 ROWS_MAX = 64
 LIST_BYTES = 8 << 10
-"""Of the frame: bounds what a publication's attributes add to a header, and what replicas read for them."""
+"""Bytes of the frame: bounds the attributes' share of a header, and the reading of replicas."""
 SHOWN_TEXT_BYTES = 256
 """A longer value makes its publication show nothing."""
 TEXT_BUCKET = -1.0
-"""Where texts fall among the buckets of numbers."""
+"""The bucket of texts among buckets of numbers."""
 TOKEN_BYTES = 16
 _ABSENT, _NUMBER, _TEXT, _TOKEN = range(4)
 _DOUBLE = struct.Struct(">d")
@@ -41,14 +42,16 @@ _DOMAIN = b"veilmq/1 attribute\0"
 
 
 class ShownList(NamedTuple):
-    """What a publication shows. A name that is not in `names` may have any value, one that a row lacks is absent."""
+    """The attributes that a publication shows. A name outside `names` may have any value; a name missing in a row is
+    absent.
+    """
 
     names: frozenset[Name]
     rows: tuple[Mapping[Name, Value], ...]
 
 
 def shown_list(secret: ScopeSecret, records: Iterable[Attributes]) -> bytes | None:
-    """The frame for a publication of these records; None: it shows nothing."""
+    """Returns the frame for a publication of these records; None: it shows nothing."""
     declared = secret.scope.shown
     rows: dict[bytes, None] = {}
     for record in records:
@@ -68,7 +71,7 @@ def shown_list(secret: ScopeSecret, records: Iterable[Attributes]) -> bytes | No
 
 
 def shown_value(declared: ShownAttribute, value: Value | None, token_key: bytes | None) -> Value | None:
-    """A value as replicas see it: its bucket if there are borders, in hexadecimal digits if it is a token."""
+    """Returns a value as replicas see it: its bucket if there are borders, in hexadecimal digits if it is a token."""
     if value is None:
         return None
     if declared.borders:
@@ -77,7 +80,9 @@ def shown_value(declared: ShownAttribute, value: Value | None, token_key: bytes 
 
 
 def token(name: Name, value: Value, token_key: bytes | None) -> str:
-    """HMAC-SHA256 under the scope's token key: equal values look equal, and other scopes' do not."""
+    """Returns an HMAC-SHA256 under the scope's token key: equal values look equal, but differ from other scopes'
+    values.
+    """
     said = b"n" + _DOUBLE.pack(value + 0.0) if isinstance(value, float) else b"t" + value.encode("utf-8", "replace")
     message = _DOMAIN + number(len(name), 1) + b"".join(map(text, name)) + said
     return hmac.digest(token_key or bytes(32), message, "sha256")[:TOKEN_BYTES].hex()
@@ -99,7 +104,7 @@ def _value(declared: ShownAttribute, value: Value | None) -> bytes | None:
 
 
 def read_list(frame: bytes, digest: bytes) -> ShownList:
-    """Raises BadFrame for a frame of another digest than the signed one, and for one that is none."""
+    """Reads a frame. Raises BadFrame for another digest than the signed one, and for a bad form."""
     if len(frame) > LIST_BYTES or content_digest(frame) != digest:
         raise BadFrame("a list of attributes that was not signed")
     reader = Reader(frame)
@@ -117,14 +122,14 @@ def read_list(frame: bytes, digest: bytes) -> ShownList:
 
 
 def value_bytes(value: Value) -> bytes:
-    """A constant of a predicate, in the form that values of lists have."""
+    """Encodes a constant of a predicate, in the form of values in lists."""
     if isinstance(value, float):
         return bytes((_NUMBER,)) + _DOUBLE.pack(value)
     return bytes((_TEXT,)) + text(value)
 
 
 def read_value(reader: Reader, *, may_lack: bool = False) -> Value | None:
-    """None: absent. Raises BadFrame."""
+    """Reads a value; None: absent. Raises BadFrame."""
     match reader.number(1):
         case 0 if may_lack:
             return None

@@ -1,9 +1,11 @@
-"""Property `vmq-skip`: what a replica says of a gap before the publication that it rides on.
+"""Property `vmq-skip`: a replica's word on a gap before the publication on which it rides.
 
 Its value is a number, `low`: every reliable publication of this publisher in this scope after `low`, up to `previous`
-of the header, came to that replica, or was left out by those before it, and fitted no statement that leads over this
-link. It is believed of f + 1 replicas of one view, one of whom is honest; else the gap is asked for like any other. Not
-here: who says it (`replica.filtering`), what follows (`reader.skipped`). Paper item C10.
+of the header, came to that replica, or was left out by replicas before it, and fitted no statement that leads over
+this
+link. It is believed of f + 1 replicas of one view, one of whom is honest; else the gap is asked for like any other.
+Not
+here: who says it (`replica.filtering`), the effects (`reader.skipped`). Paper item C10.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ _DIGITS_MAX = 19
 
 
 def read_skip(properties: Mapping[str, str], header: MessageHeader) -> int | None:
-    """`low`; None: nothing is said. Raises BadFrame for what cannot be."""
+    """Returns `low`; None without the property. Raises BadFrame for a bad number, or one that leaves no gap."""
     told = properties.get(PROPERTY_SKIP)
     if told is None:
         return None
@@ -31,5 +33,5 @@ def read_skip(properties: Mapping[str, str], header: MessageHeader) -> int | Non
 
 
 def agreed(lows: Mapping[str, int], threshold: int) -> int | None:
-    """The least that `threshold` of those who say something say together; None: too few say anything."""
+    """Returns the least `low` that `threshold` replicas agree on; None if fewer say anything."""
     return sorted(lows.values())[threshold - 1] if len(lows) >= threshold else None

@@ -1,7 +1,7 @@
-"""Who wants what: signed subscription statements and the routing table they make.
+"""Signed subscription statements of gateways, and the routing table that they make.
 
 A gateway states, per scope, that it wants it: a frame (gateway, wire filter, version, on/off, lease) that it
-signs, with a cover of what it wants of the scope if that is not all (`covers`). Statements flood along the region
+signs, with a cover if it wants only a part of the scope (`covers`). Statements flood along the region
 tree; because the author signs, one copy suffices and the highest version wins, so a lying replica can withhold a
 statement but neither invent nor undo one. A gateway counts a subscription as *accepted* once a quorum of its region's
 replicas acknowledged it (k = threshold: at least one more than can lie). Not here: unsigned summaries and majority
@@ -28,8 +28,10 @@ FLAG_COVER = 0x02
 FLAG_GOES_ON = 0x04
 DOMAIN = "veilmq/1 subscription"
 SESSION_S = {Role.GATEWAY: GATEWAY_SESSION_S, Role.INGEST: 7 * 86_400}
-"""How long replicas keep the session of who is away. Its statement has to lead there as long: what is published
-meanwhile is acknowledged to its publisher, and would be in no queue."""
+"""Seconds that replicas keep the session of an absent member. Its statement has to lead there as long: else
+publications
+of that time would be acknowledged to their publisher, and be in no queue.
+"""
 RENEW_AFTER_S = 1200.0
 CLOCKS_S = 2400.0  # by so much clocks may differ about how long a statement lives
 NEWS_BURST = 4_096  # statements of one member at once: it has 1,024 scopes at most ...
@@ -43,8 +45,12 @@ KEYS_TOPIC = f"{CONTROL_ROOT}/keys"
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """`member` wants (`on`) what matches the wire `filter` until `expires_ms`; of it what `cover` holds for, if there
-    is one. `goes_on`: it wanted the scope before, and has what is retained."""
+    """A statement that `member` wants (`on`) publications that match the wire `filter` until `expires_ms`.
+
+    If there is a `cover`, it wants only publications that the cover matches. `goes_on`: it wanted the scope before,
+    and has
+    the retained publications.
+    """
 
     member: str
     filter: str
@@ -87,7 +93,7 @@ class Statement:
 
 
 class _Known(NamedTuple):
-    """A statement, the public key of who signed it, and when it ends: with that key's certificate at the latest."""
+    """A statement, its signer's public key, and its end: with that key's certificate at the latest."""
 
     statement: Statement
     signer: bytes
@@ -98,18 +104,20 @@ _NOTHING = (-1, b"")  # below every version, signed by nobody
 
 
 def lease_s(role: Role) -> float:
-    """How long a statement lives: its author may go just before it would have renewed it."""
+    """Returns the seconds that a statement lives: its author may leave just before its next renewal."""
     return SESSION_S.get(role, SESSION_S[Role.GATEWAY]) + RENEW_AFTER_S
 
 
 class RoutingTable:
     """The newest statement of every (filter, member), verified against the overlay.
 
-    A statement leads nowhere in an epoch in which its author may not read: the right is asked at every use. What ended,
-    or was signed by a former key, does not stand in the way of what the present key signs, whatever its version: else
-    a copy of a gateway, or who stole its key, could mute it for good. Who wants a scope that retires wants what it is
-    now, until it says something of that: it may hear of the new tokens later, or before we know them. There, too, what
-    a former key says of the new tokens does not outrank what the present one says of those that retire.
+    A statement leads nowhere in an epoch in which its author may not read: the right is asked at every use. An ended
+    statement, or one by a former key, does not stand in the way of the present key's, whatever its version: else
+    a copy of a gateway, or a thief of its key, could mute it for good. A member that wants a scope's retiring tokens
+    wants
+    the scope's new tokens too, until it states otherwise: it may hear of the new tokens later, or before we know
+    them. There,
+    too, a former key's statement on the new tokens does not outrank the present key's on the retiring ones.
     """
 
     def __init__(self, overlay: Overlay) -> None:
@@ -123,7 +131,7 @@ class RoutingTable:
         self._formers = _formers(overlay)
 
     def adopt(self, overlay: Overlay) -> None:
-        """Another version of the overlay: statements of members, keys and scopes that it lacks are forgotten."""
+        """Takes another version of the overlay, and forgets statements of members, keys and scopes that it lacks."""
         self._overlay, self._formers = overlay, _formers(overlay)
         self._rights.clear()
         self._allowances = {name: left for name, left in self._allowances.items() if name in overlay.members}
@@ -142,7 +150,7 @@ class RoutingTable:
         self._covers.clear()
 
     def may_read(self, member: str, scope: Scope, now: float) -> bool:
-        """Whether the member may read the whole scope in the present epoch."""
+        """Returns True if the member may read the whole scope in the present epoch."""
         epoch = self._overlay.policy.calendar.at(now)
         if epoch != self._epoch:
             self._rights.clear()
@@ -154,9 +162,10 @@ class RoutingTable:
         return allowed
 
     def accept(self, statement: Statement, now: float) -> bool:
-        """Take a statement; True if it is news that must be passed on.
+        """Takes a statement; returns True if it is news that must be passed on.
 
-        Raises BadSignature, TooOften, Expired (also for one that would live too long), or NotAuthorised for a stranger,
+        Raises BadSignature, TooOften, Expired (also for one that would live too long), or NotAuthorised for a
+        stranger,
         an unknown scope or a missing right.
         """
         member = self._overlay.members.get(statement.member)
@@ -199,14 +208,19 @@ class RoutingTable:
         return True
 
     def goes_on(self, statement: Statement, now: float) -> bool:
-        """Whether its author wants the scope already, as it says, so that it has what is retained. Before `accept`."""
+        """Returns True if its author wants the scope already, as it says, and so has the retained publications.
+
+        Asked before `accept`.
+        """
         known = self._statements.get(statement.filter, {}).get(statement.member)
         lives = known is not None and known.statement.on and now * 1000 < known.ends_ms
         return statement.goes_on and lives
 
     def wanting(self, scope: Scope, now: float) -> list[str]:
-        """Members that may read the scope now and whose live statement says that they want it. A lease ends with its
-        author's certificate."""
+        """Returns the members that may read the scope now and whose live statement wants it.
+
+        A lease ends with its author's certificate.
+        """
         stated = self._statements.get(scope.filter, {})
         found = [known.statement.member for known in stated.values() if self._leads(known, scope, now)]
         for former in self._formers.get(scope.filter, ()):
@@ -218,7 +232,9 @@ class RoutingTable:
         return found
 
     def _is_outranked(self, newer: _Known, known: _Known) -> bool:
-        """Whether a member's present key signed what is known of former tokens, and a former one the newer word."""
+        """Returns True if the member's present key signed the statement on former tokens, and a former key the newer
+        one.
+        """
         present = self._overlay.certificate(known.statement.member).public_key
         return known.signer == present != newer.signer
 
@@ -227,7 +243,7 @@ class RoutingTable:
         return s.on and now * 1000 < known.ends_ms and self.may_read(s.member, scope, now)
 
     def left_out(self, scope: Scope, shown: ShownList) -> frozenset[str]:
-        """Of them, whose statements say that they do not want what shows this."""
+        """Returns the members whose covers match nothing that the publication shows."""
         return self._covers_of(scope).left_out(shown)
 
     def _covers_of(self, scope: Scope) -> ScopeCovers:
@@ -239,27 +255,33 @@ class RoutingTable:
         return covers
 
     def _cover(self, known: _Known) -> Predicate | None:
-        """That of a statement, if it counts: while former tokens retire, of which the present key may have said that
-        it wants everything, a former key leaves nothing out."""
+        """Returns the cover of a statement, if it counts.
+
+        While former tokens retire, on which the present key may have wanted everything, a former key leaves nothing
+        out.
+        """
         s = known.statement
         if s.filter in self._formers and known.signer != self._overlay.certificate(s.member).public_key:
             return None
         return s.cover if s.on else None
 
     def live(self, now: float) -> list[Statement]:
-        """Everything that counts, for a neighbour whose link came up."""
+        """Returns all live statements, for a neighbour whose link came up."""
         known = (known for of_filter in self._statements.values() for known in of_filter.values())
         return [statement for statement, _, ends_ms in known if now * 1000 < ends_ms]
 
 
 def _ends_ms(member: Member, signer: bytes, expires_ms: int) -> int | None:
-    """When what a key signed ends: with that key's certificate at the latest. None: the member has that key no more."""
+    """Returns the end of a key's statement: with that key's certificate at the latest.
+
+    None: the member does not have that key any more.
+    """
     ends = [certificate.not_after_ms for certificate in member.certificates if certificate.public_key == signer]
     return min(expires_ms, ends[0]) if ends else None
 
 
 def _formers(overlay: Overlay) -> dict[str, tuple[str, ...]]:
-    """By wire filter of a scope those that it had before and that retire."""
+    """Returns, by wire filter of a scope, its former filters that retire."""
     of_stream: dict[int, list[str]] = {}
     for scope in overlay.policy.scopes:
         if scope.retiring:
@@ -269,8 +291,10 @@ def _formers(overlay: Overlay) -> dict[str, tuple[str, ...]]:
 
 
 def verify_author(member: Member, domain: str, body: bytes, signature: bytes, now: float) -> bytes:
-    """The public key of the member's certificate that counts now, present or former, and fits the signature. Raises if
-    none does."""
+    """Returns the public key of the member's valid certificate, present or former, that fits the signature.
+
+    Raises a keys error if none does.
+    """
     for certificate in member.certificates:
         try:
             verify(certificate.public_key, domain, body, signature)
