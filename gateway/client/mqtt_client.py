@@ -53,13 +53,12 @@ class MqttClient(asyncio.Protocol):
     """An MQTT 5 client with one connection: `start` or `connect`, then use it; `close` ends it for good.
 
     `verify_peer`: gets the certificate (DER) after the TLS handshake and returns True if the peer is the intended
-    one.
-    `receive_maximum`: messages that the server may have sent and we have not acknowledged yet (back-pressure).
-    `manual_ack`: messages are acknowledged by `acknowledge`, not when `on_publish` returns.
-    `limits`: bounds of messages in flight to the server and queued. `random`: 0..1, spreads reconnects.
-    `elsewhere`: other addresses of the server, requested and tried when its own address does not answer.
-    `unusable`: returns why the server's CONNACK rules the server out, or ""; a reason ends the connection.
-    `copies`: shared by clients that receive the same publications.
+    one. `receive_maximum`: messages that the server may have sent and we have not acknowledged yet (back-pressure).
+    `manual_ack`: messages are acknowledged by `acknowledge`, not when `on_publish` returns. `limits`: bounds of
+    messages in flight to the server and queued. `random`: 0..1, spreads reconnects. `elsewhere`: other addresses of
+    the server, requested and tried when its own address does not answer. `unusable`: returns why the server's CONNACK
+    rules the server out, or ""; a reason ends the connection. `copies`: shared by clients that receive the same
+    publications.
     """
 
     cure_without_v5 = NOT_MQTT5  # text for a broker that refuses MQTT 5

@@ -2,8 +2,7 @@
 
 Reading order: `setup` (files of all roles), `play` (the course), `telemetry` and `witness` (unchanged paho clients at
 both ends), `liar` (the replica that can lie), `timeline` (faults), `report` (figures and verdict). The Spark process
-is
-`spark_ingest.demo`. No role but the liar knows that it is part of a demonstration.
+is `spark_ingest.demo`. No role but the liar knows that it is part of a demonstration.
 """
 
 from __future__ import annotations

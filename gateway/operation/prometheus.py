@@ -87,7 +87,7 @@ def overlay_metrics(figures: Figures, gauges: dict[str, int]) -> Iterator[Metric
 def tracing_metrics(figures: Figures, gauges: dict[str, int | float]) -> Iterator[Metric]:
     """Yields metrics of tracing: events told and refused, and gauges.
 
-    The health of judges is 0 (well) to 1 (hardly running).
+    The gauge of our own health as a judge of entities is 0 (well) to 1 (hardly running).
     """
     events = CounterMetricFamily(PREFIX + "tracing_events", "Events of tracing by name.", labels=["event", "label"])
     for key, count in figures.counts.items():

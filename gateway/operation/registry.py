@@ -30,8 +30,7 @@ class BrokerFigure:
     """A row of the registry.
 
     `name`: after `veilmq_`, in base units; "": not for Prometheus. `topics`: below `$SYS/broker/`, with Mosquitto's
-    names.
-    `load`: the name of its average below `$SYS/broker/load/`.
+    names. `load`: the name of its average below `$SYS/broker/load/`.
     """
 
     name: str
