@@ -16,9 +16,9 @@ class InboundAliases:
         self._topics: dict[int, str] = NONE
 
     def resolve(self, topic: str, alias: int) -> str:
-        """The topic of a PUBLISH with `alias`, remembering a new meaning.
+        """Returns the topic of a PUBLISH with `alias`, and remembers a new meaning.
 
-        Raises TopicAliasInvalid (out of range), ProtocolViolation (stands for nothing).
+        Raises TopicAliasInvalid (out of range) or ProtocolViolation (an alias without a topic).
         """
         if not 0 < alias <= self.maximum:
             raise TopicAliasInvalid(f"topic alias {alias} exceeds {self.maximum}")
@@ -34,9 +34,9 @@ class InboundAliases:
 
 
 class OutboundAliases:
-    """Aliases that we defined on this connection: the first `maximum` long topics get one and keep it.
+    """Aliases that this side defined on the connection: the first `maximum` long topics get an alias and keep it.
 
-    Nothing is replaced: an alias that changes its meaning saves nothing where topics alternate.
+    No alias changes its meaning: where topics alternate, a change would save nothing.
     """
 
     __slots__ = ("_aliases", "maximum")
@@ -48,7 +48,7 @@ class OutboundAliases:
         self._aliases: dict[str, int] = {}
 
     def look_up(self, topic: str) -> tuple[int, bool]:
-        """(alias or 0, is it new). A new one counts only after `define`, once its packet is sure to go."""
+        """Returns (alias or 0, True if new). A new alias counts only after `define`, once its packet is sure to go."""
         alias = self._aliases.get(topic)
         if alias is not None:
             return alias, False
@@ -61,4 +61,4 @@ class OutboundAliases:
 
 
 NO_INBOUND, NO_OUTBOUND = InboundAliases(0), OutboundAliases(0)
-"""Of connections without aliases, which are most."""
+"""Shared by all connections without aliases, which are most."""

@@ -1,7 +1,7 @@
-"""Clients that are bridges of other brokers: how they say so, and what that grants them.
+"""Clients that are bridges of other brokers: the marks by which they are known, and the options that they get.
 
 In MQTT 5 a bridge of VeilMQ names its broker in CONNECT by the user property of bridge marks. In 3.x bridges set the
-private bit of the protocol level (`mqtt5.packets.PRIVATE_BIT`), by which they name nobody. No I/O.
+private bit of the protocol level (`mqtt5.packets.PRIVATE_BIT`), which names no broker. No I/O.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import replace
 from gateway.mqtt5.packets import Connect, Subscribe
 
 MARK = "bridged-by"
-"""User property with the name of a broker: of one that a message has passed, and of who connects, or answers."""
+"""User property with the name of a broker: one that a message has passed, or the broker that connects or answers."""
 
 
 def bridge_name(connect: Connect) -> str | None:
@@ -22,7 +22,9 @@ def bridge_name(connect: Connect) -> str | None:
 
 
 def as_bridge(packet: Subscribe) -> Subscribe:
-    """Returns the subscriptions of a 3.x bridge with what its version cannot say: No Local, Retain As Published."""
+    """Returns the subscriptions of a 3.x bridge with two options that its version cannot state: No Local, Retain As
+    Published.
+    """
     asked = tuple(
         one if one.filter.startswith("$share/") else replace(one, no_local=True, retain_as_published=True)
         for one in packet.subscriptions

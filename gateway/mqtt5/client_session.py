@@ -4,7 +4,7 @@
     data = session.open(now)                                  # CONNECT, for each new connection
     for action in session.received_all(decoder.feed(read), now): ...    # see ClientAction
     data = session.publish(publish, token, now)               # bytes to write now, or None: it waits
-    data = session.acknowledge(publish)                       # once a received message is dealt with
+    data = session.acknowledge(publish)                       # once a received message is processed
     actions = session.disconnected(now)
     actions = session.tick(now)                               # when `next_deadline` is reached
 
@@ -65,9 +65,10 @@ from gateway.mqtt5.types import (
 
 @dataclass(frozen=True, slots=True)
 class Connected:
-    """CONNACK of success. Without `connack.session_present` the server knows no subscription of ours.
+    """CONNACK of success. Without `connack.session_present` the server knows none of the client's subscriptions.
 
-    `doubtful`: nor perhaps with it. An earlier CONNECT went unanswered: the session may have begun with that one.
+    `doubtful`: even with `session_present` the server may know none. An earlier CONNECT went unanswered, and that
+    CONNECT may have begun the session.
     """
 
     connack: ConnAck
@@ -76,7 +77,9 @@ class Connected:
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """The flow of `publish(..., token)` is over. `code` >= 0x80: the server refused, or it was dropped here."""
+    """End of the flow of `publish(..., token)`. `code` >= 0x80: the server refused the message, or it was dropped
+    here.
+    """
 
     token: object
     code: int
@@ -93,7 +96,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Unanswered:
-    """The connection ended before SUBACK or UNSUBACK: ask again."""
+    """End of the connection before SUBACK or UNSUBACK: ask again."""
 
     token: object
 
@@ -110,14 +113,14 @@ class _Request:
 
 
 class ClientSession(SessionExchange):
-    """See the module. Keeps the `Connect` it was made with, and the password in it, for reconnects.
+    """Client's side of one session (see the module). Keeps its `Connect`, with the password, for reconnects.
 
-    Unlike a broker a client loses nothing in silence: a full queue refuses `publish`. After a reconnect
-    without the session the unacknowledged is sent as new (at least once; a QoS 2 message whose PUBREC had
-    not come may then arrive twice, which MQTT cannot prevent), and what had its PUBREC is complete.
-    In MQTT 5 `clean_start` is asked on the first connection only; later ones resume what it began.
-    `adopt`: accept a session that an earlier process left at the server (MQTT-3.2.2-4 asks to close): its
-    subscriptions and queue are wanted. Only safe if that process did not publish at QoS 2.
+    Unlike a broker a client loses nothing in silence: a full queue refuses `publish`. After a reconnect without the
+    session unacknowledged messages are sent as new (at least once). A QoS 2 message whose PUBREC had not come may
+    then arrive twice, which MQTT cannot prevent; a message whose PUBREC had come is complete. In MQTT 5 `clean_start`
+    is asked on the first connection only; later connections resume the session. `adopt`: accept a session that an
+    earlier process left at the server (MQTT-3.2.2-4 asks to close): its subscriptions and queue are wanted. Only safe
+    if that process did not publish at QoS 2.
     """
 
     CONNACK_TIMEOUT_S = 20.0
@@ -129,10 +132,10 @@ class ClientSession(SessionExchange):
         self.version = connect.version
         self.client_id = connect.client_id
         self.adopt = adopt
-        self._begun = False  # have we had a CONNACK
-        self._asked = False  # did we ask for a session, so that one may exist whose CONNACK was lost
+        self._begun = False  # True once a CONNACK came
+        self._asked = False  # a session was asked for: one may exist whose CONNACK was lost
         self._resumable = adopt
-        self._unanswered = False  # has a connection ended without CONNACK since the last one
+        self._unanswered = False  # a connection has ended without CONNACK since the last CONNACK
         self._maximum_qos = 2
         self._retain_available = True
         self._keep_alive_s = connect.keep_alive_s
@@ -149,7 +152,7 @@ class ClientSession(SessionExchange):
     # ------------------------------------------------------------------------------- connection begins, ends
 
     def open(self, now: float) -> bytes:
-        """CONNECT of a new connection; what is known of the old one is given up at CONNACK, if at all."""
+        """Returns the CONNECT of a new connection; state of the old connection is given up at CONNACK, if at all."""
         assert self.state is Connection.OFFLINE, "the former connection of the session has not ended"
         self.state, self.paused = Connection.OPENING, False
         self._last_sent = self._last_received = now
@@ -165,7 +168,7 @@ class ClientSession(SessionExchange):
         return self.connect.clean_start and not (self._begun and self.version == Version.V5)
 
     def disconnected(self, now: float) -> list[ClientAction]:
-        """The connection is gone: Unanswered for every SUBSCRIBE and UNSUBSCRIBE in progress."""
+        """Takes the end of the connection: returns Unanswered for every SUBSCRIBE and UNSUBSCRIBE in progress."""
         self._unanswered = self._unanswered or self.state is Connection.OPENING
         self.state, self.paused = Connection.OFFLINE, False
         actions: list[ClientAction] = [Unanswered(one.token) for one in self._requests.values()]
@@ -173,19 +176,19 @@ class ClientSession(SessionExchange):
         return actions
 
     def disconnect(self, reason: ReasonCode = ReasonCode.SUCCESS, properties: Properties = NO_PROPERTIES) -> bytes:
-        """DISCONNECT, after which the caller closes the connection."""
+        """Returns the DISCONNECT after which the caller closes the connection."""
         self.state = Connection.CLOSING
         return encode(Disconnect(reason, properties), self.version)
 
     @property
     def next_deadline(self) -> float | None:
-        """When `tick` is wanted: CONNACK is late, a PINGREQ is due, its answer is late."""
+        """The time of the next `tick`: CONNACK is late, a PINGREQ is due, or its answer is late."""
         if self.state is Connection.OPENING:
             return self._last_sent + self.CONNACK_TIMEOUT_S
         if self.state is not Connection.CONNECTED:
             return None
         if self._ping_sent_at is not None:
-            # The peer's death is noticed as soon as it would notice ours (§3.1.2.10).
+            # The peer's death is noticed as soon as the peer would notice this side's (§3.1.2.10).
             return self._ping_sent_at + min(self.PING_TIMEOUT_S, self._keep_alive_s / 2 or self.PING_TIMEOUT_S)
         if not self._keep_alive_s:
             return None
@@ -211,12 +214,12 @@ class ClientSession(SessionExchange):
     # ---------------------------------------------------------------------------------------------- requests
 
     def publish(self, publish: Publish, token: object, now: float, urgent: bool = False) -> bytes | None:
-        """Send or queue a message: bytes to write now, or None while it waits. Ends in Completed(token).
+        """Sends or queues a message: returns bytes to write now, or None while it waits. Ends in Completed(token).
 
-        QoS 0 has no Completed and does not wait. Raises Refused (0x88 QoS 0 without connection, 0x97 queue
-        full), PacketTooLarge, QosNotSupported, RetainNotSupported, MalformedPacket (topic). The packet's
-        own `dup`, `packet_id` and topic alias are ignored: all three are the session's. `urgent`: overtakes what
-        waits, as far as the reserved part of the window goes.
+        QoS 0 has no Completed and does not wait. Raises Refused (0x88 QoS 0 without connection, 0x97 queue full),
+        PacketTooLarge, QosNotSupported, RetainNotSupported, MalformedPacket (topic). The packet's own `dup`,
+        `packet_id` and topic alias are ignored: the session sets all three. `urgent`: overtakes waiting messages, as
+        far as the reserved part of the window goes.
         """
         check_topic_name(publish.topic)
         if self.state is Connection.CONNECTED:
@@ -247,14 +250,18 @@ class ClientSession(SessionExchange):
         now: float,
         properties: Properties = NO_PROPERTIES,
     ) -> bytes:
-        """SUBSCRIBE; ends in Answered(token) or Unanswered(token). Raises Refused, UnsendablePacket."""
+        """Returns a SUBSCRIBE, which ends in Answered(token) or Unanswered(token). Raises Refused,
+        UnsendablePacket.
+        """
         packet_id = self._request_id()
         return self._request(Subscribe(packet_id, subscriptions, properties), token, now)
 
     def unsubscribe(
         self, filters: tuple[str, ...], token: object, now: float, properties: Properties = NO_PROPERTIES
     ) -> bytes:
-        """UNSUBSCRIBE; ends in Answered(token) or Unanswered(token). Raises Refused, UnsendablePacket."""
+        """Returns an UNSUBSCRIBE, which ends in Answered(token) or Unanswered(token). Raises Refused,
+        UnsendablePacket.
+        """
         packet_id = self._request_id()
         return self._request(Unsubscribe(packet_id, filters, properties), token, now)
 
@@ -274,9 +281,9 @@ class ClientSession(SessionExchange):
     # ------------------------------------------------------------------------------------ packets that came in
 
     def received_all(self, packets: Iterable[Packet], now: float) -> list[ClientAction]:
-        """The packets of one read, in order. Nothing follows a Close."""
+        """Takes the packets of one read, in order, and returns their actions. No action follows a Close."""
         self._last_received = now
-        self._ping_sent_at = None  # whatever came shows that the server is there
+        self._ping_sent_at = None  # any packet shows that the server is there
         actions: list[ClientAction] = []
         try:
             for packet in packets:
@@ -287,7 +294,7 @@ class ClientSession(SessionExchange):
                     and packet.properties.topic_alias is None
                     and self.inbound.routed(packet)
                 ):
-                    actions.append(packet)  # as the table would, for most of what a reader hears
+                    actions.append(packet)  # as the table would; most packets of a reader are of this kind
                     continue
                 CLIENT_TRANSITIONS[self.state, type(packet)](self, packet, now, actions)
         except MqttError as error:
@@ -316,7 +323,7 @@ class ClientSession(SessionExchange):
         self._resume(now, actions.append)
 
     def _adopt_offer(self, offer: Properties) -> None:
-        """The server's limits for this connection (§3.2.2.3)."""
+        """Takes the server's limits for this connection (§3.2.2.3)."""
         own = self.connect.properties
         v5 = self.version == Version.V5
         self.client_id = offer.assigned_client_id or self.client_id
@@ -333,7 +340,7 @@ class ClientSession(SessionExchange):
         self._refuse_waiting()
 
     def _refuse_waiting(self) -> None:
-        """Queued while offline, and more than this server takes."""
+        """Refuses messages that were queued while offline and exceed the QoS or retain support of this server."""
         if self._maximum_qos == 2 and self._retain_available:
             return
         for queued in list(self.waiting):
@@ -346,7 +353,7 @@ class ClientSession(SessionExchange):
                 self._lost(queued, code)
 
     def _start_anew(self, actions: list[ClientAction]) -> None:
-        """The server has no session: the unacknowledged waits again, in front; see the class for QoS 2."""
+        """Queues unacknowledged messages again, in front, since the server has no session; see the class for QoS 2."""
         self.inbound = InboundFlows()
         actions.extend(Completed(token, ReasonCode.SUCCESS) for token in self._half_finished_tokens.values())
         self._half_finished_tokens.clear()
@@ -366,7 +373,7 @@ class ClientSession(SessionExchange):
         if queued is not None:
             actions.append(Completed(queued.token, packet.code, packet.properties))
         else:
-            # Whatever the PUBCOMP says: with its PUBREC the server had taken the message.
+            # Success with any code of the PUBCOMP: with its PUBREC the server had taken the message.
             token = self._half_finished_tokens.pop(packet.packet_id, None)
             actions.append(Completed(token, ReasonCode.SUCCESS, packet.properties))
 
@@ -374,7 +381,7 @@ class ClientSession(SessionExchange):
         self._losses.append(Completed(queued.token, reason))
 
     def _enqueue(self, queued: Queued) -> None:
-        """Unlike a broker's queue this one refuses what does not fit. Raises Refused."""
+        """Queues a message. Unlike a broker's queue, refuses a message that does not fit: raises Refused."""
         limits = self.limits
         if len(self.waiting) >= limits.queue_messages or self.held_bytes + queued.size > limits.queue_bytes:
             self.figures.dropped_queue_full += 1
@@ -395,7 +402,7 @@ class ClientSession(SessionExchange):
         actions.append(Answered(request.token, packet))
 
     def _on_pong(self, packet: PingResp, now: float, actions: list[ClientAction]) -> None:
-        pass  # `received_all` has noted that something came
+        pass  # `received_all` has noted the time of the packet
 
     def _on_disconnect(self, packet: Disconnect, now: float, actions: list[ClientAction]) -> None:
         self.state = Connection.CLOSING
@@ -413,7 +420,7 @@ class ClientSession(SessionExchange):
         pass
 
 
-# Codes with which a client may disconnect (§3.14.2.1) when it is the server that is at fault.
+# Codes with which a client may disconnect (§3.14.2.1) if the server is at fault.
 _CLOSING_REASONS = DISCONNECT_FROM_CLIENT - {ReasonCode.SUCCESS, ReasonCode.DISCONNECT_WITH_WILL}
 
 Handler: TypeAlias = Callable[[ClientSession, Any, float, list[ClientAction]], None]

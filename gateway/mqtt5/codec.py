@@ -1,11 +1,11 @@
-"""Bytes to packets: a strict decoder that parses a whole read at once. Encoding is re-exported from here.
+"""Strict decoder that parses a whole read of bytes into packets at once. Encoding is re-exported from here.
 
     decoder = Decoder(None, maximum_packet_size=1 << 20, role="server")
     for packet in decoder.feed(read): ...
     if decoder.error is not None: ...    # after the packets that came before the bad one
 
-Does not know sessions: whether an identifier is in use or a topic alias known is `session`'s business.
-Source: MQTT 5.0 and 3.1.1, chapters 2 and 3.
+Does not know sessions: `session` checks if an identifier is in use or a topic alias known. Source: MQTT 5.0 and
+3.1.1, chapters 2 and 3.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ __all__ = ["Decoder", "PublishTemplate", "encode", "encode_property_fields", "en
 # Topic names that were checked before, by their bytes: a look-up costs a third of decoding and checking
 # again, and equal topics become one str object whose hash the router finds already computed. Shared by all
 # connections. Bounded in entries and in bytes of one name, so that a client that invents topics can make
-# others slower (to what they would be without it) but cannot fill memory: at most about 20 MiB.
+# others slower (as slow as without the cache) but cannot fill memory: at most about 20 MiB.
 _topics: dict[bytes, str] = {b"": ""}
 
 # Acknowledgements that may be a packet identifier alone, by first byte; alike in all versions and both directions.
@@ -59,7 +59,7 @@ _BARE: dict[int, type[PubAck | PubRec | PubRel | PubComp]] = {0x40: PubAck, 0x50
 
 
 def _topic(raw: bytes) -> str:
-    """A topic name from its bytes; empty is left to the caller, who knows whether an alias stands for it."""
+    """Returns a topic name from its bytes; the caller must refuse an empty name if no alias stands for it."""
     topic = check_topic_name(decode_utf8(raw))
     if len(raw) <= NAME_CACHE_BYTES and not raw.startswith(EACH_ITS_OWN):
         if len(_topics) >= NAME_CACHE_ENTRIES:
@@ -72,13 +72,13 @@ def _topic(raw: bytes) -> str:
 class Decoder:
     """Decoder of one connection and one direction.
 
-    `role` is ours: a "server" accepts what clients send, a "client" what servers send. A server that passes
-    `version=None` learns it from CONNECT, which must come first and only once. `maximum_packet_size` counts
-    the whole packet, and bounds what is held for a packet whose end has not come. `first_packet_size` (at most
-    that) does the same for CONNECT, which comes from nobody knows whom. `copies`: of a client's decoders, which are
-    sent the same publications.
+    `role` is this side's: a "server" accepts packets of clients, a "client" packets of servers. A server that passes
+    `version=None` learns the version from CONNECT, which must come first and only once. `maximum_packet_size` counts
+    the whole packet, and bounds the bytes held of a packet whose end has not come. `first_packet_size` (no larger)
+    bounds CONNECT in the same way, because its sender is not yet known. `copies`: shared by the decoders of a client
+    that gets the same publications on several connections.
 
-    `feed` never raises and never loses packets: it returns those before the first bad one, sets `error`
+    `feed` never raises and never loses packets: it returns all packets before the first bad one, sets `error`
     (MalformedPacket, ProtocolViolation, PacketTooLarge, UnsupportedVersion, ClientIdentifierNotValid or
     TopicAliasInvalid), and returns nothing from then on.
     """
@@ -131,11 +131,11 @@ class Decoder:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of a packet that has begun and not ended."""
+        """The bytes of a packet that has begun and not ended."""
         return len(self._held)
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[Packet]:
-        """The packets that end in `data`, in order. Afterwards look at `error`."""
+        """Returns the packets that end in `data`, in order. Afterwards look at `error`."""
         packets: list[Packet] = []
         if self.error is not None:
             return packets
@@ -154,7 +154,7 @@ class Decoder:
         except MqttError as error:
             self.error = error
             return packets
-        except IndexError:  # the fast path reads lengths without asking first whether they are there
+        except IndexError:  # the fast path reads lengths without checking bounds first
             self.error = MalformedPacket("packet ends inside a field")
             return packets
         if position < len(read):
@@ -162,12 +162,12 @@ class Decoder:
         return packets
 
     def _parse(self, data: bytes, packets: list[Packet]) -> int:  # noqa: PLR0915 -- see below
-        """Append every whole packet of `data`; return where the first incomplete one begins.
+        """Appends every whole packet of `data` to `packets`; returns the position of the first incomplete packet.
 
-        This loop is the hot path of a broker. It looks as it does because in CPython a call costs as much as
-        parsing a small PUBLISH: PUBLISH and bare acknowledgements are handled in line, everything is indexed in the
-        read itself (one copy: the payload), attributes sit in locals, and bounds are checked once per packet,
-        after reading (`at > stop`), since reading too far harms nobody before the packet is built.
+        This loop is the hot path of a broker. In CPython a call costs as much as parsing a small PUBLISH. Therefore
+        PUBLISH and bare acknowledgements are handled in line, everything is indexed in the read itself (one copy: the
+        payload), attributes sit in locals, and bounds are checked once per packet, after reading (`at > stop`):
+        reading too far does no harm before the packet is built.
         """
         append = packets.append
         topics = _topics
@@ -219,7 +219,7 @@ class Decoder:
                     raise MalformedPacket("PUBLISH of QoS 0 with DUP")
                 retain = first & 1 == 1
                 if copies is not None:
-                    body = data[at:stop]  # empty if the topic ends too late; nothing is known of that
+                    body = data[at:stop]  # empty if the topic ends too late; an empty body is never kept
                     known = young.get(body) or old.get(body)
                     if known is not None and known[0] == topic:
                         _, payload, properties = known
@@ -253,7 +253,7 @@ class Decoder:
         return position
 
     def _parse_first(self, data: bytes, packets: list[Packet]) -> int:
-        """A server's first packet, from which it learns the version (MQTT-3.1.0-1)."""
+        """Parses a server's first packet and learns the version from it (MQTT-3.1.0-1)."""
         if data and data[0] != 0x10:
             raise ProtocolViolation("first packet is not CONNECT")
         length, start = decode_varint(data, 1, len(data))

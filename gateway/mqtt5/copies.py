@@ -1,10 +1,10 @@
-"""Bodies of PUBLISH packets that were decoded lately: what comes once more is not decoded once more.
+"""Bodies of PUBLISH packets that were decoded lately, so that a repeated body is not decoded again.
 
-A reader gets each publication from every replica of its region, and these packets differ in nothing but their
-identifiers and flags. Whoever reads from several connections gives their decoders one `Copies`: the first packet is
-decoded and checked as ever, a later one whose bytes after the identifier are the same (properties and payload), under
-the same topic, is made of the same objects. So it is no second parser: a byte that differs is decoded. What is
-malformed is never kept. Whoever sends ever new packets empties this only, and makes others as slow as without it.
+A reader gets each publication from every replica of its region, and these packets differ only in identifiers and
+flags. A client that reads from several connections gives their decoders one `Copies`. The first packet is decoded and
+checked; a later packet with the same topic and the same bytes after the identifier (properties and payload) reuses
+the decoded objects. There is no second parser: a body with any other byte is decoded. A malformed body is never kept.
+A sender of ever new packets only empties this store: decoding is then as slow as without it.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ from typing import TypeAlias
 from gateway.mqtt5.packets import Properties
 
 COPIES_BYTES = 8 << 20
-"""Of kept bodies, on all connections together; decoded they cost about as much again. Half of it goes at a time."""
+"""Bytes of kept bodies, on all connections together; decoded bodies cost about as much again. Half is dropped at a
+time.
+"""
 COPY_BYTES_MAX = 16 << 10
-"""A larger body is not kept: comparing it would cost what decoding costs."""
+"""A larger body is not kept: comparing it would cost as much as decoding."""
 COPY_PROPERTIES_MAX = 8
-"""One with more user properties is not kept: decoded, these may cost thirty times their bytes."""
+"""A body with more user properties is not kept: decoded, these may cost thirty times their bytes."""
 BODY_OVERHEAD_BYTES = 600
 
 
@@ -27,7 +29,7 @@ Body: TypeAlias = tuple[str, bytes, Properties]
 
 
 class Copies:
-    """See the module: two generations, of which the older goes when the younger is full."""
+    """Store of decoded bodies in two generations; the older is dropped when the younger is full."""
 
     __slots__ = ("_bytes", "_half", "generations")
 
@@ -35,10 +37,10 @@ class Copies:
         self._half = most_bytes // 2
         self._bytes = 0
         self.generations: tuple[dict[bytes, Body], dict[bytes, Body]] = ({}, {})
-        """What bodies were decoded to: the younger, the older."""
+        """Decoded bodies by their bytes: the younger generation, the older."""
 
     def keep(self, body: bytes, decoded: Body) -> tuple[dict[bytes, Body], dict[bytes, Body]]:
-        """A body is well-formed; the generations from now on."""
+        """Keeps a well-formed body and returns the generations from now on."""
         properties = decoded[2]
         few = len(properties.user) + len(properties.subscription_ids) <= COPY_PROPERTIES_MAX
         if few and len(body) <= COPY_BYTES_MAX:

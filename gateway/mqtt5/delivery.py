@@ -1,8 +1,7 @@
-"""The outbound half of a client's session on the broker: bounded queue, flows in flight, aliases, size limit.
+"""Outbound half of a client's session on the broker: bounded queue, flows in flight, aliases, size limit.
 
-Gets messages with the QoS and retain flag they are to be sent with, gives bytes. What packets of the client
-mean is `session.ServerSession`'s business, which is this class and the inbound half.
-Source: MQTT 5.0 §3.3.2.3, §4.1, §4.3, §4.4, §4.6, §4.9.
+Takes messages with the QoS and retain flag to send them with, returns bytes. `session.ServerSession` is this class
+with the inbound half, which handles the client's packets. Source: MQTT 5.0 §3.3.2.3, §4.1, §4.3, §4.4, §4.6, §4.9.
 """
 
 from __future__ import annotations
@@ -23,9 +22,10 @@ from gateway.mqtt5.types import MAXIMUM_REMAINING_LENGTH, ReasonCode, encode_var
 
 
 class Connection(IntEnum):
-    """CLOSING: a Close was returned, `disconnected` not yet called; what the peer still says is ignored.
+    """State of a connection.
 
-    OPENING: a client has sent CONNECT and waits for CONNACK; a server's session begins with CONNACK.
+    OPENING: a client has sent CONNECT and waits for CONNACK; a server's session begins with CONNACK. CLOSING: a Close
+    was returned, `disconnected` not yet called; further packets of the peer are ignored.
     """
 
     OFFLINE = 0
@@ -36,51 +36,52 @@ class Connection(IntEnum):
 
 @dataclass(slots=True)
 class Queued:
-    """One message for this client: waiting, or in flight with a packet identifier."""
+    """Message for this client: waiting, or in flight with a packet identifier."""
 
     message: Message
     qos: int
     retain: bool
-    size: int  # what it costs of `queue_bytes`
+    size: int  # bytes of `queue_bytes` that it takes
     subscription_ids: tuple[int, ...] = ()
-    token: object = None  # a client's name for it, or that of the journal
+    token: object = None  # the client's or the journal's key of this message
 
 
 class Journal(Protocol):
-    """Told of whatever a restart of the broker must not undo, as it happens; the answer to it is sent later."""
+    """Receiver of each change that a restart of the broker must not undo; the client is answered afterwards."""
 
     def queued(self, queued: Queued, packet_id: int) -> None:
-        """A message waits (0), or has just been given a packet identifier; maybe first the one, then the other."""
+        """Takes a message that waits (0) or has just got a packet identifier; may be called first for the one, then the
+        other.
+        """
         ...
 
     def dropped(self, queued: Queued) -> None:
-        """It will not be delivered. Also called for messages that were never `queued`."""
+        """Takes a message that will not be delivered. Also called for messages that were never `queued`."""
         ...
 
     def released(self, packet_id: int, queued: Queued) -> None:
-        """PUBREC came: the message is no longer needed, its identifier is, and PUBREL follows."""
+        """Takes a PUBREC: the message is no longer needed, its identifier is, and PUBREL follows."""
         ...
 
     def finished(self, packet_id: int, queued: Queued | None) -> None:
-        """PUBACK came (`queued`), or PUBCOMP (None)."""
+        """Takes a PUBACK (`queued`) or a PUBCOMP (None)."""
         ...
 
     def completed(self, packet_id: int) -> None:
-        """PUBREL came for a message that we received, and PUBCOMP follows."""
+        """Takes a PUBREL for a received message; PUBCOMP follows."""
         ...
 
     def cleared(self) -> None:
-        """The session's state is about to be forgotten."""
+        """Forgets the session's state, before the session does."""
         ...
 
 
 class Delivery:
-    """What one client is still to get. Policies:
+    """Queue and flows of messages for one client.
 
-    QoS 0 is dropped while the client is offline or slow (`paused`). QoS 1 and 2 wait in a queue bounded in
-    messages and bytes; when it is full the oldest waiting message is dropped, never one in flight, since in
-    telemetry the newest value is worth most; the newest instead, if `limits.drops_newest`. Everything dropped is
-    counted in `figures`.
+    QoS 0 is dropped while the client is offline or slow (`paused`). QoS 1 and 2 wait in a queue bounded in messages
+    and bytes. A full queue drops its oldest waiting message, never one in flight, since in telemetry the newest value
+    is worth most; with `limits.drops_newest`, the newest. Every dropped message is counted in `figures`.
     """
 
     __slots__ = (
@@ -110,27 +111,29 @@ class Delivery:
         self._maximum_packet_size = MAXIMUM_REMAINING_LENGTH + 5
         self._aliases_out = NO_OUTBOUND
         self.journal: Journal | None = None
-        # Whether what waits may still be sent, by its topic; None: whatever was queued may.
+        # True if a waiting message of this topic may still be sent; None: every queued message may.
         self.permits: Callable[[str], bool] | None = None
         self._clear_delivery()
 
     @property
     def figures(self) -> SessionFigures:
-        """What is counted of this session. Made for the first of it: most clients that are idle never have any."""
+        """The counters of this session. Made at the first use: most idle clients never have any."""
         if self._figures is None:
             self._figures = SessionFigures()
         return self._figures
 
     @property
     def counted(self) -> SessionFigures | None:
-        """The same for who only looks; None: nothing was counted yet."""
+        """The counters of this session for a reader that must not create them; None: nothing was counted yet."""
         return self._figures
 
     def _clear_delivery(self) -> None:
         self.outbound: OutboundFlows[Queued] = OutboundFlows(
             self.limits.in_flight_messages, self.limits.reserved_in_flight
         )
-        self.waiting: deque[Queued] | tuple[()] = ()  # most clients never make one wait, which saves 0.6 kB
+        self.waiting: (
+            deque[Queued] | tuple[()]
+        ) = ()  # () for most clients, which never have a waiting message: saves 0.6 kB
         self._waiting_bytes = self._in_flight_bytes = 0
 
     def deliver(
@@ -142,10 +145,10 @@ class Delivery:
         subscription_ids: tuple[int, ...] = (),
         token: object = None,
     ) -> bytes | None:
-        """Send or queue one message: bytes to write now, or None (queued or dropped, see `figures`).
+        """Sends or queues one message: returns bytes to write now, or None (queued or dropped, see `figures`).
 
-        `qos` is the smaller of the message's and the subscription's; `retain` the flag to send: set for
-        retained messages on a new subscription, and for others only with retain-as-published.
+        `qos` is the smaller of the message's and the subscription's. `retain` is the flag to send: set for retained
+        messages on a new subscription, and for others only with retain-as-published.
         """
         connected = self.state is Connection.CONNECTED and not self.paused
         if not qos:
@@ -177,8 +180,11 @@ class Delivery:
         return None
 
     def send(self, message: Message, qos: int) -> bytes | None:
-        """The hot path of `deliver`: QoS 1 or 2, without expiry, retain flag, identifiers, aliases or a maximum packet
-        size, while less than half of `queue_bytes` is held. None, and nothing has happened: ask `deliver`."""
+        """Sends a message on the hot path of `deliver`: QoS 1 or 2, without expiry, retain flag, identifiers, aliases
+        or
+        a maximum packet size, while less than half of `queue_bytes` is held. Returns None, with no effect, if
+        `deliver` must be called.
+        """
         if self.waiting or self.paused or self.state is not Connection.CONNECTED:
             return None
         size = message.held_bytes
@@ -200,7 +206,7 @@ class Delivery:
     def restore_outbound(
         self, waiting: Iterable[Queued], in_flight: Mapping[int, Queued], released: Iterable[int]
     ) -> None:
-        """What a journal kept, into a session that is new: in flight by packet identifier, all in order."""
+        """Takes the messages of a journal into a new session: in flight by packet identifier, all in order."""
         for queued in waiting:
             self._wait(queued)
         for queued in in_flight.values():
@@ -217,7 +223,7 @@ class Delivery:
         self._waiting_bytes += queued.size
 
     def withdraw(self, queued: Queued) -> bool:
-        """Undo `deliver` for a message that still waits; False if it is in flight or gone."""
+        """Undoes `deliver` for a message that still waits; returns False if the message is in flight or gone."""
         place = next((place for place, one in enumerate(self.waiting) if one is queued), None)
         if place is None or not self.waiting:
             return False
@@ -226,46 +232,46 @@ class Delivery:
         return True
 
     def take_back(self, packet_id: int) -> None:
-        """The same for one in flight that has not left."""
+        """Undoes `deliver` for a message in flight whose bytes have not left."""
         self._in_flight_bytes -= self.outbound.unacknowledged[packet_id][0].size
         self.outbound.forget(packet_id)
 
     def _lost(self, queued: Queued, reason: ReasonCode) -> None:
-        """A message of QoS 1 or 2 was dropped and counted. The broker's side has nobody to tell."""
+        """Takes a message of QoS 1 or 2 that was dropped and counted. A broker tells no publisher."""
 
     def _reached(self, bound: str) -> None:
-        """A bound of `limits` held, by its name in the configuration. A client's side has nobody to tell."""
+        """Takes a bound of `limits` that was reached, by its name in the configuration. A client tells no one."""
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of messages waiting and in flight, bounded by `queue_bytes`."""
+        """The bytes of messages waiting and in flight, bounded by `queue_bytes`."""
         return self._waiting_bytes + self._in_flight_bytes
 
     @property
     def has_work(self) -> bool:
-        """Messages wait for quota, for the client or for the connection."""
+        """True if messages wait for quota, for the client or for the connection."""
         return bool(self.waiting or self.outbound.repeat)
 
     def pause(self) -> None:
-        """The connection's write buffer is full: QoS 0 is dropped, QoS 1 and 2 wait, until `resume`."""
+        """Marks the connection's write buffer as full: QoS 0 is dropped, QoS 1 and 2 wait, until `resume`."""
         self.paused = True
 
     def resume(self, now: float) -> list[bytes]:
-        """The write buffer has drained: what may go now."""
+        """Marks the write buffer as drained and returns the bytes that may go now."""
         self.paused = False
         out: list[bytes] = []
         self._pump(now, out.append)
         return out
 
     def _most(self) -> tuple[int, int]:
-        """Messages that may wait, and bytes that may wait or be in flight."""
+        """Returns how many messages may wait, and how many bytes may wait or be in flight."""
         limits = self.limits
         if not self.is_stretched:
             return limits.queue_messages, limits.queue_bytes
         return limits.queue_messages + limits.stretch_messages, limits.queue_bytes + limits.stretch_bytes
 
     def fits(self, message: Message) -> bool:
-        """Whether one more may wait without dropping another."""
+        """True if one more message may wait without dropping another."""
         most, most_bytes = self._most()
         return len(self.waiting) < most and self.held_bytes + message.held_bytes <= most_bytes
 
@@ -290,12 +296,12 @@ class Delivery:
             self.journal.queued(queued, 0)
 
     def _pump(self, now: float, send: Callable[[bytes], None]) -> None:
-        """Repeat, then send what waits, in order, as far as the send quota goes."""
+        """Repeats, then sends waiting messages, in order, as far as the send quota goes."""
         if self.paused or self.state is not Connection.CONNECTED:
             return
         while (again := self.outbound.next_repeat()) is not None:
             packet_id, queued, _ = again
-            # What began at QoS 2 is finished, or its identifier could be taken for the former message's.
+            # A QoS 2 flow is always finished: otherwise its identifier could be taken for the former message's.
             is_withdrawn = queued.qos == 1 and not self._permitted(queued)
             data = None if is_withdrawn else self._packet(queued, packet_id, True, now)
             if data is None:
@@ -315,7 +321,7 @@ class Delivery:
                 send(data)
 
     def _permitted(self, queued: Queued) -> bool:
-        """Whether the client may still receive it; counts what it may not."""
+        """True if the client may still receive the message; counts a message that it may not."""
         if self.permits is None or self.permits(queued.message.topic):
             return True
         self.figures.dropped_without_right += 1
@@ -341,7 +347,9 @@ class Delivery:
         return data
 
     def _packet(self, queued: Queued, packet_id: int, dup: bool, now: float) -> bytes | None:
-        """The PUBLISH for this client and connection; None (counted) if it exceeds the client's maximum."""
+        """Returns the PUBLISH for this client and connection; None (counted) if it exceeds the client's maximum packet
+        size.
+        """
         message, v5 = queued.message, self.version == Version.V5
         alias, new_alias = 0, False
         personal = b""

@@ -1,8 +1,8 @@
-"""Packets to bytes for MQTT 3.1, 3.1.1 and 5. The other direction is `codec.Decoder`.
+"""Encoder of packets to bytes for MQTT 3.1, 3.1.1 and 5. The other direction is `codec.Decoder`.
 
-Writes the shortest form of every packet, so that equal packets are equal bytes. Whatever cannot be sent
-raises UnsendablePacket before a byte exists: the fault is ours, never the peer's.
-Source: MQTT 5.0 and 3.1.1, chapter 3.
+Writes the shortest form of every packet, so that equal packets are equal bytes. A packet that cannot be sent raises
+UnsendablePacket before a byte exists: the fault is always on this side, never the peer's. Source: MQTT 5.0 and 3.1.1,
+chapter 3.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ from gateway.mqtt5.types import (
 
 
 def encode(packet: Packet, version: Version) -> bytes:
-    """One packet for a connection of `version`.
+    """Encodes one packet for a connection of `version`.
 
-    MQTT 5 properties and reason codes are left out silently on 3.x connections, where they do not exist;
-    an UNSUBACK loses its codes, DISCONNECT its code. Raises UnsendablePacket for everything else that
-    `version` cannot carry (AUTH in 3.1.1, a packet id of 0, a string of 70,000 bytes, ...).
+    MQTT 5 properties and reason codes are left out silently on 3.x connections, where they do not exist; an UNSUBACK
+    loses its codes, DISCONNECT its code. Raises UnsendablePacket for everything else that `version` cannot carry
+    (AUTH in 3.1.1, a packet id of 0, a string of 70,000 bytes, ...).
     """
     try:
         return _ENCODERS[type(packet)](packet, version)
@@ -83,7 +83,7 @@ def encode_publish(
     properties_bytes: bytes | None = None,
     version: Version = Version.V5,
 ) -> bytes:
-    """PUBLISH from parts. `properties_bytes`: encoded properties *without* their length
+    """Encodes a PUBLISH from its parts. `properties_bytes`: encoded properties *without* their length
     (`encode_property_fields`), ignored below MQTT 5. A topic given as bytes is trusted to be valid.
 
     Raises UnsendablePacket.
@@ -99,7 +99,7 @@ def encode_publish(
         variable = name + _packet_id(packet_id) if qos else name
     length = len(variable) + len(payload)
     first = _BYTES[0x30 | dup << 3 | qos << 1 | retain]
-    # One and two bytes of length are nearly all there is, and a table costs a fifth of the general function.
+    # Nearly all lengths take one or two bytes, and a table costs a fifth of the general function.
     if length < 0x80:
         return first + _BYTES[length] + variable + payload
     if length < 0x4000:
@@ -114,8 +114,9 @@ _BYTES = [bytes((value,)) for value in range(256)]
 NAME_CACHE_ENTRIES = 32_768
 NAME_CACHE_BYTES = 256
 EACH_ITS_OWN = b"$Constrained/"
-"""What names begin with of which each of tens of thousands of traced entities has several: they would take the caches
-of names from everybody else, and each is seldom used."""
+"""Prefix of names that are not cached. Each of tens of thousands of traced entities has several such names, and each
+name is seldom used: they would displace all other names from the caches.
+"""
 _names: dict[str | bytes, bytes] = {}
 
 
@@ -134,10 +135,10 @@ def _name(topic: str | bytes) -> bytes:
 
 
 class PublishTemplate:
-    """One publication serialised once for all receivers of equal (version, QoS, retain).
+    """Publication serialised once for all receivers of equal (version, QoS, retain).
 
-    `packet` is the finished QoS 0 packet; for QoS 1 and 2 `with_packet_id` joins head, id and tail, so a
-    fan-out to thousands costs one concatenation each. `size` is the length of the packet on the wire.
+    `packet` is the finished QoS 0 packet; for QoS 1 and 2 `with_packet_id` joins head, id and tail, so a fan-out to
+    thousands costs one concatenation each. `size` is the length of the packet on the wire.
     """
 
     __slots__ = ("_dup_head", "_head", "_tail", "packet", "size")
@@ -161,12 +162,12 @@ class PublishTemplate:
             self._dup_head = bytes((packet[0] | 8,)) + packet[1:at]
 
     def with_packet_id(self, packet_id: int, dup: bool = False) -> bytes:
-        """The packet for one receiver; `dup` for redelivery. Only for QoS 1 and 2."""
+        """Returns the packet for one receiver; `dup` for redelivery. Only for QoS 1 and 2."""
         return (self._dup_head if dup else self._head) + packet_id.to_bytes(2, "big") + self._tail
 
 
 def _remaining_of(size: int) -> int:
-    """Remaining length of a packet of `size` bytes: what is left after type byte and length bytes."""
+    """Returns the remaining length of a packet of `size` bytes: `size` without type byte and length bytes."""
     for length_bytes, most in ((1, 0x7F), (2, 0x3FFF), (3, 0x1FFFFF), (4, MAXIMUM_REMAINING_LENGTH)):
         if size - 1 - length_bytes <= most:
             return size - 1 - length_bytes
@@ -253,7 +254,7 @@ def _acknowledgement(carrier: Carrier, first: int) -> Callable[[Any, Version], b
 
 
 def _code_and_properties(code: int, properties: Properties, carrier: Carrier) -> bytes:
-    """The tail of PUBACK to PUBCOMP, DISCONNECT and AUTH, where a success without properties is nothing."""
+    """Encodes the tail of PUBACK to PUBCOMP, DISCONNECT and AUTH, which is empty for a success without properties."""
     if code not in codes_of(carrier, Version.V5):
         raise UnsendablePacket(f"{carrier.name} has no code {code}")
     encoded = encode_properties(properties, carrier)
@@ -373,5 +374,5 @@ _V5_CODES = {
 
 
 def codes_of(carrier: Carrier, version: Version) -> frozenset[int]:
-    """Reason codes that the packet may have in `version` (the tables of chapter 3)."""
+    """Returns the reason codes that the packet may have in `version` (the tables of chapter 3)."""
     return (_V5_CODES if version == Version.V5 else _V3_CODES)[carrier]

@@ -1,4 +1,4 @@
-"""First and last words of a server: CONNACK that accepts or refuses, and DISCONNECT after it. No state."""
+"""Packets that begin and end a server's part: CONNACK that accepts or refuses, and DISCONNECT after it. No state."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ANSWERED_WITHOUT_CONNECT = (ReasonCode.UNSUPPORTED_PROTOCOL_VERSION, ReasonCode
 
 
 def farewell(version: Version, reason: ReasonCode) -> bytes:
-    """DISCONNECT that a server sends after CONNACK before it closes (§4.13.2); empty below MQTT 5."""
+    """Returns the DISCONNECT that a server sends after CONNACK before it closes (§4.13.2); empty below MQTT 5."""
     if version != Version.V5:
         return b""
     code = reason if reason in DISCONNECT_FROM_SERVER else ReasonCode.UNSPECIFIED_ERROR
@@ -33,10 +33,10 @@ def farewell(version: Version, reason: ReasonCode) -> bytes:
 
 
 def check_connect(connect: Connect, offer: ServerOffer, properties: Properties = NO_PROPERTIES) -> None:
-    """Refuse a CONNECT that asks for what is not offered, before any state is touched for it.
+    """Refuses a CONNECT that asks for more than the offer, before any state is touched.
 
-    Raises QosNotSupported, RetainNotSupported (will), PacketTooLarge (the CONNACK would exceed the client's
-    maximum packet size, and holds nothing that may be left out: MQTT-3.1.2-24).
+    Raises QosNotSupported, RetainNotSupported (will), PacketTooLarge (the CONNACK would exceed the client's maximum
+    packet size, and holds nothing that may be left out: MQTT-3.1.2-24).
     """
     will, most = connect.will, connect.properties.maximum_packet_size
     if will is not None and will.qos > offer.maximum_qos:
@@ -54,7 +54,7 @@ def _asked_expiry_s(connect: Connect) -> int:
 
 
 def granted_times(connect: Connect, offer: ServerOffer) -> tuple[int, int]:
-    """Session expiry and keep-alive as the server uses them, in seconds (§3.1.2.11.2, §3.2.2.3.14)."""
+    """Returns session expiry and keep-alive as the server uses them, in seconds (§3.1.2.11.2, §3.2.2.3.14)."""
     keep_alive_s, most_s = connect.keep_alive_s, offer.keep_alive_max_s
     if connect.version == Version.V5 and most_s and not 0 < keep_alive_s <= most_s:
         keep_alive_s = most_s
@@ -62,10 +62,10 @@ def granted_times(connect: Connect, offer: ServerOffer) -> tuple[int, int]:
 
 
 def acceptance(connect: Connect, offer: ServerOffer, session_present: bool, properties: Properties) -> bytes:
-    """CONNACK that accepts; `properties` are those that neither CONNECT nor the offer tells."""
+    """Returns the CONNACK that accepts; `properties` are added to those that follow from CONNECT and the offer."""
     if connect.version == Version.V5:
         expiry_s, keep_alive_s = granted_times(connect, offer)
-        # Absent means the specification's default, so only what differs from it is sent.
+        # Absent means the specification's default, so only differing values are sent.
         properties = replace(
             properties,
             session_expiry_s=expiry_s if expiry_s != _asked_expiry_s(connect) else None,
@@ -82,30 +82,31 @@ def acceptance(connect: Connect, offer: ServerOffer, session_present: bool, prop
 
 
 def tellings(connect: Connect, client_id: str, proof: Properties, response_information: str | None) -> Properties:
-    """What CONNACK says besides the offer (§3.2.2.3.7, §3.2.2.3.15): `proof`, and what was assigned or asked for.
+    """Returns properties of CONNACK besides the offer (§3.2.2.3.7, §3.2.2.3.15): `proof`, assigned client id, and
+    response information if the client asked.
 
     In `response_information`, `{client_id}` stands for the client's own.
     """
     if not connect.client_id:
         proof = replace(proof, assigned_client_id=client_id)
-    # A client id with levels or wildcards would be told of topics that are others'.
+    # With levels or wildcards in its client id, a client would get the topics of other clients.
     if connect.properties.request_response_information and response_information and not set(client_id) & set("/+#"):
         proof = replace(proof, response_information=response_information.replace("{client_id}", client_id))
     return proof
 
 
 def answer_bytes(filters: int, version: Version) -> int:
-    """Size of a SUBACK or UNSUBACK with so many codes and no properties."""
+    """Returns the size in bytes of a SUBACK or UNSUBACK with `filters` codes and no properties."""
     remaining = 2 + filters + (version == Version.V5)
     return 1 + len(encode_varint(remaining)) + remaining
 
 
 def refusal(version: Version | None, reason: ReasonCode, properties: Properties = NO_PROPERTIES) -> bytes:
-    """CONNACK that refuses a connection before it is closed; empty where none is sent.
+    """Returns the CONNACK that refuses a connection before it is closed; empty where none is sent.
 
-    `version` None: no CONNECT was accepted by the decoder. Then only an unknown protocol level and a missing
-    client identifier (an error of 3.x alone) are answered, in the form of MQTT 3.1.1, which every client can
-    read (MQTT-3.1.2-2 and MQTT-3.1.3-8 there).
+    `version` None: no CONNECT was accepted by the decoder. Then only an unknown protocol level and a missing client
+    identifier (an error of 3.x alone) are answered, in the form of MQTT 3.1.1, which every client can read
+    (MQTT-3.1.2-2 and MQTT-3.1.3-8 there).
     """
     if version == Version.V5:
         code = reason if reason in codes_of(Carrier.CONNACK, version) else ReasonCode.UNSPECIFIED_ERROR

@@ -1,8 +1,7 @@
-"""What both ends of a session do alike: acknowledgements in both directions, and repetition on a reconnect.
+"""Behaviour common to both ends of a session: acknowledgements in both directions, and repetition on a reconnect.
 
-`Delivery` sends, this adds receiving and acknowledging; `session.ServerSession` and
-`client_session.ClientSession` add what only a server or only a client does.
-Source: MQTT 5.0 §4.3, §4.4, §4.6.
+`Delivery` sends; this module adds receiving and acknowledging. `session.ServerSession` and
+`client_session.ClientSession` add the parts of a server and of a client. Source: MQTT 5.0 §4.3, §4.4, §4.6.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class SessionExchange(Delivery):
     # ---------------------------------------------------------------------------------------------- inbound
 
     def _take(self, publish: Publish, actions: list[Any]) -> None:
-        """A PUBLISH: its alias resolved, it goes to the application unless it is a repetition."""
+        """Resolves the alias of a PUBLISH and gives it to the application unless it is a repetition."""
         alias = publish.properties.topic_alias
         if alias is not None:
             publish.topic = self._aliases_in.resolve(publish.topic, alias)
@@ -47,11 +46,11 @@ class SessionExchange(Delivery):
     def acknowledge(
         self, publish: Publish, code: int = ReasonCode.SUCCESS, properties: Properties = NO_PROPERTIES
     ) -> bytes:
-        """PUBACK or PUBREC for a message that `received_all` returned, to be written if not empty.
+        """Returns PUBACK or PUBREC for a message that `received_all` returned, to be written if not empty.
 
-        Called with that very object, in the order in which messages came (MQTT-4.6.0-2, 4.6.0-3), once it is
-        dealt with and as durable as promised; `code` >= 0x80 refuses it, which 3.x peers cannot be told.
-        Empty for QoS 0 and where the connection that the message came on is gone.
+        Called with the same object, in the order in which messages came (MQTT-4.6.0-2, 4.6.0-3), once the message is
+        processed and as durable as promised. `code` >= 0x80 refuses the message, which 3.x peers cannot be told.
+        Returns empty bytes for QoS 0, and if the connection of the message has ended.
         """
         if not publish.qos:
             return b""
@@ -65,13 +64,13 @@ class SessionExchange(Delivery):
         return encode(kind(publish.packet_id, code, properties), self.version)
 
     def acknowledge_all(self, publishes: Sequence[Publish]) -> bytes:
-        """What `acknowledge` would say to each of these, with success."""
+        """Returns the bytes of `acknowledge` for all these messages, with success."""
         if self.state is not Connection.CONNECTED:
             return b"".join(map(self.acknowledge, publishes))
         due = self.inbound.accepted_plainly(publishes)
         said = [b"\x40\2" + packet_id.to_bytes(2, "big") for packet_id in due]
         if len(due) < len(publishes):
-            said += map(self.acknowledge, publishes)  # silent about those that are acknowledged already
+            said += map(self.acknowledge, publishes)  # adds nothing for messages already acknowledged
         return b"".join(said)
 
     def _on_pubrel(self, packet: PubRel, now: float, actions: list[Any]) -> None:
@@ -84,7 +83,7 @@ class SessionExchange(Delivery):
     # --------------------------------------------------------------------------------------------- outbound
 
     def _resume(self, now: float, send: Callable[[bytes], None]) -> None:
-        """What a new connection repeats: PUBRELs, then PUBLISHes with DUP, then what waited (§4.4)."""
+        """Repeats on a new connection: PUBRELs, then PUBLISHes with DUP, then waiting messages (§4.4)."""
         for packet_id in self.outbound.released:
             send(b"\x62\2" + packet_id.to_bytes(2, "big"))
             self.figures.repeated += 1
@@ -123,7 +122,7 @@ class SessionExchange(Delivery):
             actions.append(encode(PubRel(packet_id, ReasonCode.PACKET_IDENTIFIER_NOT_FOUND), self.version))
 
     def _half_finished(self, packet_id: int, queued: Queued) -> None:
-        """PUBREC came: the message itself is no longer needed."""
+        """Takes a message whose PUBREC came: the message itself is no longer needed."""
 
     def _finished(self, packet: PubAck | PubRec | PubComp, queued: Queued | None, actions: list[Any]) -> None:
-        """A flow is over; `queued` is None after PUBCOMP, when the message is long forgotten."""
+        """Takes the end of a flow; `queued` is None after PUBCOMP, when the message was already forgotten."""

@@ -1,8 +1,8 @@
 """QoS 1 and 2 flows by packet identifier, for either end of a connection. No bytes, no I/O.
 
-`OutboundFlows` is the sender of MQTT 5.0 §4.3 with its send quota (§4.9), `InboundFlows` the receiver.
-Transitions are data (`OUTBOUND`, `INBOUND`); what a packet means for the rest of a session is decided by
-`session.ServerSession` and `client_session.ClientSession`.
+`OutboundFlows` is the sender of MQTT 5.0 §4.3 with its send quota (§4.9), `InboundFlows` the receiver. Transitions
+are data (`OUTBOUND`, `INBOUND`); `session.ServerSession` and `client_session.ClientSession` decide the effect of a
+packet on the rest of a session.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gateway.mqtt5.types import MAXIMUM_PACKET_ID, ProtocolViolation, ReceiveMax
 
 
 class FlowStage(IntEnum):
-    """Where one packet identifier stands. FREE: no flow uses it.
+    """Stage of the flow of one packet identifier. FREE: no flow uses it.
 
     ACCEPTING: a message came, was handed to the application and is not yet acknowledged.
     """
@@ -32,7 +32,7 @@ class FlowStage(IntEnum):
 
 
 class HeardFlow(IntEnum):
-    """What the peer said about a packet identifier.
+    """Packet that the peer sent with a packet identifier.
 
     PUBREC_REFUSED: PUBREC with a code of 0x80 or more. PUBLISH_1_DUP: PUBLISH of QoS 1 with DUP set.
     """
@@ -48,7 +48,7 @@ class HeardFlow(IntEnum):
 
 
 class Answer(IntEnum):
-    """What follows. VIOLATION ends the connection; the others say what to send or whom to tell."""
+    """Reaction to a packet. VIOLATION ends the connection; the others name a packet to send or a receiver to tell."""
 
     NOTHING = auto()
     DONE = auto()  # outbound flow complete
@@ -62,7 +62,7 @@ class Answer(IntEnum):
 
 
 class FlowStep(NamedTuple):
-    """What follows in a flow: the next stage, and what is answered."""
+    """Step of a flow: the next stage, and the answer."""
 
     next: FlowStage
     answer: Answer
@@ -71,8 +71,8 @@ class FlowStep(NamedTuple):
 _S, _H, _A = FlowStage, HeardFlow, Answer
 _WRONG = FlowStep(_S.FREE, _A.VIOLATION)
 
-# Sender (§4.3.2, §4.3.3). An acknowledgement of a free identifier is not an error: it may answer what a
-# lost session of ours had sent. One that belongs to another QoS than the flow's is.
+# Sender (§4.3.2, §4.3.3). An acknowledgement of a free identifier is not an error: it may answer a message of
+# this side's lost session. An acknowledgement of another QoS than the flow's is an error.
 OUTBOUND: dict[tuple[FlowStage, HeardFlow], FlowStep] = {
     (_S.FREE, _H.PUBACK): FlowStep(_S.FREE, _A.NOTHING),
     (_S.FREE, _H.PUBREC): FlowStep(_S.FREE, _A.SEND_PUBREL_UNKNOWN),
@@ -118,7 +118,9 @@ Item = TypeVar("Item")
 
 
 class _Nothing(dict[Any, Any]):
-    """A dict that stays empty: what most sessions have of everything here, where one of their own is 64 bytes."""
+    """Dict that stays empty, shared by sessions without flows, which are most: an own dict would cost 64 bytes
+    each.
+    """
 
     def __setitem__(self, key: object, value: object) -> None:
         raise AssertionError("make a dict first")
@@ -134,11 +136,11 @@ MAXIMUM_REQUESTS = 1024
 
 
 class OutboundFlows(Generic[Item]):
-    """Identifiers, send quota and order of what one side has sent at QoS 1 and 2.
+    """Identifiers, send quota and order of messages that one side has sent at QoS 1 and 2.
 
-    `unacknowledged` holds items in the order of their first sending, `released` the identifiers whose
-    PUBREC came, in that order: a reconnect repeats both in these orders (§4.4, §4.6).
-    `window_max` bounds what one peer can make us hold in flight, whatever Receive Maximum it announces.
+    `unacknowledged` holds items in the order of their first sending, `released` the identifiers whose PUBREC came, in
+    that order: a reconnect repeats both in these orders (§4.4, §4.6). `window_max` bounds the messages in flight to
+    one peer, whatever Receive Maximum the peer announces.
     """
 
     __slots__ = (
@@ -155,19 +157,21 @@ class OutboundFlows(Generic[Item]):
     )
 
     def __init__(self, window_max: int, reserved: int = 0) -> None:
-        """`reserved`: of the window, not for `may_start`; nothing, where the peer's Receive Maximum is too small."""
+        """`reserved`: part of the window that `may_start` leaves free; 0 if the peer's Receive Maximum is too
+        small.
+        """
         self.window_max = min(window_max, MAXIMUM_IN_FLIGHT)
         self._reserved, self._least = reserved, 0
         self.requests: Mapping[int, object] = NONE  # SUBSCRIBE and UNSUBSCRIBE in progress (a client's side only)
         self.unacknowledged: dict[int, tuple[Item, int]] = NONE  # packet id -> (item, QoS)
-        self.released: dict[int, bool] = NONE  # packet id -> did its PUBLISH take quota of this connection
+        self.released: dict[int, bool] = NONE  # packet id -> True if its PUBLISH took quota of this connection
         # Unacknowledged, not yet sent again on this connection. Most connections have none: () saves 0.6 kB.
         self.repeat: deque[int] | tuple[()] = ()
         self.quota = self._most = 0
         self._last_id = 0
 
     def restore(self, unacknowledged: Mapping[int, tuple[Item, int]], released: Iterable[int]) -> None:
-        """Take up what was in flight before a restart; both in order."""
+        """Takes messages that were in flight before a restart; both in order."""
         self.unacknowledged = {**self.unacknowledged, **unacknowledged}
         self.released = {**self.released, **dict.fromkeys(released, False)}
         self._last_id = next(reversed(self.unacknowledged), 0)
@@ -177,14 +181,14 @@ class OutboundFlows(Generic[Item]):
         return len(self.unacknowledged) + len(self.released)
 
     def reconnected(self, receive_maximum: int) -> None:
-        """A new connection: the quota starts anew (§4.9), everything unfinished is to be repeated."""
+        """Begins a new connection: the quota starts anew (§4.9), every unfinished message is to be repeated."""
         self.quota = self._most = min(receive_maximum, self.window_max)
         self._least = self._reserved if self._most > 2 * self._reserved else 0
         self.repeat = deque(self.unacknowledged) if self.unacknowledged else ()
         self.released = dict.fromkeys(self.released, False) if self.released else NONE
 
     def free_id(self) -> int:
-        """The next identifier that nothing uses (MQTT-2.2.1-3)."""
+        """Returns the next identifier that is not in use (MQTT-2.2.1-3)."""
         packet_id = self._last_id
         # Ends: MAXIMUM_IN_FLIGHT messages and MAXIMUM_REQUESTS requests are fewer than 65,535 identifiers.
         while True:
@@ -198,7 +202,7 @@ class OutboundFlows(Generic[Item]):
                 return packet_id
 
     def start(self, item: Item, qos: int) -> int:
-        """Take an identifier and quota for a new message; the caller has looked at `may_start`."""
+        """Takes an identifier and quota for a new message; the caller has checked `may_start`."""
         packet_id = self.free_id()
         if self.unacknowledged is NONE:
             self.unacknowledged = {}
@@ -207,7 +211,9 @@ class OutboundFlows(Generic[Item]):
         return packet_id
 
     def begin(self, item: Item, qos: int) -> int:
-        """`start` if the message `may_start`, else 0; in one call, since it comes with every message."""
+        """Calls `start` if the message `may_start`, else returns 0. One call instead of two: this runs for every
+        message.
+        """
         unacknowledged, released = self.unacknowledged, self.released
         if self.quota <= self._least or self.repeat or len(unacknowledged) + len(released) >= self.window_max:
             return 0
@@ -224,17 +230,17 @@ class OutboundFlows(Generic[Item]):
 
     @property
     def may_start(self) -> bool:
-        """A new message may go: quota is left, nothing older waits for repetition, identifiers are free."""
+        """True if a new message may go: quota is left, no older message waits for repetition, identifiers are free."""
         in_flight = len(self.unacknowledged) + len(self.released)
         return self.quota > self._least and not self.repeat and in_flight < self.window_max
 
     @property
     def may_start_urgent(self) -> bool:
-        """The same for one that may take what is reserved."""
+        """True if a message that may take the reserved part of the window may go."""
         return self.quota > 0 and not self.repeat
 
     def next_repeat(self) -> tuple[int, Item, int] | None:
-        """(packet id, item, QoS) of the next message to send again, taking quota; None if none may go."""
+        """Returns (packet id, item, QoS) of the next message to send again, taking quota; None if none may go."""
         while self.repeat and self.quota > 0:
             packet_id = self.repeat.popleft()
             entry = self.unacknowledged.get(packet_id)
@@ -244,7 +250,7 @@ class OutboundFlows(Generic[Item]):
         return None
 
     def forget(self, packet_id: int) -> None:
-        """Undo `start` for a message that turned out not to be sendable."""
+        """Undoes `start` for a message that proved unsendable."""
         del self.unacknowledged[packet_id]
         self._give_back(True)
 
@@ -255,7 +261,7 @@ class OutboundFlows(Generic[Item]):
         return FlowStage.AWAIT_PUBCOMP if packet_id in self.released else FlowStage.FREE
 
     def heard(self, packet_id: int, what: HeardFlow) -> tuple[Answer, Item | None]:
-        """Apply one acknowledgement: what to do, and the item that has left `unacknowledged`, if any.
+        """Applies one acknowledgement: returns the answer, and the item that has left `unacknowledged`, if any.
 
         Raises ProtocolViolation.
         """
@@ -278,8 +284,9 @@ class OutboundFlows(Generic[Item]):
         return step.answer, None
 
     def acknowledged(self, packet_id: int) -> Item | None:
-        """PUBACK came, as most of what is heard, and is what the table says of AWAIT_PUBACK: the item. None: ask
-        `heard`."""
+        """Applies a PUBACK, the most frequent packet, in the stage AWAIT_PUBACK and returns the item. Returns None if
+        `heard` must be called.
+        """
         known = self.unacknowledged.get(packet_id)
         if known is None or known[1] != 1 or self.repeat:
             return None
@@ -288,7 +295,7 @@ class OutboundFlows(Generic[Item]):
         return known[0]
 
     def rest(self) -> None:
-        """Give back tables that nothing is in: most of tens of thousands of clients say nothing most of the time."""
+        """Gives back empty tables: most of tens of thousands of clients send nothing most of the time."""
         self.unacknowledged, self.released = self.unacknowledged or NONE, self.released or NONE
 
     def _give_back(self, took_quota: bool) -> None:
@@ -297,12 +304,12 @@ class OutboundFlows(Generic[Item]):
 
 
 class InboundFlows:
-    """Messages that one side has received at QoS 1 and 2 and not finished, bounded by our Receive Maximum.
+    """Messages that one side has received at QoS 1 and 2 and not finished, bounded by this side's Receive Maximum.
 
-    Each is known by its PUBLISH object while the application works on it, so that an acknowledgement that
-    arrives after a reconnect cannot be taken for that of another message with the same identifier.
-    `awaiting_pubrel` is the part that survives the connection and our own restart (§4.1), with the topic of each that
-    is to be retained.
+    While the application works on a message, its PUBLISH object identifies the message. A late acknowledgement after
+    a reconnect therefore cannot be taken for that of another message with the same identifier. `awaiting_pubrel` is
+    the part that survives the connection and a restart of this side (§4.1), with the topic of each message to be
+    retained.
     """
 
     __slots__ = ("_enforced", "_receive_maximum", "_to_come", "accepting", "awaiting_pubrel")
@@ -310,14 +317,14 @@ class InboundFlows:
     def __init__(self) -> None:
         self.accepting: dict[int, Publish] = NONE
         self.awaiting_pubrel: dict[int, str] = NONE
-        self._to_come: dict[int, str] = NONE  # what of it the peer has not spoken of since it is back
+        self._to_come: dict[int, str] = NONE  # messages of QoS 2 that the peer has not repeated since its reconnect
         self._receive_maximum = MAXIMUM_PACKET_ID
         self._enforced = False
 
     def reconnected(self, receive_maximum: int, enforced: bool) -> None:
-        """A new connection. `enforced`: the peer knows our Receive Maximum (MQTT 5)."""
+        """Begins a new connection. `enforced`: the peer knows this side's Receive Maximum (MQTT 5)."""
         self._receive_maximum, self._enforced = receive_maximum, enforced
-        # The peer repeats QoS 1 as if we had never seen it; at QoS 2 it waits for the PUBREC that we owe.
+        # The peer repeats QoS 1 as new messages; at QoS 2 the peer waits for the PUBREC that this side owes.
         if self.accepting:
             self.accepting = {packet_id: one for packet_id, one in self.accepting.items() if one.qos == 2}
         retained = {packet_id: one.topic for packet_id, one in self.accepting.items() if one.retain}
@@ -325,22 +332,24 @@ class InboundFlows:
         self._to_come = retained or NONE
 
     def restore(self, awaiting_pubrel: Mapping[int, str]) -> None:
-        """Take up what was received at QoS 2 before a restart: topics of what was retained, "" of the rest."""
+        """Takes messages received at QoS 2 before a restart: the topic if the message was retained, else ""."""
         self.awaiting_pubrel = {**self.awaiting_pubrel, **awaiting_pubrel}
 
     def is_overtaken(self, topic: str) -> bool:
-        """Whether what the peer repeats at QoS 1 precedes something at QoS 2 that the topic has retained since: it
-        repeats in order (MQTT-4.6.0-1) and has yet to come to that, of which nothing will be routed again."""
+        """True if a message that the peer repeats at QoS 1 precedes a QoS 2 message that the topic has retained since.
+        The peer repeats in order (MQTT-4.6.0-1) and has yet to repeat that QoS 2 message, which will not be routed
+        again.
+        """
         return topic in self._to_come.values()
 
     @property
     def unfinished(self) -> int:
-        """Messages received and not yet acknowledged in full: what §4.9 counts."""
+        """The number of messages received and not yet acknowledged in full, as §4.9 counts."""
         return len(self.accepting) + len(self.awaiting_pubrel)
 
     @property
     def full(self) -> bool:
-        """No further QoS 1 or 2 message is welcome: stop reading from a peer that knows no Receive Maximum."""
+        """True if no further QoS 1 or 2 message is welcome: stop reading from a peer that knows no Receive Maximum."""
         return self.unfinished >= self._receive_maximum
 
     def stage(self, packet_id: int) -> FlowStage:
@@ -350,7 +359,7 @@ class InboundFlows:
         return FlowStage.AWAIT_PUBREL if packet_id in self.awaiting_pubrel else FlowStage.FREE
 
     def published(self, publish: Publish) -> Answer:
-        """A PUBLISH of QoS 1 or 2 came. Raises ProtocolViolation, ReceiveMaximumExceeded (MQTT 5 peers)."""
+        """Takes a PUBLISH of QoS 1 or 2. Raises ProtocolViolation, ReceiveMaximumExceeded (MQTT 5 peers)."""
         packet_id = publish.packet_id
         if packet_id in self.accepting or packet_id in self.awaiting_pubrel:
             what = HeardFlow.PUBLISH_2
@@ -367,7 +376,9 @@ class InboundFlows:
         return Answer.ROUTE
 
     def routed(self, publish: Publish) -> bool:
-        """Whether a PUBLISH of QoS 1 or 2 is one that `published` routes without a word; if not, ask that."""
+        """Takes a PUBLISH of QoS 1 or 2 that is to be routed with no answer yet: True. False, with no effect, if
+        `published` must be called.
+        """
         packet_id = publish.packet_id
         accepting, awaiting = self.accepting, self.awaiting_pubrel
         if packet_id in accepting or packet_id in awaiting:
@@ -388,8 +399,10 @@ class InboundFlows:
             del self.accepting[publish.packet_id]
 
     def accepted_plainly(self, publishes: Iterable[Publish]) -> list[int]:
-        """The application took these: identifiers of those of QoS 1, whose PUBACK is to be sent, in order. Others of
-        them, and those whose connection is gone, are for `accepted`."""
+        """Takes messages that the application accepted: returns the identifiers of QoS 1, whose PUBACK is to be sent,
+        in
+        order. Leaves all others, and messages whose connection is gone, to `accepted`.
+        """
         accepting, due = self.accepting, []
         for publish in publishes:
             packet_id = publish.packet_id
@@ -399,7 +412,7 @@ class InboundFlows:
         return due
 
     def accepted(self, publish: Publish, refused: bool) -> bool:
-        """The application took (or refused) a routed message: is PUBACK or PUBREC to be sent?
+        """Takes a routed message that the application accepted or refused: True if PUBACK or PUBREC is to be sent.
 
         False if the message belongs to a connection or session that is gone.
         """
@@ -416,12 +429,12 @@ class InboundFlows:
         return True
 
     def rest(self) -> None:
-        """Give back tables that nothing is in."""
+        """Gives back empty tables."""
         self.accepting, self.awaiting_pubrel = self.accepting or NONE, self.awaiting_pubrel or NONE
         self._to_come = self._to_come or NONE
 
     def released(self, packet_id: int) -> Answer:
-        """A PUBREL came. Raises ProtocolViolation."""
+        """Takes a PUBREL. Raises ProtocolViolation."""
         answer = INBOUND[self.stage(packet_id), HeardFlow.PUBREL].answer
         if answer is Answer.VIOLATION:
             raise ProtocolViolation(f"PUBREL for packet identifier {packet_id} before its PUBREC")

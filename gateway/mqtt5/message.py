@@ -1,6 +1,6 @@
-"""One application message on its way to many receivers, serialised once for those who need equal bytes.
+"""Application message on its way to many receivers, serialised once for all that need equal bytes.
 
-Does not know who receives it: `session.ServerSession.deliver` adds what differs (identifier, alias, expiry).
+Does not know its receivers: `session.ServerSession.deliver` adds the differing parts (identifier, alias, expiry).
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from gateway.mqtt5.encoding import PublishTemplate, encode_publish
 from gateway.mqtt5.packets import LASTING, NO_PROPERTIES, Properties, Publish, Version, Will
 from gateway.mqtt5.properties import Carrier, encode_property_fields
 
-_FIXED_BYTES = 64  # what a queued message costs beyond its topic, payload and properties, in round figures
+_FIXED_BYTES = 64  # rough cost of a queued message beyond topic, payload and properties
 
 
 class Message:
-    """A publication as the broker holds it: retained, queued and in flight share one object.
+    """Publication as the broker holds it: retained, queued and in flight share one object.
 
-    `properties` holds only what travels with the message to everyone (payload format, content type, response
-    topic, correlation data, user properties); expiry became the instant `expires_at` (seconds since the UNIX
-    epoch, None: never), topic alias and subscription identifiers belong to one connection and are not here.
-    `publisher` is the client id of the sender, for no-local; empty if there is none.
+    `properties` holds only the properties that go to every receiver (payload format, content type, response topic,
+    correlation data, user properties). The expiry became the instant `expires_at` (seconds since the UNIX epoch,
+    None: never). Topic alias and subscription identifiers belong to one connection and are not here. `publisher` is
+    the client id of the sender, for no-local; empty if there is none.
     """
 
     __slots__ = (
@@ -54,15 +54,15 @@ class Message:
         self.properties = properties
         self.expires_at = expires_at
         self.publisher = publisher
-        # What a store of the broker knows of it.
+        # Set by a store of the broker.
         self.stored: object = None
         self._properties_bytes: bytes | None = None
         self._packets: dict[int, bytes | PublishTemplate] = {}
-        self._sent_forms = 0  # bit by bit, the keys of templates that one receiver so far has had no need of
+        self._sent_forms = 0  # bit n: a packet of template key n was encoded once, without a template
 
     @classmethod
     def of(cls, publish: Publish, now: float, publisher: str = "") -> Message:
-        """From a PUBLISH whose alias is resolved (MQTT 5.0 §3.3.2.3)."""
+        """Returns the message of a PUBLISH whose alias is resolved (MQTT 5.0 §3.3.2.3)."""
         properties = publish.properties
         if properties is NO_PROPERTIES:
             return cls(publish.topic, publish.payload, publish.qos, publish.retain, publisher=publisher)
@@ -83,18 +83,18 @@ class Message:
         lasting = _lasting(will.properties)
         return cls(will.topic, will.payload, will.qos, will.retain, lasting, expires_at, publisher)
 
-    def __repr__(self) -> str:  # payloads are nobody's business in a log
+    def __repr__(self) -> str:  # no payloads in logs
         return f"Message({self.topic!r}, {len(self.payload)} bytes, qos={self.qos}, retain={self.retain})"
 
     @property
     def held_bytes(self) -> int:
-        """What the message costs while it is queued: the measure of queue limits."""
+        """The cost in bytes of the message while it is queued: the measure of queue limits."""
         size = len(self.payload) + len(self.topic) + _FIXED_BYTES
         return size if self.properties is NO_PROPERTIES else size + len(self.properties_bytes)
 
     @property
     def properties_bytes(self) -> bytes:
-        """`properties` encoded, without length."""
+        """The encoded `properties`, without length."""
         encoded = self._properties_bytes
         if encoded is None:
             encoded = self._properties_bytes = (
@@ -106,13 +106,15 @@ class Message:
         return self.expires_at is not None and self.expires_at < now
 
     def remaining_s(self, now: float) -> int | None:
-        """Message expiry interval to send: what was received less the time spent here (MQTT-3.3.2-6)."""
+        """Returns the message expiry interval to send: the received interval less the time spent here
+        (MQTT-3.3.2-6).
+        """
         if self.expires_at is None:
             return None
         return max(0, ceil(self.expires_at - now))
 
     def packet(self, v5: bool, retain: bool) -> bytes:
-        """The finished QoS 0 PUBLISH for receivers without alias, identifiers or expiry."""
+        """Returns the finished QoS 0 PUBLISH for receivers without alias, identifiers or expiry."""
         key = v5 << 1 | retain
         packet = self._packets.get(key)
         if packet is None:
@@ -127,10 +129,10 @@ class Message:
         return packet
 
     def numbered(self, v5: bool, qos: int, retain: bool, packet_id: int, dup: bool = False) -> bytes:
-        """The QoS 1 or 2 PUBLISH for one receiver without alias, identifiers or expiry.
+        """Returns the QoS 1 or 2 PUBLISH for one receiver without alias, identifiers or expiry.
 
-        The first of each form is encoded directly, since most messages have one receiver and a template costs
-        them more than it saves; from the second on a template serves.
+        The first packet of each form is encoded directly: most messages have one receiver, and a template would cost
+        more than it saves. From the second packet on a template is used.
         """
         key = qos << 2 | v5 << 1 | retain
         template = self._packets.get(key)
@@ -144,7 +146,7 @@ class Message:
         return template.with_packet_id(packet_id, dup)
 
     def whole(self) -> bytes:
-        """The MQTT 5 PUBLISH as it came, with packet identifier 1 where it has one: for who keeps it."""
+        """Returns the MQTT 5 PUBLISH as received, to be stored; the packet identifier, if any, is 1."""
         qos, retain = self.qos, self.retain
         if not qos:
             return self.packet(True, retain)
@@ -155,7 +157,7 @@ class Message:
         return encode_publish(self.topic, self.payload, qos, retain, False, 1, self.properties_bytes)
 
     def template(self, v5: bool, qos: int, retain: bool) -> PublishTemplate:
-        """The QoS 1 or 2 PUBLISH that lacks only its packet identifier."""
+        """Returns the QoS 1 or 2 PUBLISH that lacks only its packet identifier."""
         key = qos << 2 | v5 << 1 | retain
         template = self._packets.get(key)
         if template is None:
@@ -171,7 +173,7 @@ _LASTING = frozenset(LASTING)
 
 
 def _lasting(properties: Properties) -> Properties:
-    """Those properties that a server forwards unaltered; mostly there are no others, and nothing is copied."""
+    """Returns the properties that a server forwards unaltered. Copies nothing if there are no others, as is usual."""
     if vars(properties).keys() <= _LASTING:
         return properties
     return Properties(**{name: getattr(properties, name) for name in LASTING})

@@ -1,8 +1,8 @@
-"""The fifteen MQTT control packets as plain data, the same for 3.1.1 and 5.
+"""Plain data of the fifteen MQTT control packets, in one form for 3.1.1 and 5.
 
-Fields that only MQTT 5 has (properties, reason codes) keep their defaults on a 3.1.1 connection. Nothing
-here knows bytes: `codec` turns packets into bytes and back, `session` says what they mean.
-Source: MQTT 5.0 and 3.1.1, chapter 3.
+Fields that only MQTT 5 has (properties, reason codes) keep their defaults on a 3.1.1 connection. No code here knows
+bytes: `codec` turns packets into bytes and back, `session` gives them their effects. Source: MQTT 5.0 and 3.1.1,
+chapter 3.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ LASTING = ("payload_format", "content_type", "response_topic", "correlation_data
 class Properties:
     """Every property of MQTT 5.0 §2.2.2.2 by name; None or empty means absent.
 
-    `user` keeps order and repeats. Which packet may carry which is checked by the codec. Frozen, so that
-    all packets without properties share `NO_PROPERTIES` (a broker makes a packet per message); change one
-    with `dataclasses.replace`. Not slotted on purpose: absent properties are found on the class, and whoever
-    makes one pays only for those present (see `properties.py`).
+    `user` keeps order and repeats. The codec checks the properties that each packet may carry. Frozen, so that all
+    packets without properties share `NO_PROPERTIES` (a broker makes a packet per message); change one with
+    `dataclasses.replace`. Not slotted on purpose: absent properties are found on the class, so that an object costs
+    only its present properties (see `properties.py`).
     """
 
     payload_format: int | None = None
@@ -65,7 +65,7 @@ class Properties:
     subscription_ids_available: int | None = None
     shared_subscription_available: int | None = None
 
-    if not TYPE_CHECKING:  # the one of the dataclass stores all 27 fields, at the cost of encoding a whole PUBLISH
+    if not TYPE_CHECKING:  # the dataclass's __init__ stores all 27 fields, which costs as much as encoding a PUBLISH
 
         def __init__(self, **present: Any) -> None:
             if not present.keys() <= self.__dataclass_fields__.keys():
@@ -78,7 +78,7 @@ NO_PROPERTIES = Properties()
 
 @dataclass(slots=True)
 class Will:
-    """The will in a CONNECT (MQTT 5.0 §3.1.2.5)."""
+    """Will in a CONNECT (MQTT 5.0 §3.1.2.5)."""
 
     topic: str
     payload: bytes
@@ -88,8 +88,9 @@ class Will:
 
 
 PRIVATE_BIT = 0x80
-"""Of the protocol level: on it a client of MQTT 3.x says that it is a broker's bridge. No part of MQTT; Mosquitto and
-others give such a client No Local and Retain As Published, which 3.x has no other words for."""
+"""Bit of the protocol level with which a client of MQTT 3.x marks itself as a broker's bridge. Not part of MQTT;
+Mosquitto and others give such a client No Local and Retain As Published, which 3.x cannot ask for in any other way.
+"""
 
 
 @dataclass(slots=True)
@@ -167,10 +168,10 @@ class PubComp:
 
 @dataclass(slots=True, frozen=True)
 class Subscription:
-    """One filter of a SUBSCRIBE with its options (MQTT 5.0 §3.8.3.1).
+    """Filter of a SUBSCRIBE with its options (MQTT 5.0 §3.8.3.1).
 
-    `predicate`: what a broker read beside the filter, which only content that fulfils it passes: the expression with
-    its `?` where it is the end of `filter`, else the text of a user property. The codec neither fills nor sends it.
+    `predicate`: a broker's condition on content beside the filter: the expression with its `?` if it is the end of
+    `filter`, else the text of a user property. The codec neither fills nor sends it.
     """
 
     filter: str

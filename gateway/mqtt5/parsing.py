@@ -1,8 +1,8 @@
-"""Bodies of MQTT packets to packet objects, strictly: the slow path behind `codec.Decoder`.
+"""Strict parsers from bodies of MQTT packets to packet objects: the slow path behind `codec.Decoder`.
 
-Each function gets the whole read and the bounds of one body, so nothing is copied but strings and payloads.
-PUBLISH and plain acknowledgements do not come here: `codec.Decoder.feed` handles them in its loop.
-Source: MQTT 5.0 and 3.1.1, chapter 3.
+Each function gets the whole read and the bounds of one body, so that only strings and payloads are copied.
+`codec.Decoder.feed` handles PUBLISH and plain acknowledgements in its own loop. Source: MQTT 5.0 and 3.1.1, chapter
+3.
 """
 
 from __future__ import annotations
@@ -73,12 +73,14 @@ _V5 = b"\0\4MQTT\5"
 
 
 def is_connect_v5(data: bytes, at: int, end: int) -> bool:
-    """Whether a CONNECT, whatever follows, says that it is of MQTT 5: then a CONNACK can say what is wrong."""
+    """True if a CONNECT states MQTT 5, whatever follows: then a CONNACK can name the error."""
     return end - at >= len(_V5) and data[at : at + len(_V5)] == _V5
 
 
 def parse_connect(data: bytes, at: int, end: int) -> Connect:
-    """CONNECT of any version. Raises UnsupportedVersion, ClientIdentifierNotValid or as the others."""
+    """Parses a CONNECT of any version. Raises UnsupportedVersion, ClientIdentifierNotValid, MalformedPacket,
+    ProtocolViolation.
+    """
     name, at = read_binary(data, at, end)
     if name not in (b"MQTT", b"MQIsdp"):
         raise UnsupportedVersion("protocol name is neither MQTT nor MQIsdp")
@@ -160,7 +162,7 @@ def _check_code(code: int, carrier: Carrier, version: Version) -> None:
 def _code_and_properties(
     data: bytes, at: int, end: int, carrier: Carrier, besides: int | None = None
 ) -> tuple[int, Properties]:
-    """Optional reason code, then optional properties (§3.4.2.1: absent means success and none)."""
+    """Parses an optional reason code, then optional properties (§3.4.2.1: absent means success and none)."""
     if at == end:
         return 0, NO_PROPERTIES
     code = data[at]
@@ -177,7 +179,9 @@ def _code_and_properties(
 def _acknowledgement(
     cls: type[PubAck | PubRec | PubRel | PubComp], carrier: Carrier, besides: int | None = None
 ) -> Parser:
-    """`besides`: a code that it must not have and is known to have."""
+    """Returns a parser of acknowledgements. `besides`: a code that MQTT forbids here and that is accepted all the
+    same.
+    """
 
     def parse(data: bytes, at: int, end: int, version: Version) -> Packet:
         packet_id, at = _packet_id(data, at, end)
@@ -295,14 +299,14 @@ _BOTH: dict[int, Parser] = {
 FROM_CLIENT_V3: dict[int, Parser] = {
     **_BOTH, 0x82: _subscribe, 0xA2: _unsubscribe, 0xC0: _pingreq, 0xE0: _disconnect
 }  # fmt: skip
-# A client of MQTT 3.1 sets DUP in what it says again (§2.1.2 and §4.2 there); later versions reserve the flag.
+# A client of MQTT 3.1 sets DUP in repeated packets (§2.1.2 and §4.2 there); later versions reserve the flag.
 FROM_CLIENT_V31: dict[int, Parser] = {
     **FROM_CLIENT_V3, **{first | 0x08: one for first, one in FROM_CLIENT_V3.items() if first in (0x62, 0x82, 0xA2)}
 }  # fmt: skip
 FROM_SERVER_V3: dict[int, Parser] = {**_BOTH, 0x20: _connack, 0x90: _suback, 0xB0: _unsuback, 0xD0: _pingresp}
 FROM_CLIENT_V5: dict[int, Parser] = {**FROM_CLIENT_V3, 0xF0: _auth}
-# Mosquitto answers what exceeds its `message_size_limit` with a code that PUBACK and PUBREC have not (§3.4.2.1). Who
-# hangs up for that is offered the same again by itself, for ever.
+# Mosquitto answers a message above its `message_size_limit` with a code that PUBACK and PUBREC lack (§3.4.2.1).
+# If a client disconnected for this, its session would send the message again after each reconnect, for ever.
 FROM_SERVER_V5: dict[int, Parser] = {
     **FROM_SERVER_V3,
     0x40: _acknowledgement(PubAck, Carrier.PUBACK, ReasonCode.PACKET_TOO_LARGE),

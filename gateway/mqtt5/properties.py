@@ -1,8 +1,7 @@
-"""Properties of MQTT 5 to bytes and back: one table says identifier, field, wire type and carriers.
+"""Properties of MQTT 5 to bytes and back: one table of identifier, field, wire type and carriers.
 
-Does not know packets beyond the name of the carrier. Values out of range are protocol errors, as the
-specification says for each of them; everything else that is wrong is malformed.
-Source: MQTT 5.0 §2.2.2, table 2-4.
+Does not know packets beyond the name of the carrier. A value out of range is a protocol error, as the specification
+says for each property; every other error is a malformed packet. Source: MQTT 5.0 §2.2.2, table 2-4.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from gateway.mqtt5.types import (
 
 
 class Carrier(IntEnum):
-    """Where properties stand: the packet type, or WILL for those inside a CONNECT payload."""
+    """Carrier of properties: the packet type, or WILL for properties inside a CONNECT payload."""
 
     WILL = 0
     CONNECT = 1
@@ -49,7 +48,7 @@ class Carrier(IntEnum):
 
 
 def read_binary(data: bytes, at: int, end: int) -> tuple[bytes, int]:
-    """Two bytes of length and as many bytes (§1.5.6), all below `end`. Raises MalformedPacket."""
+    """Reads two bytes of length and as many bytes (§1.5.6), all below `end`. Raises MalformedPacket."""
     start = at + 2
     if start > end:
         raise MalformedPacket("packet ends inside a length")
@@ -60,7 +59,7 @@ def read_binary(data: bytes, at: int, end: int) -> tuple[bytes, int]:
 
 
 def read_string(data: bytes, at: int, end: int) -> tuple[str, int]:
-    """An MQTT string (§1.5.4), all below `end`. Raises MalformedPacket."""
+    """Reads an MQTT string (§1.5.4), all below `end`. Raises MalformedPacket."""
     raw, at = read_binary(data, at, end)
     return decode_utf8(raw), at
 
@@ -83,14 +82,14 @@ def _read_varint(data: bytes, at: int, end: int) -> tuple[int, int]:
 
 
 def write_binary(value: bytes) -> bytes:
-    """Raises UnsendablePacket above 65,535 bytes."""
+    """Encodes two bytes of length and the value. Raises UnsendablePacket above 65,535 bytes."""
     if len(value) > MAXIMUM_STRING_BYTES:
         raise UnsendablePacket("field is longer than 65535 bytes")
     return len(value).to_bytes(2, "big") + value
 
 
 def write_string(text: str) -> bytes:
-    """Raises UnsendablePacket for surrogates, U+0000 and more than 65,535 bytes."""
+    """Encodes an MQTT string. Raises UnsendablePacket for surrogates, U+0000 and more than 65,535 bytes."""
     try:
         raw = text.encode()
     except UnicodeEncodeError:
@@ -140,7 +139,7 @@ def _any(value: object) -> None:
 
 
 class Property(NamedTuple):
-    """One row of table 2-4. `check` raises for values that the wire type admits and MQTT does not."""
+    """Row of table 2-4. `check` raises for values that the wire type admits and MQTT does not."""
 
     identifier: int
     field: str
@@ -202,12 +201,12 @@ _SUBSCRIPTION_ID = 0x0B
 
 
 def decode_properties(data: bytes, at: int, end: int, carrier: Carrier) -> tuple[Properties, int]:
-    """Property length and properties at `at`, all below `end`: (properties, position after them).
+    """Reads property length and properties at `at`, all below `end`: returns (properties, position after them).
 
-    Raises MalformedPacket (truncated, unknown identifier, bad string), ProtocolViolation (not allowed in
-    this packet, twice, out of range), TopicAliasInvalid.
+    Raises MalformedPacket (truncated, unknown identifier, bad string), ProtocolViolation (not allowed in this packet,
+    twice, out of range), TopicAliasInvalid.
     """
-    if at + 1 < end and data[at] > 127 and 0 < data[at + 1] < 128:  # two bytes, as most that need more than one
+    if at + 1 < end and data[at] > 127 and 0 < data[at + 1] < 128:  # two bytes: most lengths above 127
         length, at = data[at] - 128 + (data[at + 1] << 7), at + 2
     else:
         length, at = _read_varint(data, at, end)
@@ -223,7 +222,7 @@ def decode_properties(data: bytes, at: int, end: int, carrier: Carrier) -> tuple
         identifier = data[at]
         if identifier == _USER:
             name_at, value_at = at + 3, at + 5
-            # Bounds first, so that no length is read which is not there; what fits is what `read_string` reads twice.
+            # Bounds first, so that no length beyond the packet is read; `read_string` twice, written in line.
             if value_at <= stop:
                 value_at = name_at + (data[at + 1] << 8 | data[at + 2]) + 2
             if value_at <= stop:
@@ -246,7 +245,7 @@ def decode_properties(data: bytes, at: int, end: int, carrier: Carrier) -> tuple
             raise ProtocolViolation(f"property {row.field} appears twice")
     if user:
         found["user"] = tuple(user)
-    # Not through __init__, which asks whether the names are fields. Absent ones are read from the class.
+    # Not through __init__, which checks the names. Absent properties are read from the class.
     properties = object.__new__(Properties)
     object.__setattr__(properties, "__dict__", found)
     return properties, at
@@ -262,7 +261,7 @@ def _not_allowed(identifier: int, carrier: Carrier) -> MalformedPacket | Protoco
 
 
 def encode_properties(properties: Properties, carrier: Carrier) -> bytes:
-    """Property length and properties, in the order of the table (user properties last).
+    """Encodes property length and properties, in the order of the table (user properties last).
 
     Raises UnsendablePacket where the carrier may not have the property or the value is out of range.
     """
@@ -273,10 +272,12 @@ def encode_properties(properties: Properties, carrier: Carrier) -> bytes:
 
 
 def encode_property_fields(properties: Properties, carrier: Carrier) -> bytes:
-    """As `encode_properties`, without the length in front: for callers that add properties of their own."""
+    """Encodes properties without the length in front, for callers that add properties of their own. Raises
+    UnsendablePacket.
+    """
     rows = _BY_IDENTIFIER[carrier]
     parts: list[bytes] = []
-    # Instances hold what they were given; `dataclasses.replace` gives every field.
+    # Instances hold only given fields; `dataclasses.replace` gives every field.
     for field, value in properties.__dict__.items():
         if value is None or value == ():
             continue

@@ -1,7 +1,7 @@
-"""The broker's side of one client: state that outlives connections, without I/O. Time is passed in.
+"""Session of one client on the broker: state that outlives connections, without I/O. Time is passed in.
 
     session = ServerSession("meter-7", SessionLimits())
-    out = session.connected(connect, offer, now)              # CONNACK, then what a resumed session repeats
+    out = session.connected(connect, offer, now)              # CONNACK, then the repetitions of a resumed session
     for action in session.received_all(decoder.feed(read), now): ...    # see Action
     data = session.acknowledge(publish)                       # once the message is routed (and durable)
     data = session.deliver(message, qos=1, retain=False, now=now)       # bytes to write now, or None
@@ -9,8 +9,8 @@
     actions = session.tick(now)                               # when `next_deadline` is reached
 
 Listeners, authentication, routing, retained messages and shared subscriptions are the broker's business.
-`TRANSITIONS` says what each packet does in each state of the connection.
-Source: MQTT 5.0 §3.1, §4.1, §4.3-§4.9; MQTT 3.1.1 in its place.
+`TRANSITIONS` gives the effect of each packet in each state of the connection. Source: MQTT 5.0 §3.1, §4.1, §4.3-§4.9;
+MQTT 3.1.1 in its place.
 """
 
 from __future__ import annotations
@@ -74,7 +74,8 @@ from gateway.mqtt5.types import (
 
 
 class ServerSession(SessionExchange):
-    """See the module; `deliver`, `pause`, `resume` and the policy of the queue are in `delivery.Delivery`.
+    """Session of one client on the broker; `delivery.Delivery` has `deliver`, `pause`, `resume` and the policy of the
+    queue.
 
     One instance per client id; the broker calls from one thread.
     """
@@ -97,17 +98,17 @@ class ServerSession(SessionExchange):
     def __init__(self, client_id: str, limits: SessionLimits | None = None) -> None:
         super().__init__(limits or SessionLimits())
         self.client_id = client_id
-        self.asked = NO_PROPERTIES  # those of CONNECT
+        self.asked = NO_PROPERTIES  # properties of CONNECT
         self.will: Will | None = None
         self.session_expiry_s = 0
-        self.begun = False  # is there state to resume
+        self.begun = False  # True if there is state to resume
         self._offer = ServerOffer()
         self._keep_alive_s = 0
         self._last_received = 0.0
         self._will_at: float | None = None
         self._ends_at: float | None = None
         self.subscriptions: dict[str, SessionSubscription] = NONE
-        self._filter_bytes = 0  # of their filters; summed up anew for each SUBSCRIBE, thousands would cost seconds
+        self._filter_bytes = 0  # running sum: adding up thousands of filters at each SUBSCRIBE would cost seconds
 
     def _unfinished(self) -> tuple[Message, ...]:
         sent = [queued.message for queued, qos in self.outbound.unacknowledged.values() if qos == 1]
@@ -123,7 +124,7 @@ class ServerSession(SessionExchange):
     def _reached(self, bound: str) -> None:
         self.limits.reached(bound, self.client_id)
 
-    # What only a journal wants to know.
+    # Used by a journal only.
 
     def _lost(self, queued: Queued, reason: ReasonCode) -> None:
         if self.journal is not None:
@@ -139,24 +140,25 @@ class ServerSession(SessionExchange):
 
     @property
     def kept(self) -> KeptSession:
-        """What must survive a restart beside flows and subscriptions."""
+        """The state that must survive a restart beside flows and subscriptions."""
         return KeptSession(self.version, self.session_expiry_s, self.will, self._will_at, self._ends_at)
 
     def restore(self, kept: KeptSession, awaiting_pubrel: Mapping[int, str]) -> None:
-        """Continue a session of an earlier process; `awaiting_pubrel`: see `InboundFlows.restore`. If it was connected
-        when that process ended, call `begin_absence`."""
+        """Continues a session of an earlier process; `awaiting_pubrel`: see `InboundFlows.restore`. If the session was
+        connected when that process ended, call `begin_absence`.
+        """
         self.begun, self.version, self.will = True, kept.version, kept.will
         self.session_expiry_s = kept.session_expiry_s
         self._will_at, self._ends_at = kept.will_at, kept.ends_at
         self.inbound.restore(awaiting_pubrel)
 
     def restore_subscriptions(self, subscriptions: dict[str, SessionSubscription]) -> None:
-        """Replaces all subscriptions by those that were stored; `subscriptions` is kept and changed."""
+        """Replaces all subscriptions by the stored ones; the session keeps and changes the dict `subscriptions`."""
         self.subscriptions = subscriptions
         self._filter_bytes = sum(len(topic_filter.encode()) for topic_filter in subscriptions)
 
     def begin_absence(self, now: float) -> None:
-        """The connection has ended: will delay and session expiry run from `now`."""
+        """Takes the end of the connection: will delay and session expiry run from `now`."""
         if self.session_expiry_s != NEVER_EXPIRES_S:
             self._ends_at = now + self.session_expiry_s
         if self.will is not None:
@@ -170,11 +172,11 @@ class ServerSession(SessionExchange):
     def connected(
         self, connect: Connect, offer: ServerOffer, now: float, properties: Properties = NO_PROPERTIES
     ) -> list[bytes]:
-        """An authenticated CONNECT: CONNACK, then PUBRELs and PUBLISHes that a resumed session repeats.
+        """Takes an authenticated CONNECT: returns CONNACK, then PUBRELs and PUBLISHes that a resumed session repeats.
 
-        `properties` are the broker's own of CONNACK (assigned client id, authentication data, ...). A session
-        that was connected must have been `disconnected` first; the broker has called `tick`, and with clean
-        start `end`, so that a will that is due is not lost. Raises as `check_connect` does.
+        `properties` are the broker's own in CONNACK (assigned client id, authentication data, ...). A connected
+        session must have been `disconnected` first. The broker has called `tick`, and with clean start `end`, so that
+        a due will is not lost. Raises the errors of `check_connect`.
         """
         assert self.state is Connection.OFFLINE, "the former connection of the session has not ended"
         check_connect(connect, offer, properties)
@@ -185,7 +187,9 @@ class ServerSession(SessionExchange):
             self._clear()
         self.begun = True
         self.state, self.paused = Connection.CONNECTED, False
-        self.asked = asked = connect.properties  # and no more of it: not the password for as long as the session lives
+        self.asked = asked = (
+            connect.properties
+        )  # not the whole CONNECT: the password must not stay in memory for the session's life
         self.version, self.will, self._offer = connect.version, will, offer
         self._will_at = self._ends_at = None
         self._last_received = now
@@ -201,7 +205,7 @@ class ServerSession(SessionExchange):
         return out
 
     def disconnected(self, now: float) -> list[Action]:
-        """The connection is gone: PublishWill and SessionEnded as far as they are due at once.
+        """Takes the end of the connection: returns PublishWill and SessionEnded as far as they are due at once.
 
         After a DISCONNECT of the client that discards the will there is none left to publish.
         """
@@ -212,7 +216,7 @@ class ServerSession(SessionExchange):
         return self.tick(now)
 
     def end(self) -> list[Action]:
-        """End an offline session now (clean start of a successor, an administrator): its will is due, if any."""
+        """Ends an offline session now (clean start of a successor, an administrator): its will is due, if any."""
         assert self.state is Connection.OFFLINE, "disconnect the session first"
         actions: list[Action] = []
         if self.will is not None and self.begun:
@@ -225,7 +229,7 @@ class ServerSession(SessionExchange):
 
     @property
     def next_deadline(self) -> float | None:
-        """When `tick` is wanted: keep-alive while connected, then will delay and session expiry."""
+        """The time of the next `tick`: keep-alive while connected, then will delay and session expiry."""
         if self.state is Connection.CONNECTED:
             # One and a half times the keep-alive (MQTT-3.1.2-22).
             return self._last_received + 1.5 * self._keep_alive_s if self._keep_alive_s else None
@@ -233,7 +237,7 @@ class ServerSession(SessionExchange):
         return min(due) if due else None
 
     def tick(self, now: float) -> list[Action]:
-        """Whatever is due at `now`: Close (keep-alive), PublishWill, SessionEnded."""
+        """Returns the actions due at `now`: Close (keep-alive), PublishWill, SessionEnded."""
         deadline = self.next_deadline
         if deadline is None or now < deadline:
             return []
@@ -247,7 +251,7 @@ class ServerSession(SessionExchange):
         return actions
 
     def close(self, reason: ReasonCode, text: str = "") -> Close:
-        """The broker (or this session) wants the connection gone: nothing more is read from or sent to it."""
+        """Ends the connection on the broker's or the session's own wish: nothing more is read or sent."""
         self.state = Connection.CLOSING
         last = farewell(self.version, reason)
         return Close(reason, last if len(last) <= self._maximum_packet_size else b"", text)
@@ -255,11 +259,13 @@ class ServerSession(SessionExchange):
     # ------------------------------------------------------------------------------------ packets that came in
 
     def received(self, packet: Packet, now: float) -> list[Action]:
-        """One packet of the client; see `received_all`."""
+        """Takes one packet of the client; see `received_all`."""
         return self.received_all((packet,), now)
 
     def received_all(self, packets: Iterable[Packet], now: float) -> list[Action]:
-        """The packets of one read, in order: what to write, route, answer. Nothing follows a Close."""
+        """Takes the packets of one read, in order, and returns actions to write, route and answer. No action follows a
+        Close.
+        """
         self._last_received = now
         actions: list[Action] = []
         try:
@@ -267,7 +273,7 @@ class ServerSession(SessionExchange):
                 if self.state is not Connection.CONNECTED:
                     TRANSITIONS[self.state, type(packet)](self, packet, now, actions)
                     continue
-                # Most of what a broker sees, and nothing that the long way would say of it: not worth more calls.
+                # The most frequent packet; the general path would do no more, at the cost of more calls.
                 if type(packet) is Publish and not packet.retain and packet.properties is NO_PROPERTIES:
                     qos = packet.qos
                     if not qos or (qos <= self._offer.maximum_qos and self.inbound.routed(packet)):
@@ -285,7 +291,7 @@ class ServerSession(SessionExchange):
             raise QosNotSupported(f"message of QoS {packet.qos}")
         self._take(packet, actions)
         if packet.dup and packet.retain and packet.qos == 1 and self.inbound.is_overtaken(packet.topic):
-            packet.retain = False  # for those who are here: the topic keeps what came after it
+            packet.retain = False  # live subscribers only: the topic already retains a later message
 
     def _on_ping(self, packet: PingReq, now: float, actions: list[Action]) -> None:
         actions.append(b"\xd0\0")
@@ -323,7 +329,7 @@ class ServerSession(SessionExchange):
     # ------------------------------------------------------------------------------------------ subscriptions
 
     def subscribed(self, packet: Subscribe, codes: Iterable[int]) -> Granted:
-        """Enter what the broker grants: for each filter the granted QoS, or a reason of failure.
+        """Enters the broker's answers: for each filter the granted QoS, or a reason of failure.
 
         A filter beyond the session's limits is refused with 0x97 here. A repeated filter replaces the older
         subscription (MQTT-3.8.4-3). Retained messages follow retain handling, never for shared subscriptions.
@@ -357,7 +363,9 @@ class ServerSession(SessionExchange):
         return Granted(suback, tuple(granted), tuple(retained))
 
     def _is_full(self, held_bytes: int) -> bool:
-        """Whether one more subscription, with which all filters take `held_bytes`, is one too many; says so."""
+        """True if one more subscription, with which all filters take `held_bytes`, exceeds the limits; counts the bound
+        as reached.
+        """
         if len(self.subscriptions) >= self.limits.subscriptions:
             self._reached("subscriptions")
             return True
@@ -367,7 +375,7 @@ class ServerSession(SessionExchange):
         return False
 
     def unsubscribed(self, packet: Unsubscribe) -> tuple[bytes, tuple[SessionSubscription, ...]]:
-        """UNSUBACK, and the subscriptions that are gone."""
+        """Removes subscriptions: returns UNSUBACK, and the removed subscriptions."""
         gone = [self.subscriptions.pop(topic_filter, None) for topic_filter in packet.filters]
         self._filter_bytes -= sum(len(one.options.filter.encode()) for one in gone if one is not None)
         codes = tuple(ReasonCode.NO_SUBSCRIPTION_EXISTED if one is None else ReasonCode.SUCCESS for one in gone)

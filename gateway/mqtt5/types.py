@@ -27,7 +27,9 @@ from enum import IntEnum
 MAXIMUM_REMAINING_LENGTH = 268_435_455
 MAXIMUM_PACKET_SIZE_SAID = MAXIMUM_REMAINING_LENGTH
 """The largest Maximum Packet Size that is announced. The largest packet has 5 bytes more (§2.1.4), but paho-mqtt
-refuses a CONNACK that says so."""
+refuses
+a CONNACK that says so.
+"""
 MAXIMUM_STRING_BYTES = 65_535
 MAXIMUM_PACKET_ID = 65_535
 NEVER_EXPIRES_S = 0xFFFF_FFFF  # session expiry interval that means "does not expire" (§3.1.2.11.2)
@@ -82,7 +84,7 @@ class ReasonCode(IntEnum):
 
 
 class MqttError(Exception):
-    """Root of the tree above. `reason` goes into CONNACK or DISCONNECT; the text is for our own log."""
+    """Root of the tree above. `reason` goes into CONNACK or DISCONNECT; the text is for this side's log."""
 
     default_reason = ReasonCode.UNSPECIFIED_ERROR
 
@@ -98,37 +100,37 @@ class MalformedPacket(MqttError):
 
 
 class ProtocolViolation(MqttError):
-    """A packet that may not come now, or not with these contents (0x82)."""
+    """Packet that may not come now, or not with these contents (0x82)."""
 
     default_reason = ReasonCode.PROTOCOL_ERROR
 
 
 class UnsupportedVersion(MqttError):
-    """A version of MQTT that we do not speak (0x84)."""
+    """Version of MQTT that is not supported (0x84)."""
 
     default_reason = ReasonCode.UNSUPPORTED_PROTOCOL_VERSION
 
 
 class ClientIdentifierNotValid(MqttError):
-    """A client id that cannot be used (0x85)."""
+    """Client id that cannot be used (0x85)."""
 
     default_reason = ReasonCode.CLIENT_IDENTIFIER_NOT_VALID
 
 
 class ReceiveMaximumExceeded(MqttError):
-    """More in flight than was agreed (0x93)."""
+    """Excess of messages in flight over the agreed number (0x93)."""
 
     default_reason = ReasonCode.RECEIVE_MAXIMUM_EXCEEDED
 
 
 class TopicAliasInvalid(MqttError):
-    """An alias that stands for no topic, or is too large (0x94)."""
+    """Alias without a topic, or too large (0x94)."""
 
     default_reason = ReasonCode.TOPIC_ALIAS_INVALID
 
 
 class PacketTooLarge(MqttError):
-    """A packet above the size that was agreed (0x95)."""
+    """Packet above the agreed size (0x95)."""
 
     default_reason = ReasonCode.PACKET_TOO_LARGE
 
@@ -140,17 +142,17 @@ class RetainNotSupported(MqttError):
 
 
 class QosNotSupported(MqttError):
-    """A QoS that the server does not offer (0x9B)."""
+    """QoS that the server does not offer (0x9B)."""
 
     default_reason = ReasonCode.QOS_NOT_SUPPORTED
 
 
 class Refused(MqttError):
-    """The other end refused, with the reason code that it gave."""
+    """Refusal by the other end, with its reason code."""
 
 
 class UnsendablePacket(MqttError):
-    """A packet that cannot be written as this version of MQTT."""
+    """Packet that this version of MQTT cannot carry."""
 
     default_reason = ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR
 
@@ -184,12 +186,14 @@ _REASON_OF_V3 = (
 
 
 def connack_code_v3(reason: int) -> int | None:
-    """CONNACK return code of MQTT 3.1 and 3.1.1 for a reason; None where 3.x only closes the connection."""
+    """Returns the CONNACK return code of MQTT 3.1 and 3.1.1 for a reason; None where 3.x only closes the
+    connection.
+    """
     return _CONNACK_V3.get(reason)  # type: ignore[call-overload, no-any-return]
 
 
 def reason_of_connack_v3(code: int) -> ReasonCode:
-    """The MQTT 5 reason for a return code 0..5 of a 3.x CONNACK (the decoder refuses other values)."""
+    """Returns the MQTT 5 reason for a return code 0..5 of a 3.x CONNACK (the decoder refuses other values)."""
     return _REASON_OF_V3[code]
 
 
@@ -197,7 +201,7 @@ def reason_of_connack_v3(code: int) -> ReasonCode:
 
 
 def decode_utf8(raw: bytes) -> str:
-    """MQTT string (§1.5.4). Raises MalformedPacket on bad UTF-8, surrogates or U+0000."""
+    """Decodes an MQTT string (§1.5.4). Raises MalformedPacket on bad UTF-8, surrogates or U+0000."""
     try:
         text = raw.decode()
     except UnicodeDecodeError:
@@ -208,7 +212,7 @@ def decode_utf8(raw: bytes) -> str:
 
 
 def check_topic_name(topic: str) -> str:
-    """The topic itself if a PUBLISH may carry it (§4.7.3); MalformedPacket if empty, wildcard or too long."""
+    """Returns the topic if a PUBLISH may carry it (§4.7.3); raises MalformedPacket if empty, wildcard or too long."""
     if not topic:
         raise MalformedPacket("topic name is empty")
     if "+" in topic or "#" in topic:
@@ -218,11 +222,11 @@ def check_topic_name(topic: str) -> str:
 
 
 def check_topic_filter(topic_filter: str) -> str:
-    """The filter itself if SUBSCRIBE may carry it (§4.7.1, §4.8.2); MalformedPacket otherwise.
+    """Returns the filter if SUBSCRIBE may carry it (§4.7.1, §4.8.2); raises MalformedPacket otherwise.
 
-    `$share/name/filter` is held to the grammar of shared subscriptions in every version: a 3.1.1 client
-    that writes it means a shared subscription, since no topic below `$share/` is ever published. What stands behind
-    a `?` is not read here: it may be an expression, and the broker judges it as one or as part of the filter.
+    `$share/name/filter` is held to the grammar of shared subscriptions in every version: a 3.1.1 client that writes
+    it means a shared subscription, since no topic below `$share/` is ever published. Text behind a `?` is not read
+    here: the broker treats it as an expression or as part of the filter.
     """
     _check_length_and_null(topic_filter)
     rest = topic_filter
@@ -254,7 +258,7 @@ def _check_length_and_null(text: str) -> None:
 
 
 def encode_varint(value: int) -> bytes:
-    """Variable byte integer (§1.5.5), one to four bytes. Raises UnsendablePacket above 268,435,455."""
+    """Encodes a variable byte integer (§1.5.5), one to four bytes. Raises UnsendablePacket above 268,435,455."""
     if 0 <= value < 0x80:
         return bytes((value,))
     if 0 <= value <= MAXIMUM_REMAINING_LENGTH:
@@ -268,10 +272,10 @@ def encode_varint(value: int) -> bytes:
 
 
 def decode_varint(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """(value, position after it), reading below `end`; position -1 if more bytes are needed.
+    """Returns (value, position after it), reading below `end`; position -1 if more bytes are needed.
 
-    Raises MalformedPacket beyond four bytes and where fewer bytes would do: the encoding MUST be the
-    shortest (MQTT-1.5.5-1), and one packet with many encodings is a gift to whoever evades a filter.
+    Raises MalformedPacket beyond four bytes and where fewer bytes would do. The encoding MUST be the shortest
+    (MQTT-1.5.5-1): a packet with several encodings could evade a filter.
     """
     value = shift = 0
     for position in range(at, min(at + 4, end)):
