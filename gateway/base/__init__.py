@@ -1,4 +1,4 @@
-"""What every process needs: configuration, limits, log lines, figures, files that hold a secret.
+"""Common parts of every process: configuration, limits, log lines, figures, files that hold a secret.
 
 Imports pure rooms of `bridge` for names in configurations; no other room of `gateway`.
 """

@@ -12,11 +12,13 @@ import asyncio
 from collections.abc import Callable
 
 DELAY_MIN_S = 0.001
-"""A deadline that has passed costs one turn in so long: a machine that keeps such a deadline does not spin the loop."""
+"""A deadline that has passed costs one turn in so long: a machine that keeps such a deadline does not spin the
+loop.
+"""
 
 
 class Alarm:
-    """A timer for one deadline. Calls `call` once for each deadline that is set, at or after it, on the event loop.
+    """Timer for one deadline. Calls `call` once for each deadline that is set, at or after it, on the event loop.
 
     `clock`: the clock of the deadlines, in seconds.
     """

@@ -1,4 +1,4 @@
-"""The clock that measures, and beside it the time on the wall, which people and programs set (`bridge.base.wall`)."""
+"""Clock that measures, and the wall clock beside it, which people and programs set (`bridge.base.wall`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bridge.base import Wall
 
 
 class Clock:
-    """Steady seconds when called; `wall` says what the wall showed at the last call."""
+    """Clock of steady seconds when called; `wall` is the wall clock's time at the last call."""
 
     def __init__(self, steady: Callable[[], float] = time.monotonic, wall: Callable[[], float] = time.time) -> None:
         self._steady, self._on_the_wall = steady, wall

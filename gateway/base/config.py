@@ -48,11 +48,11 @@ MAX_CONFIG_BYTES = 1 << 20
 
 
 class ConfigError(OperatorError):
-    """What is wrong with a configuration, in one line: file, place, cause and cure. Exit status 2."""
+    """Error in a configuration, in one line: file, place, cause and cure. Exit status 2."""
 
 
 class StartError(OperatorError):
-    """Why the broker cannot start with a valid configuration, in one line. Exit status 2."""
+    """Error that keeps a broker with a valid configuration from starting, in one line. Exit status 2."""
 
 
 def _filter(text: str) -> str:
@@ -66,7 +66,7 @@ TopicFilter = Annotated[str, AfterValidator(_filter)]
 
 
 class Protect(Model):
-    """A scope whose publications are sealed; a topic belongs to its most specific scope."""
+    """Scope whose publications are sealed; a topic belongs to its most specific scope."""
 
     filter: TopicFilter = Field(description="as the owner's policy has it, in clear names")
     regions: list[str] | None = Field(default=None, description="path through the overlay; absent: as the policy says")
@@ -77,13 +77,13 @@ class Protect(Model):
 
 
 class KeyServerSettings(Model):
-    """What a key server needs beside its identity."""
+    """Settings of a key server beside its identity."""
 
     material: Path = Field(description="what the overlay's owner handed over; taken in at the first start, then erased")
 
 
 class OverlaySettings(Model):
-    """Who we are in the overlay, and what of our clients' traffic goes through it."""
+    """Settings of this member in the overlay, and the topics of its clients that cross the overlay."""
 
     identity: Path = Field(description="directory with our key and certificate")
     overlay: Path = Field(description="the owner-signed description of the overlay")
@@ -104,14 +104,14 @@ class OverlaySettings(Model):
 
 
 class AvailabilitySettings(Model):
-    """Whether local clients are traced, and where the traces are published."""
+    """Settings of the availability of local clients: if it is published, and where."""
 
     enabled: bool = Field(default=False, description="whether they are published")
     topic_prefix: str = Field(default="veilmq/traces", description="where: PREFIX/GATEWAY/CLIENT/availability")
 
 
 class SubscriptionSettings(Model):
-    """What subscriptions may say beside their filter."""
+    """Extensions that subscriptions may use beside their filter."""
 
     predicates: bool = Field(
         default=False,
@@ -120,7 +120,7 @@ class SubscriptionSettings(Model):
 
 
 class Settings(Model):
-    """The whole file. `auth` and `topic_check` are amqtt's old sections, understood as plugins."""
+    """Settings of the whole file. `auth` and `topic_check` are amqtt's old sections, understood as plugins."""
 
     listeners: dict[str, Listener] = Field(
         default={"default": Listener()},
@@ -183,7 +183,7 @@ class Settings(Model):
 
     @property
     def session_expiry_s(self) -> int:
-        """Longest life of an unused session, in seconds."""
+        """The longest life of an unused session, in seconds."""
         if self.session_expiry_interval is None:
             return self.limits.session_expiry_s
         return min(self.session_expiry_interval, self.limits.session_expiry_s)
@@ -195,7 +195,7 @@ _HOSTED = TypeAdapter(dict[str, Hosted])
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML in which a repeated key is an error: the second `limits:` would silently undo the first."""
+    """Loader of YAML in which a repeated key is an error: the second `limits:` would silently undo the first."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[Hashable] = set()
@@ -208,7 +208,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def load(path: Path | str) -> Settings:
-    """Read and validate a configuration file. Relative paths in it are taken from its directory.
+    """Reads and validates a configuration file. Relative paths in it are taken from its directory.
 
     Raises ConfigError with file, place, cause and cure.
     """
@@ -232,7 +232,9 @@ def load(path: Path | str) -> Settings:
 
 
 def parse(content: object, *, source: str = "configuration", directory: Path | None = None) -> Settings:
-    """Validate a configuration given as nested dictionaries. Raises ConfigError as `load` does."""
+    """Validates a configuration given as nested dictionaries. Raises ConfigError with source, place, cause and
+    cure.
+    """
     if not isinstance(content, Mapping):
         raise ConfigError(f"{source}: the top level is not a mapping; write e.g. listeners: {{...}}")
     tree = _spelling(dict(content))
@@ -248,7 +250,7 @@ def parse(content: object, *, source: str = "configuration", directory: Path | N
 
 
 def rebound(settings: Settings, bind: str) -> Settings:
-    """The same with the listener `default` elsewhere. Raises ConfigError."""
+    """Returns the settings with the listener `default` at another address. Raises ConfigError."""
     told = settings.listeners.get("default", Listener()).model_dump(exclude_unset=True)
     try:
         default = Listener(**{**told, "bind": bind})
@@ -258,7 +260,9 @@ def rebound(settings: Settings, bind: str) -> Settings:
 
 
 def load_hosted(path: Path) -> dict[str, Hosted]:
-    """A file that holds what `overlay.hosted` does, for whoever has no broker's configuration. Raises ConfigError."""
+    """Loads a file with the content of `overlay.hosted`, for a program without a broker's configuration. Raises
+    ConfigError.
+    """
     try:
         content = yaml.load(path.read_text("utf-8")[:MAX_CONFIG_BYTES], _Loader)  # noqa: S506 - a SafeLoader
         return {name: one.anchored(path.parent) for name, one in _HOSTED.validate_python(content or {}).items()}
@@ -271,7 +275,7 @@ def load_hosted(path: Path) -> dict[str, Hosted]:
 
 
 def _spelling(tree: dict[Any, Any]) -> dict[Any, Any]:
-    """amqtt's documentation writes keys with hyphens, its code with underscores: accept both."""
+    """Returns keys with underscores: amqtt's documentation writes them with hyphens, its code with underscores."""
     known = ("plugins", "auth", "topic_check")
     return {
         (name := key.replace("-", "_") if isinstance(key, str) else key): (
@@ -288,9 +292,9 @@ def _spelling_below(name: str, value: dict[Any, Any]) -> dict[Any, Any]:
 
 
 def _inherit(listeners: object) -> object:
-    """What a listener leaves out comes from the one named `default`, as in amqtt.
+    """Fills absent keys of a listener from the listener named `default`, as amqtt does.
 
-    A `default` that binds nothing, beside others, is no listener itself.
+    A `default` without `bind`, beside others, is no listener itself.
     """
     if not isinstance(listeners, dict):
         return listeners
@@ -306,7 +310,7 @@ def _inherit(listeners: object) -> object:
 
 
 def _plugins(plugins: object, source: str) -> object:
-    """amqtt's list form becomes its dictionary form."""
+    """Turns amqtt's list form of plugins into its dictionary form."""
     entries: list[Any]
     if plugins is None:
         return {}
@@ -341,7 +345,7 @@ _OLD_TOPIC = {
 
 
 def _old_sections(tree: dict[Any, Any], source: str) -> None:
-    """Turn amqtt's `auth` and `topic-check` into the plugins that they named, where `plugins` is absent."""
+    """Turns amqtt's `auth` and `topic-check` into the plugins that they named, where `plugins` is absent."""
     old: dict[str, dict[str, Any]] = {}
     for section, table in (("auth", _OLD_AUTH), ("topic_check", _OLD_TOPIC)):
         options = tree.pop(section, None)
@@ -358,7 +362,7 @@ def _old_sections(tree: dict[Any, Any], source: str) -> None:
 
 
 def _anchored(settings: Settings, directory: Path) -> Settings:
-    """The same settings with relative paths taken from the directory of the file."""
+    """Returns the settings with relative paths taken from the directory of the file."""
 
     def anchored(path: Path | None) -> Path | None:
         return None if path is None else directory / path.expanduser()
@@ -418,7 +422,7 @@ def _one_line(error: ErrorDetails, source: str) -> str:
 
 
 def _fields_at(path: tuple[int | str, ...]) -> list[str]:
-    """Names of the keys that are allowed at a place of the file."""
+    """Returns the names of the keys that are allowed at a place of the file."""
     model: type[BaseModel] | None = Settings
     table: dict[str, type[BaseModel]] = {
         "listeners": Listener, "limits": Limits, "metrics": Metrics, "overlay": OverlaySettings, "protect": Protect,

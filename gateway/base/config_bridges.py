@@ -1,6 +1,6 @@
-"""`bridges` of the configuration: ordinary brokers that topics are exchanged with.
+"""`bridges` of the configuration: ordinary brokers with which topics are exchanged.
 
-Names and bounds only; what a bridge does is in `gateway/bridging`.
+Names and bounds only; `gateway/bridging` has the behaviour of a bridge.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gateway.base.limits import Model
 
 TOPICS_MAX = 1_000
 ADDRESSES_MAX = 5
-"""As many as the client tries in a round (`gateway.client.redial`)."""
+"""Addresses of one bridge: as many as the client tries in a round (`gateway.client.redial`)."""
 
 
 def _address(text: str) -> str:
@@ -36,7 +36,7 @@ Prefix = Annotated[str, AfterValidator(_prefix)]
 
 
 class BridgeTopic(Model):
-    """Topics that cross the bridge: LOCAL_PREFIX + what `filter` matches here, REMOTE_PREFIX + the same there."""
+    """Topics that cross the bridge: LOCAL_PREFIX + `filter` here, REMOTE_PREFIX + `filter` at the other broker."""
 
     filter: str = Field(default="#", description="without either prefix")
     direction: Literal["out", "in", "both"] = Field(default="out", description="out: from here to there")
@@ -65,8 +65,9 @@ class BridgeTopic(Model):
 
 
 class BridgeTls(Model):
-    """TLS towards the other broker. Its certificate is checked against `cafile` and `capath`, or whom this system
-    knows."""
+    """TLS towards the other broker. Its certificate is checked against `cafile` and `capath`, or else against the
+    authorities of this system.
+    """
 
     cafile: Path | None = Field(default=None, description="whom to trust, PEM; absent: whom this system knows")
     capath: Path | None = Field(default=None, description="the same as a directory of hashed names, as OpenSSL has it")
@@ -82,7 +83,9 @@ class BridgeTls(Model):
 
 
 class BridgeSettings(Model):
-    """One bridge. It keeps a session there and a queue here, so that QoS 1 and 2 lose nothing while either is away."""
+    """Settings of one bridge. A bridge keeps a session at the other broker and a queue here, so that QoS 1 and 2 lose
+    nothing while either is away.
+    """
 
     addresses: list[Address] = Field(min_length=1, max_length=ADDRESSES_MAX, description="tried in this order")
     version: Literal["5", "3.1.1"] = Field(default="5", description="of MQTT, at the other broker")
@@ -107,7 +110,7 @@ class BridgeSettings(Model):
     )
 
     def anchored(self, directory: Path) -> BridgeSettings:
-        """The same with relative paths taken from `directory`."""
+        """Returns the settings with relative paths taken from `directory`."""
         tls = self.tls
         if tls is not None:
             names = ("cafile", "capath", "certfile", "keyfile")

@@ -1,4 +1,4 @@
-"""`console` of the configuration: the page and the HTTP API of a broker, and who may do what there."""
+"""`console` of the configuration: the page and the HTTP API of a broker, and the rights of its users."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from gateway.base.limits import Model
 
 CONNECTIONS_MAX = 128
-"""Connections to a console: the one that has waited longest for its next request goes, if more come."""
+"""Connections to a console: beyond it the connection that has waited longest for its next request is closed."""
 STREAMS_MAX, STREAMS_OF_USER = 50, 10
 """Streams that are open at a console, and of one user."""
 CONSOLE_FILES = CONNECTIONS_MAX + 2 * STREAMS_MAX
@@ -18,7 +18,9 @@ CONSOLE_FILES = CONNECTIONS_MAX + 2 * STREAMS_MAX
 
 
 class Console(Model):
-    """Users log in with their MQTT name and password and have their MQTT rights; `admins` see and do the rest."""
+    """Page and HTTP API. Users log in with their MQTT name and password and have their MQTT rights; `admins` have all
+    others.
+    """
 
     bind: str = Field(
         default="127.0.0.1:8080", description="HOST:PORT; other hosts than this one only with a certificate"
@@ -48,7 +50,7 @@ class Console(Model):
         return self
 
     def anchored(self, directory: Path) -> Console:
-        """The same with relative paths taken from `directory`."""
+        """Returns the settings with relative paths taken from `directory`."""
         names = ("certfile", "keyfile")
         found = {name: directory / path.expanduser() for name in names if (path := getattr(self, name)) is not None}
         return self.model_copy(update=found)

@@ -1,4 +1,6 @@
-"""`overlay.discovery:` in a configuration: what of us is said on the local network, and what is looked for there."""
+"""`overlay.discovery:` in a configuration: facts that this member announces on the local network, and facts that it
+seeks.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ def _ip_address(text: str) -> str:
 
 
 class Discovery(Model):
-    """Multicast DNS on the local network. What is found there is believed as far as TLS and the overlay confirm it."""
+    """Multicast DNS on the local network. A found address counts only as far as TLS and the overlay confirm it."""
 
     advertise: bool = Field(default=False, description="say on the local network where we listen")
     find: bool = Field(default=False, description="look there for members that do not answer where the overlay says")

@@ -1,4 +1,4 @@
-"""`events` of the configuration: what happens here, told to a web address or on a topic."""
+"""`events` of the configuration: events of this broker, sent to a web address or published on a topic."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HOOKS_MAX = 32
 
 
 class EventHook(Model):
-    """One receiver. Either `url` or `topic`."""
+    """Receiver of events. Either `url` or `topic`."""
 
     url: str | None = Field(default=None, description="events are sent there by POST, as JSON")
     secret_file: Path | None = Field(
@@ -49,5 +49,5 @@ class EventHook(Model):
         return self
 
     def anchored(self, directory: Path) -> EventHook:
-        """The same with relative paths taken from `directory`."""
+        """Returns the settings with relative paths taken from `directory`."""
         return self.model_copy(update={"secret_file": self.secret_file and directory / self.secret_file.expanduser()})

@@ -1,4 +1,4 @@
-"""`hosted:` in a configuration: how a gateway logs in at hosted brokers of its region."""
+"""`hosted:` in a configuration: logins of a gateway at hosted brokers of its region."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gateway.base.limits import Model
 
 
 class Hosted(Model):
-    """How we log in at one hosted broker of our region."""
+    """Login at one hosted broker of this region."""
 
     username: str | None = Field(default=None, description="our account there")
     password_file: Path | None = Field(default=None, description="a private file (mode 0600) with the password alone")
@@ -26,6 +26,6 @@ class Hosted(Model):
         return self
 
     def anchored(self, directory: Path) -> Hosted:
-        """The same with relative paths taken from a directory."""
+        """Returns the settings with relative paths taken from a directory."""
         paths = {key: getattr(self, key) for key in ("password_file", "certfile", "keyfile")}
         return self.model_copy(update={key: directory / p.expanduser() for key, p in paths.items() if p is not None})

@@ -1,4 +1,6 @@
-"""`listeners` of the configuration: where clients connect, who may, and what a slow one means for others."""
+"""`listeners` of the configuration: addresses for clients, the clients admitted there, and the effect of a slow
+client.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from gateway.base.limits import Model
 
 PORT_MAX = 65_535
 PROXIES_MAX = 100
-"""Addresses and networks that one listener compares each new connection with."""
+"""Addresses and networks with which one listener compares each new connection."""
 
 
 def _is_text_or_number(value: object) -> object:
@@ -20,11 +22,13 @@ def _is_text_or_number(value: object) -> object:
 
 
 UNIX = "unix:"
-"""What `bind` of a Unix socket begins with."""
+"""Prefix of `bind` for a Unix socket."""
 
 
 def _bind(text: str) -> str:
-    """amqtt's forms: HOST:PORT, [IPv6]:PORT, :PORT, PORT, HOST. A port that does not exist would become another."""
+    """Accepts amqtt's forms: HOST:PORT, [IPv6]:PORT, :PORT, PORT, HOST. Refuses a port above the highest one, which
+    would wrap around to another port.
+    """
     if text.startswith(UNIX):
         return text
     _, colon, port = text.rpartition("]:" if text.startswith("[") else ":")
@@ -46,7 +50,7 @@ Bind = Annotated[str, BeforeValidator(_is_text_or_number), AfterValidator(_bind)
 
 
 class Listener(Model):
-    """One address that clients connect to. What is absent is taken from the listener named `default`."""
+    """Address for clients. Absent keys are taken from the listener named `default`."""
 
     type: Literal["tcp", "ws", "external"] = Field(default="tcp", description="ws: WebSocket; external: handed over")
     bind: Bind = Field(default="127.0.0.1:1883", description="HOST:PORT, or unix:PATH for a Unix socket")
@@ -82,7 +86,7 @@ class Listener(Model):
 
     @property
     def unix_path(self) -> Path | None:
-        """Where the Unix socket of this listener is; None for any other."""
+        """The path of this listener's Unix socket; None for any other listener."""
         return Path(self.bind.removeprefix(UNIX)) if self.bind.startswith(UNIX) else None
 
     @model_validator(mode="before")

@@ -1,5 +1,6 @@
-"""`traces:` in a configuration: who is traced here, by whose word, and how fast a death is noticed. `watched:`: which
-brokers trace us ourselves."""
+"""`traces:` in a configuration: the entities traced here, the authority for them, and the time to notice a death.
+`watched:`: the brokers that trace this gateway.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ Convention = Literal["homeassistant", "homie", "sparkplug"]
 
 
 class HeartbeatSettings(Model):
-    """Messages by which something behind a bridge is known to live."""
+    """Messages that prove a device behind a bridge alive."""
 
     topic: str = Field(description="a filter with levels {device}, which name it: sensors/{device}/state")
     every_s: float | None = Field(default=None, gt=0, le=7 * 86_400, description="how often they come; absent: learned")
@@ -110,7 +111,9 @@ class FleetSettings(Model):
 
 
 class OtherWitnessSettings(Model):
-    """Brokers that witness the same entities: who is silent here is asked through them before it is told failed."""
+    """Brokers that witness the same entities: a silent entity is asked through them before it is reported as
+    failed.
+    """
 
     brokers: list[str] = Field(
         min_length=1,
@@ -122,7 +125,7 @@ class OtherWitnessSettings(Model):
     cafile: Path | None = Field(default=None, description="connect by TLS, trusting it")
 
     def anchored(self, directory: Path) -> OtherWitnessSettings:
-        """The same with relative paths taken from a directory."""
+        """Returns the settings with relative paths taken from a directory."""
         paths = {"password_file": self.password_file, "cafile": self.cafile}
         return self.model_copy(update={n: p and directory / p.expanduser() for n, p in paths.items()})
 
@@ -162,7 +165,7 @@ class TraceSettings(Model):
         return self
 
     def anchored(self, directory: Path) -> TraceSettings:
-        """The same with relative paths taken from a directory."""
+        """Returns the settings with relative paths taken from a directory."""
         devices = self.devices
         if devices is not None:
             devices = devices.model_copy(update={"owner": directory / devices.owner.expanduser()})
@@ -178,7 +181,9 @@ class TraceSettings(Model):
 
 
 class WatchedSettings(Model):
-    """We are an entity ourselves, at other brokers: trackers hear when a majority of them holds us for failed."""
+    """Tracing of this gateway as an entity, at other brokers: trackers hear when a majority of these reports it
+    failed.
+    """
 
     credentials: Path = Field(description="ours as an entity, made by `trust issue --role entity`")
     brokers: list[str] = Field(
@@ -201,7 +206,7 @@ class WatchedSettings(Model):
         return brokers
 
     def anchored(self, directory: Path) -> WatchedSettings:
-        """The same with relative paths taken from a directory."""
+        """Returns the settings with relative paths taken from a directory."""
         paths = {
             name: path and directory / path.expanduser()
             for name, path in (("password_file", self.password_file), ("cafile", self.cafile))

@@ -1,4 +1,6 @@
-"""Open files that this process may have: the soft limit is raised to the hard one, and connections are sized by it."""
+"""Number of files that this process may open: the soft limit is raised to the hard one, and connections are sized
+by it.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +12,15 @@ from typing import Any
 SPARE_FILES = 64
 """Open files that are no connections: listeners, the store, logs."""
 FILES_MAX = 1 << 20
-"""As many as we ask for where there is no hard limit."""
+"""The soft limit that is requested where there is no hard limit."""
 
 _resource: Any = None
-with contextlib.suppress(ImportError):  # there is none on Windows
+with contextlib.suppress(ImportError):  # absent on Windows
     _resource = import_module("resource")
 
 
 def allowed_files() -> int | None:
-    """The soft limit as it could be; None: not told, or none."""
+    """Returns the highest possible soft limit; None if the limit is unknown or absent."""
     if _resource is None:
         return None
     _, hard = _resource.getrlimit(_resource.RLIMIT_NOFILE)
@@ -26,7 +28,7 @@ def allowed_files() -> int | None:
 
 
 def raise_limit() -> int | None:
-    """Raise the soft limit as far as it goes; how many files there may be then, None if that is not known."""
+    """Raises the soft limit as far as possible; returns the new limit, None if unknown."""
     if _resource is None:
         return None
     soft, hard = _resource.getrlimit(_resource.RLIMIT_NOFILE)
@@ -39,7 +41,7 @@ def raise_limit() -> int | None:
 
 
 def open_files() -> int:
-    """How many there are now; 0 where that is not told."""
+    """Returns the number of open files; 0 if unknown."""
     try:
         return sum(1 for _ in Path("/proc/self/fd").iterdir())
     except OSError:

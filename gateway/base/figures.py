@@ -1,7 +1,7 @@
-"""Counters that people read: what this party did, whom it suspects and names (docs/protocol.md §7), how its links are.
+"""Counters for people: the work of this party, the members that it suspects and names (docs/protocol.md §7), its links.
 
-Kept in memory and published once a second as one retained JSON object on `$SYS/veilmq/figures` to local clients.
-Not here: the broker's own counters (`traffic.py`) and the endpoint that shows both (`prometheus.py`).
+Kept in memory and published once a second as one retained JSON object on `$SYS/veilmq/figures` to local clients. Not
+here: the broker's own counters (`traffic.py`) and the endpoint that shows both (`prometheus.py`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LINKS_SHOWN_MAX = 256  # of these in the JSON object, which is sent anew every s
 
 @dataclass(slots=True)
 class LinkFigures:
-    """What went over the connections of one link since it is kept. Bytes are MQTT packets before TLS."""
+    """Counters of the connections of one link since it is kept. Bytes are MQTT packets before TLS."""
 
     sent: int = 0
     sent_bytes: int = 0
@@ -31,20 +31,24 @@ class LinkFigures:
     received_bytes: int = 0
     connections: int = 0
     acknowledge_s: float | None = None
-    """From writing a message to its acknowledgement, the last time that it was measured; there is one at a time."""
+    """Seconds from writing a message to its acknowledgement, at the last measurement; one message is measured at a
+    time.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class LinkState:
-    """One link at this moment. `dialled`: by us; else `peer` dialled us, and its reconnects are its business."""
+    """State of one link at this moment. `dialled`: this side connected; else `peer` connected, and counts its own
+    reconnects.
+    """
 
     peer: str
     dialled: bool
     up: bool
     in_flight: int
-    """Messages to the peer that it has not acknowledged."""
+    """Messages to the peer without an acknowledgement."""
     waiting: int
-    """Messages that wait for room in its window."""
+    """Messages that wait for room in the peer's window."""
     figures: LinkFigures
 
     @property
@@ -61,7 +65,9 @@ class LinkState:
 
 @dataclass(slots=True)
 class Figures:
-    """Counts by name (and label), suspicions by member, and the members that are named. `links` says how they are."""
+    """Counts by name (and label), suspicions by member, and the named members. `links` returns the states of the
+    links.
+    """
 
     name: str
     role: str
@@ -70,7 +76,7 @@ class Figures:
     named: dict[str, str] = field(default_factory=dict)
     links: Callable[[], Sequence[LinkState]] = tuple
     heard: dict[str, LinkFigures] = field(default_factory=dict)
-    """What came from members that dialled us; of members of the overlay only, so it is as bounded as that."""
+    """Counters of publications from members that connected here; bounded by the number of members of the overlay."""
 
     def count(self, effect: Count) -> None:
         key = f"{effect.name}.{effect.label}" if effect.label else effect.name
@@ -78,7 +84,7 @@ class Figures:
             self.counts[key] += effect.amount
 
     def received(self, peer: str, payload_bytes: int) -> None:
-        """A publication of a member that dialled us."""
+        """Counts a publication of a member that connected here."""
         heard = self.heard.get(peer)
         if heard is None:
             heard = self.heard[peer] = LinkFigures()
@@ -86,12 +92,12 @@ class Figures:
         heard.received_bytes += payload_bytes
 
     def keep(self, members: Container[str]) -> None:
-        """What came from members that left is not shown any more."""
+        """Drops the counters of members that left."""
         for name in [name for name in self.heard if name not in members]:
             del self.heard[name]
 
     def blame(self, effect: Blame) -> bool:
-        """Note it; True the first time this is said of the member."""
+        """Notes a suspicion or a name; returns True the first time for this member."""
         if effect.named:
             return self.named.setdefault(effect.member, effect.why) is effect.why
         self.suspected[effect.member] += 1
@@ -112,7 +118,7 @@ class Figures:
         return json.dumps(self.to_dict(**more), separators=(",", ":")).encode()
 
     def _peers(self) -> dict[str, dict[str, Any]]:
-        """By member, then by who dialled."""
+        """Returns link states by member, then by the side that connected."""
         shown: dict[str, dict[str, Any]] = {}
         for link in self.links()[:LINKS_SHOWN_MAX]:
             shown.setdefault(link.peer, {})["dialled" if link.dialled else "accepted"] = link.to_dict()

@@ -1,8 +1,8 @@
-"""How seldom Python's garbage collector looks through the memory of a long-lived process.
+"""Rarer runs of Python's garbage collector through the memory of a long-lived process.
 
-What a process holds for a moment is freed by counting references. The collector only finds circles, which here are rare
-and small; but with its default thresholds it looks through all modules and all sessions again and again, and nobody is
-served meanwhile: some 20 ms each time in a fresh gateway, more with each client.
+Short-lived objects are freed by counting references. The collector only finds circles, which here are rare and small.
+With its default thresholds it looks through all modules and all sessions again and again, and no client is served
+meanwhile: some 20 ms each time in a fresh gateway, more with each client.
 """
 
 from __future__ import annotations
@@ -10,11 +10,14 @@ from __future__ import annotations
 import gc
 
 THRESHOLDS = (100_000, 20, 20)
-"""So many objects more than before, and it looks at the young ones; then how many times the young, before the older."""
+"""New objects before a look at the young ones; then the looks at each generation before a look at the next older
+one.
+"""
 
 
 def collect_seldom() -> None:
-    """To be called once a process, when all that stays is loaded: that is not looked at again, not even now, when the
-    first clients wait to be answered."""
+    """Excludes all loaded objects from collection and sets THRESHOLDS. Call once a process, when all permanent objects
+    are loaded. Runs no collection even now, when the first clients wait for answers.
+    """
     gc.freeze()
     gc.set_threshold(*THRESHOLDS)

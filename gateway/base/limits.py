@@ -1,6 +1,6 @@
-"""`limits` and `metrics` of the configuration: every bound of the broker with its default, and where Prometheus asks.
+"""`limits` and `metrics` of the configuration: every bound of the broker with its default, and Prometheus' address.
 
-Which bound does what when it is reached is in the table of docs/reference/bounds.md; what counts that is `bounds.py`.
+The table of docs/reference/bounds.md has the effect of each bound; `bounds.py` counts how often each is reached.
 Nothing is enforced here.
 """
 
@@ -15,7 +15,7 @@ from bridge.base import MAX_LEVELS
 
 
 class Model(BaseModel):
-    """A section of the configuration: unknown keys are mistakes."""
+    """Section of the configuration: unknown keys are mistakes."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -102,7 +102,7 @@ def _loopback(bind: str) -> str:
 
 
 class Metrics(Model):
-    """Where Prometheus asks. Loopback only: it has neither names nor passwords."""
+    """Address for Prometheus. Loopback only: it has neither names nor passwords."""
 
     bind: Annotated[str, AfterValidator(_loopback)] = Field(
         default="127.0.0.1:9464", description="HOST:PORT on loopback"

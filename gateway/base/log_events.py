@@ -1,8 +1,8 @@
-"""Every line that a broker or receiver logs at level info and above, once: its id, level, text and meaning.
+"""Registry of every line that a broker or receiver logs at level info and above: its id, level, text and meaning.
 
-A new one is a row here and the place where it happens: `LogEvent.LINK_UP.say(log, member=peer)`. The line carries the
-id, the member's name in lower case, which does not change with the text: alerts and audits go by it. The reference page
-is made of this table. How lines look is in `logs`; what is counted rather than said, in `bridge.contract.figures`.
+A new line is a row here and its place in the code: `LogEvent.LINK_UP.say(log, member=peer)`. The line carries the id,
+the member's name in lower case, which does not change with the text: alerts and audits go by it. The reference page
+is made of this table. The form of lines is in `logs`; counters are in `bridge.contract.figures`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ ExcInfo: TypeAlias = bool | BaseException | tuple[type[BaseException], BaseExcep
 
 
 class LogEvent(Enum):
-    """`text`: what the line says, with %-marks for arguments. `meaning`: for the reference, one sentence or two."""
+    """Event in the log. `text`: the line, with %-marks for arguments. `meaning`: for the reference, one sentence
+    or two.
+    """
 
     level: int
     text: str
@@ -31,7 +33,7 @@ class LogEvent(Enum):
         return self.name.lower()
 
     def say(self, log: logging.Logger, *args: object, exc_info: ExcInfo = None, **fields: object) -> None:
-        """Log it. `args` fill the text; `fields` follow it in the line, where they are not empty."""
+        """Logs the event. `args` fill the text; `fields` that are not empty follow it in the line."""
         if log.isEnabledFor(self.level):
             log.log(self.level, self.text, *args, exc_info=exc_info, extra={"id": self.id, **fields})
 

@@ -2,8 +2,9 @@
 
     time=2026-01-02T03:04:05.678Z level=warning logger=veilmq.limits event="limits.connections is reached" times=7
 
-What a client chose (its id, a topic) may hold line breaks and quotes: they are escaped, so that nobody can forge a line
-or split one. Secrets never come here: whoever holds one keeps it out of its `repr`. Destination: standard error.
+Text chosen by a client (its id, a topic) may hold line breaks and quotes: they are escaped, so that no client can
+forge or split a line. Secrets never come here: each object with a secret keeps it out of its `repr`. Destination:
+standard error.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", 
 
 
 def fields_of(record: logging.LogRecord) -> dict[str, Any]:
-    """What one line says, in order; `extra` of the call at the end, empty values left out."""
+    """Returns the fields of one line, in order; `extra` of the call at the end, empty values left out."""
     at = datetime.fromtimestamp(record.created, UTC)
     event = record.getMessage()
     found: dict[str, Any] = {
@@ -38,14 +39,14 @@ def fields_of(record: logging.LogRecord) -> dict[str, Any]:
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object a line."""
+    """Formatter that writes one JSON object a line."""
 
     def format(self, record: logging.LogRecord) -> str:
         return json.dumps(fields_of(record), ensure_ascii=True, default=str, separators=(",", ":"))
 
 
 class KeyValueLines(logging.Formatter):
-    """One line of `key=value` pairs an event (logfmt)."""
+    """Formatter that writes one line of `key=value` pairs an event (logfmt)."""
 
     def format(self, record: logging.LogRecord) -> str:
         return " ".join(f"{key}={_value(value)}" for key, value in fields_of(record).items())
@@ -59,7 +60,7 @@ def _value(value: object) -> str:
 
 
 def configure(form: Literal["text", "json"], level: str = "info") -> None:
-    """All log lines of this process from now on: ours from `level`, those of libraries from `warning`."""
+    """Sets the form of all log lines of this process: VeilMQ's from `level`, those of libraries from `warning`."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if form == "json" else KeyValueLines())
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
@@ -67,5 +68,5 @@ def configure(form: Literal["text", "json"], level: str = "info") -> None:
 
 
 def set_level(level: str) -> None:
-    """Of our own lines: debug, info, warning or error."""
+    """Sets the level of VeilMQ's own lines: debug, info, warning or error."""
     logging.getLogger("veilmq").setLevel(level.upper())

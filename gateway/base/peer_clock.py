@@ -1,6 +1,6 @@
-"""The clock of whoever answers a member's CONNECT, in a user property of CONNACK: compared at each connection.
+"""Clock of the broker that answers a member's CONNECT, in a user property of CONNACK: compared at each connection.
 
-The difference includes the way of one packet, far below what matters. No I/O; times are passed in.
+The difference includes the travel time of one packet, which is negligible. No I/O; times are passed in.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ DIGITS_MAX = 16
 
 
 def stamp(now: float) -> tuple[str, str]:
-    """The property; `now`: UNIX time in seconds."""
+    """Returns the user property; `now`: UNIX time in seconds."""
     return PROPERTY, str(int(now * 1000))
 
 
 def ahead_s(properties: Iterable[tuple[str, str]], now: float) -> float | None:
-    """By how many seconds the other clock is ahead of ours; None where it says nothing, or nonsense."""
+    """Returns the seconds by which the other clock is ahead of this one; None if the property is absent or invalid."""
     for name, value in properties:
         if name == PROPERTY and value.isascii() and value.isdigit() and len(value) <= DIGITS_MAX:
             return int(value) / 1000 - now

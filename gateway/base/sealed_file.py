@@ -1,11 +1,11 @@
-"""One secret file of ours, sealed under a key that the store derives for it, replaced whole.
+"""Secret file of this party, sealed under a key that the store derives for it, and always replaced whole.
 
     file = magic(8)  nonce(12)  AES-256-GCM(key, nonce, content, additional data: purpose)
 
-For what may be written anew any time but must not lie open on the disk: fetched epoch keys, a key server's material.
-The magic and the purpose keep one file from being taken for another. Not here: what is inside, and the store key, which
-lies beside: whoever has the whole directory has the content. `replace` overwrites what was there before, as far as a
-file can (`gateway/files.py`), but only once the new content is durable.
+For content that may be written anew at any time but must not lie open on the disk: fetched epoch keys, a key server's
+material. The magic and the purpose keep one file from being taken for another. Not here: the content, and the store
+key, which lies beside: a thief of the whole directory has the content. `replace` overwrites the former content, as
+far as a file can (`gateway/files.py`), but only once the new content is durable.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ TAG_BYTES = 16
 
 
 class SealedFileError(OperatorError):
-    """The file is there and cannot be used: one line, cause and cure."""
+    """Error of a file that exists and cannot be used: one line, cause and cure."""
 
 
 class SealedFile:
-    """See the module. `key`: 32 secret bytes. `purpose`: what the content is and whose."""
+    """Sealed file at a path. `key`: 32 secret bytes. `purpose`: the kind of content and its owner."""
 
     def __init__(self, path: Path, key: bytes, purpose: bytes) -> None:
         self.path = path
@@ -38,9 +38,9 @@ class SealedFile:
         self._cipher, self._purpose = AESGCM(key), purpose
 
     def read(self) -> bytes | None:
-        """The content; None if there is no file. Raises SealedFileError.
+        """Returns the content; None if there is no file. Raises SealedFileError.
 
-        A replacement that a crash cut short counts once it is whole.
+        Takes up a replacement that a crash interrupted, once its file is whole.
         """
         try:
             if self._new.exists():
@@ -52,7 +52,7 @@ class SealedFile:
             raise SealedFileError(str(error)) from None
 
     def replace(self, content: bytes) -> None:
-        """Durable when this returns, and what was there before overwritten. Raises SealedFileError."""
+        """Replaces the content: durable on return, and the former content overwritten. Raises SealedFileError."""
         nonce = secrets.token_bytes(NONCE_BYTES)
         sealed = MAGIC + nonce + self._cipher.encrypt(nonce, content, self._purpose)
         try:

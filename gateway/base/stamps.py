@@ -1,4 +1,4 @@
-"""Files that somebody may replace while we run: whether one changed since the last look, for a `stat` each."""
+"""Files that may be replaced at run time: changes since the last look, for a `stat` each."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from gateway.files import FileStamp, stamp
 
 
 class Stamps:
-    """The files as they were at the last look. A file that is not there is one state more."""
+    """Files as they were at the last look. A missing file is one more state."""
 
     def __init__(self, paths: Iterable[Path | str]) -> None:
         self._paths = tuple(Path(path) for path in paths)
         self._seen = self._look()
 
     def changed(self) -> bool:
-        """Whether a file differs from the last call, or from the start."""
+        """Returns True if a file differs from the last call, or from the start."""
         before, self._seen = self._seen, self._look()
         return self._seen != before
 

@@ -1,4 +1,5 @@
-"""What is acknowledged is on disk: the outbox of publications for the overlay, numbers, seeds.
+"""Durable store of publications for the overlay: outbox, sequence numbers, seeds. An acknowledged publication is on
+disk.
 
 Imports `base` and machines of `bridge`.
 """

@@ -1,8 +1,8 @@
-"""Which publications of one commit share a row: those of one scope that follow each other, up to what a batch holds
+"""Bundles of publications of one commit: consecutive publications of one scope share a row, up to the size of a batch
 (`bridge.contract.packed`).
 
-One row is one batch for good: after a restart it is sealed and sent as the same one. What is retained has a row of its
-own. The row remembers whether its scope was plain then. Not here: who names the chains (`outgoing`), the disk
+A row stays one batch for good: after a restart the same batch is sealed and sent. A retained publication has a row of
+its own. The row remembers if its scope was plain then. Not here: the names of chains (`outgoing`), the disk
 (`database`).
 """
 
@@ -16,12 +16,12 @@ from gateway.outbox.database import StoredRow, encode_publication
 
 
 def bundled(rows: Sequence[StoredRow]) -> list[StoredRow]:
-    """Rows without a frame, put together; the others as they are. In order of the first number of each."""
+    """Returns rows without a frame bundled, and all others unchanged, in order of the first number of each."""
     done: list[StoredRow] = []
     open_: dict[str, tuple[list[StoredRow], int]] = {}
     for row in rows:
         if row.frame:
-            if row.chain.name in open_:  # what comes before it does not come behind it
+            if row.chain.name in open_:  # keeps the order: earlier rows go first
                 done.append(_together(open_.pop(row.chain.name)[0]))
             done.append(row)
             continue

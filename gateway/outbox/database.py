@@ -1,9 +1,9 @@
-"""The outbox's database: rows sealed under a local store key, numbers reserved in blocks, predecessors.
+"""Database of the outbox: rows sealed under a local store key, numbers reserved in blocks, predecessors.
 
-Synchronous and single-writer; `gateway/outbox/store.py` puts a writer thread and the event loop around it. A call
-that returned has its rows on disk (SQLite in WAL mode with synchronous FULL, so one fsync for a whole batch).
-Topic names are kept as keyed hashes only. What the store key protects against: somebody who gets the database but not
-the directory's key file. A restored backup repeats no sequence number, since each life begins its own by the clock.
+Synchronous and single-writer; `gateway/outbox/store.py` puts a writer thread and the event loop around it. When a
+call returns, its rows are on disk (SQLite in WAL mode with synchronous FULL, so one fsync for a whole batch). Topic
+names are kept as keyed hashes only. The store key protects against an attacker who gets the database but not the
+directory's key file. A restored backup repeats no sequence number, since each life begins its numbers by the clock.
 """
 
 from __future__ import annotations
@@ -30,24 +30,28 @@ from bridge.contract import Chain, Publication
 from keys.message import SEALED_PROPERTIES
 
 SEQUENCE_BLOCK = 1 << 16
-"""Numbers reserved by one write; a crash burns what is left of the block, so none is ever used twice."""
+"""Numbers reserved by one write. A crash burns the rest of the block, so that no number is used twice."""
 MAX_TOPICS = 1_000_000
 """Stops ever new topic names from growing the table of predecessors; the oldest start a new chain."""
 MS_NUMBERS = 1 << 10
-"""Numbers for each millisecond of the clock: nobody draws a million a second for long, and scripts can show them."""
+"""Numbers for each millisecond of the clock: a million a second is more than any gateway uses, and scripts can show
+them.
+"""
 TOPIC_CACHE = 65_536
 PAGE_ROWS = 256
 PAGE_BYTES = 1 << 20
 """A page is read and opened on the event loop: it may take some milliseconds, whatever the size of its rows."""
 FAR_AHEAD_MS = 300_000
-"""Of a stored generation so far ahead, its clock or the present one was wrong; replicas take none further ahead."""
+"""A stored generation further ahead of the clock than this shows that its clock or the present one was wrong; replicas
+take none further ahead.
+"""
 PASSED_OVER = 8
-"""So many generations that a start did not follow are remembered, the greatest."""
+"""Generations remembered, the greatest, of those that a start did not follow."""
 STATEMENT_ROWS = 128
 """Rows that one statement writes, five values each: below SQLite's old bound of 999."""
 LAYOUT = 1
 FACT_MAX = 1 << 62
-"""No number that this counts up comes near it."""
+"""The largest valid value of a stored fact; no counter comes near it."""
 
 _HEAD = struct.Struct(">BI")
 _OPTIONAL = (*SEALED_PROPERTIES, "expiry_s")
@@ -65,24 +69,24 @@ CREATE INDEX IF NOT EXISTS topics_age ON topics (sequence);
 
 
 class StoreError(OperatorError):
-    """The data directory cannot be used or written: one line, cause and cure. MQTT reason `code`."""
+    """Error of a data directory that cannot be used or written: one line, cause and cure. MQTT reason `code`."""
 
     code = 0x80
 
 
 class OutboxFullError(StoreError):
-    """No room (the configured bound or the disk). MQTT reason code 0x97, Quota exceeded."""
+    """Error of an outbox without room (the configured bound or the disk). MQTT reason code 0x97, Quota exceeded."""
 
     code = 0x97
 
 
 @dataclass(slots=True)
 class StoredRow:
-    """A publication on its way to the disk: `frame` is `encode_publication`, `commit` sets `previous`.
+    """Publication on its way to the disk: `frame` is `encode_publication`, `commit` sets `previous`.
 
-    `chain`: names what it is part of, in order: its scope. One without a frame goes into a row with others of its chain
-    (`bundling`), and `size` says how many bytes it takes there. `sequences`: what went into this row, `topics`: of
-    them, if they are several.
+    `chain`: the ordered sequence that the publication is part of, named by its scope. A row without a frame is
+    bundled with others of its chain (`bundling`); `size` is then its share in bytes. `sequences`: the numbers bundled
+    into this row; `topics`: their topics, if there are several.
     """
 
     sequence: int
@@ -98,7 +102,7 @@ class StoredRow:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A row read back. `size`: its bytes on disk."""
+    """Row read back from disk. `size`: its bytes on disk."""
 
     sequence: int
     previous: int
@@ -116,10 +120,10 @@ class Page:
 
 
 class Outbox:
-    """One database file. `writer` methods and `reader` methods may be called from one thread each."""
+    """Database file of one outbox. `writer` methods and `reader` methods may be called from one thread each."""
 
     def __init__(self, path: Path, key: bytes, now_ms: int) -> None:
-        """Open or make it at `now_ms`: when this returns, a new generation is on disk. Raises StoreError."""
+        """Opens or makes the file at `now_ms`: on return a new generation is on disk. Raises StoreError."""
         self.path = path
         self._recent: OrderedDict[bytes, int] = OrderedDict()
         try:
@@ -171,9 +175,9 @@ class Outbox:
     def commit(
         self, rows: Sequence[StoredRow], gone: Iterable[int], reserve: bool, now_ms: int
     ) -> tuple[int, int] | None:
-        """One transaction: insert `rows`, delete `gone`, and reserve the block [first, end) it returns.
+        """Inserts `rows`, deletes `gone` and reserves the block [first, end) that is returned, in one transaction.
 
-        Raises StoreError; then nothing of it happened.
+        Raises StoreError; then nothing was changed.
         """
         block = None
         count = self._topic_count
@@ -200,7 +204,7 @@ class Outbox:
         for row in rows:
             name = self._name_of(row.chain.name)
             chains = [self._previous(db, each) for each in (name, *self._own_chains(row))]
-            # None behind it: not of its own topic's chain, nor of a damaged row, which nobody would believe.
+            # No predecessor with a greater number: not of its own topic's chain, nor of a damaged row.
             row.previous = max([each for each in chains if each < row.sequence], default=0)
             if row.qos:
                 self._recent[name] = touched[name] = row.sequence
@@ -225,8 +229,10 @@ class Outbox:
         return count
 
     def _own_chains(self, row: StoredRow) -> list[bytes]:
-        """What was stored while nobody knew the scope of its topic is in a chain of that topic. What comes in the
-        scope's chain later follows it, too. As a rule there is no such row, and topics are not looked up."""
+        """Returns the chains of single topics that a row must follow too. A publication stored while the scope of its
+        topic was unknown is in a chain of that topic, and later rows of the scope's chain follow it. As a rule there
+        is no such row, and topics are not looked up.
+        """
         topics = row.topics or (row.publication.topic,)
         if row.chain.name in topics:
             self._has_own_chains = True
@@ -248,15 +254,17 @@ class Outbox:
     # ------------------------------------------------------------------------------------- reader
 
     def totals(self) -> tuple[int, int]:
-        """Number and bytes of all rows. Reads the whole table's pages, not its rows: 0.1 s a million. Raises
-        StoreError."""
+        """Returns number and bytes of all rows. Reads the whole table's pages, not its rows: 0.1 s a million. Raises
+        StoreError.
+        """
         count, size = self._row("SELECT count(*), coalesce(sum(length(sealed)), 0) FROM outbox") or (0, 0)
         return int(count), int(size)
 
     def page(self, start: int, skip: Callable[[int], bool]) -> Page:
-        """Rows from sequence `start` on, without those that `skip` names. Raises StoreError if the disk cannot be read.
+        """Returns rows from sequence `start` on, without those that `skip` names. Raises StoreError if the disk cannot
+        be read.
 
-        A row that does not open is left out and reported: it must not stand in the way of all that follow.
+        A row that cannot be opened is left out and reported, so that it does not block all later rows.
         """
         rows: list[Stored] = []
         damaged, held, following = None, 0, None
@@ -281,23 +289,25 @@ class Outbox:
         return Page(tuple(rows), following, damaged)
 
     def first(self, start: int) -> tuple[int, int] | None:
-        """Sequence and time of storage (ms since the UNIX epoch) of the first row from `start` on; None: no such.
-        Raises StoreError."""
+        """Returns sequence and time of storage (ms since the UNIX epoch) of the first row from `start` on; None if
+        there
+        is none. Raises StoreError.
+        """
         query = "SELECT sequence, committed_ms FROM outbox WHERE sequence >= ? ORDER BY sequence LIMIT 1"
         row = self._row(query, start)
         return None if row is None else (int(row[0]), int(row[1]))
 
     def holds(self, sequence: int) -> bool:
-        """Raises StoreError."""
+        """Returns True if the row is on disk. Raises StoreError."""
         return self._row("SELECT 1 FROM outbox WHERE sequence = ?", sequence) is not None
 
     def last_of(self, chain: str) -> int:
-        """The sequence of the last QoS >= 1 publication of a chain, 0 for none. Raises StoreError."""
+        """Returns the sequence of the last QoS >= 1 publication of a chain, 0 for none. Raises StoreError."""
         row = self._row("SELECT sequence FROM topics WHERE topic = ?", self._name_of(chain))
         return int(row[0]) if row else 0
 
     def _row(self, query: str, *values: int | bytes) -> tuple[Any, ...] | None:
-        """The one row of a query. Raises StoreError."""
+        """Returns the only row of a query. Raises StoreError."""
         try:
             row: tuple[Any, ...] | None = self._reader.execute(query, values).fetchone()
         except sqlite3.Error as error:
@@ -319,9 +329,9 @@ class Outbox:
 
 
 def encode_publication(publication: Publication) -> bytes:
-    """Every field of a clear publication: layout, length of the JSON object, JSON object, payload.
+    """Encodes every field of a clear publication: layout, length of the JSON object, JSON object, payload.
 
-    Local storage under the store key, so it need not be canonical as frames of the wire are.
+    Local storage under the store key, so the encoding need not be canonical, unlike frames of the wire.
     """
     p = publication
     found: dict[str, object] = {"topic": p.topic, "qos": p.qos, "time": p.time_ms}
@@ -341,7 +351,7 @@ def encode_publication(publication: Publication) -> bytes:
 
 
 def decode_publication(row: bytes) -> Publication:
-    """Inverse of `encode_publication`; raises ValueError for anything else."""
+    """Decodes bytes of `encode_publication`; raises ValueError for any other input."""
     if len(row) < _HEAD.size:
         raise ValueError("row is too short")
     layout, size = _HEAD.unpack_from(row)
@@ -370,7 +380,7 @@ def _plain(name: str, value: Any) -> Any:
 
 
 def store_error(error: sqlite3.Error, directory: Path) -> StoreError:
-    """One line for what SQLite says."""
+    """Returns a one-line error for an error of SQLite."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_FULL:
         return OutboxFullError(f"data directory {directory}: disk is full; free some space")
@@ -380,7 +390,7 @@ def store_error(error: sqlite3.Error, directory: Path) -> StoreError:
 
 
 def open_database(path: Path) -> sqlite3.Connection:
-    """A connection whose commits are on disk when they return. Raises sqlite3.Error."""
+    """Opens a connection whose commits are on disk when they return. Raises sqlite3.Error."""
     db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=30)
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = FULL")
@@ -388,11 +398,11 @@ def open_database(path: Path) -> sqlite3.Connection:
 
 
 def _write(db: sqlite3.Connection, statement: str, place: str, rows: Sequence[tuple[object, ...]]) -> None:
-    """Run `statement` with `place` in it for each of `rows`, in as few steps as that takes.
+    """Runs `statement` with `place` in it for each of `rows`, in as few steps as possible.
 
-    Each step gives the interpreter to the event loop, which, when it is busy, gives it back only after 5 ms: row by
-    row a hundred publications would wait for half a second. Sizes are powers of two, so that SQLite's module finds
-    the statements that it prepared.
+    Each step gives the interpreter to the event loop, which, when busy, gives it back only after 5 ms: row by row a
+    hundred publications would wait for half a second. Sizes are powers of two, so that SQLite's module finds its
+    prepared statements.
     """
     at = 0
     while at < len(rows):
@@ -403,7 +413,7 @@ def _write(db: sqlite3.Connection, statement: str, place: str, rows: Sequence[tu
 
 
 def _fact(db: sqlite3.Connection, name: str, default: int) -> int:
-    """Raises sqlite3.Error for what is none: SQLite finds no damage inside a value."""
+    """Returns a stored number. Raises sqlite3.Error for an invalid value: SQLite finds no damage inside a value."""
     row = db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
     value = row[0] if row else default
     if not isinstance(value, int) or not 0 <= value <= FACT_MAX:
@@ -412,16 +422,22 @@ def _fact(db: sqlite3.Connection, name: str, default: int) -> int:
 
 
 def _reserve(db: sqlite3.Connection, at_least: int) -> tuple[int, int]:
-    """The next block. Numbers of a life begin at its start: a data directory that was lost, or came back from a copy,
-    uses none again. Who got it would take what it numbers for repetitions, and acknowledge it."""
+    """Reserves the next block. Numbers of a life begin at its start: after a data directory was lost, or restored
+    from a
+    copy, no number is used again. A receiver would take publications with a repeated number for repetitions, and
+    acknowledge them.
+    """
     first = max(_fact(db, "next_sequence", 1), at_least)
     db.execute("INSERT OR REPLACE INTO facts VALUES ('next_sequence', ?)", (first + SEQUENCE_BLOCK,))
     return first, first + SEQUENCE_BLOCK
 
 
 def following(stored: int, passed_over: Mapping[int, int], now_ms: int) -> tuple[int, dict[int, int]]:
-    """The generation after `stored` at a start at `now_ms`, and what is passed over: of each generation too far ahead
-    the one with which this start goes on if that one comes to count (docs/protocol.md §2.11)."""
+    """Returns the generation after `stored` at a start at `now_ms`, and the generations passed over. Each generation
+    too
+    far ahead maps to the generation with which this start goes on once the clock has reached it (docs/protocol.md
+    §2.11).
+    """
     over = {first: end + 1 for first, end in passed_over.items()}
     if stored >= now_ms + FAR_AHEAD_MS:
         over.setdefault(stored, stored + 1)

@@ -1,9 +1,10 @@
-"""When what was appended leaves for the disk: at once, or a few milliseconds later with what follows it.
+"""Time at which appended publications leave for the disk: at once, or a few milliseconds later together with later
+ones.
 
-As Nagle's rule has it (RFC 896): what follows a batch of its scope waits until that batch left `linger_ms` ago or went
-from the outbox, since every replica has it, or until what waits is a full batch. So a lone publication waits for
-nothing. Whatever leaves takes along all that waits, of other scopes too: numbers stay in order. Not here: what is put
-together (`bundling`), the disk (`database`).
+Follows Nagle's rule (RFC 896). After a batch of its scope a publication waits until `linger_ms` after that batch
+left, until every replica has that batch, or until the waiting ones fill a batch. So a lone publication does not wait.
+All waiting publications, of other scopes too, leave together: numbers stay in order. Not here: bundling (`bundling`),
+the disk (`database`).
 """
 
 from __future__ import annotations
@@ -15,18 +16,20 @@ from gateway.outbox.database import StoredRow
 
 
 class Lingering:
-    """`leave` takes what was appended; who calls it says so by `left`."""
+    """Timer of the hand-over to the disk. Calls `leave` to take the appended publications; the caller then calls
+    `left`.
+    """
 
     def __init__(self, leave: Callable[[], None]) -> None:
         self._leave = leave
-        self._left_at: dict[str, float] = {}  # of chains that linger: one for each scope
-        self._on_disk: dict[int, str] = {}  # the number of each one's last batch, until every replica has that
+        self._left_at: dict[str, float] = {}  # for each chain that lingers: one a scope
+        self._on_disk: dict[int, str] = {}  # number of each chain's last batch, until every replica has it
         self._waiting: dict[str, list[int]] = {}  # records and bytes
         self._timer: asyncio.Handle | None = None
         self._due_s = float("inf")
 
     def came(self, loop: asyncio.AbstractEventLoop, row: StoredRow) -> None:
-        """`row` was appended: leave when its scope says, at the latest."""
+        """Takes an appended `row` and sets the timer to the latest time that its scope allows."""
         chain, due_s = row.chain, 0.0
         if chain.linger_ms:
             waiting = self._waiting.setdefault(chain.name, [0, 0])
@@ -46,7 +49,7 @@ class Lingering:
         self._timer = loop.call_soon(self._leave) if now else loop.call_at(due_s, self._leave)
 
     def left(self, now: float) -> None:
-        """All that waited is on its way to the disk."""
+        """Takes note that all waiting publications are on their way to the disk."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer, self._due_s = None, float("inf")
@@ -54,13 +57,13 @@ class Lingering:
         self._waiting.clear()
 
     def wrote(self, row: StoredRow) -> None:
-        """This is on disk, the last of its scope so far."""
+        """Takes a row that is on disk, the last of its scope so far."""
         if row.chain.linger_ms:
             self._on_disk = {number: name for number, name in self._on_disk.items() if name != row.chain.name}
             self._on_disk[row.sequence] = row.chain.name
 
     def gone(self, loop: asyncio.AbstractEventLoop | None, sequences: Iterable[int]) -> None:
-        """Every replica has these: nothing waits for them any longer."""
+        """Takes numbers of rows that every replica has: no publication waits for them any longer."""
         if not self._on_disk:
             return
         for sequence in sequences:

@@ -1,7 +1,8 @@
 """Local publications on their way into the overlay: QoS 1 and 2 to the disk, all of them to the node as events.
 
-What the node has no room for stays on disk, and is read in pages when it asks. Not here: which topics leave at all
-(`overlay.broker_overlay`), what comes when (`bridge.publisher.intake`), the disk (`store`).
+Publications for which the node has no room stay on disk, and are read in pages when the node asks. Not here: the
+topics that leave at all (`overlay.broker_overlay`), the order of sending (`bridge.publisher.intake`), the disk
+(`store`).
 """
 
 from __future__ import annotations
@@ -31,14 +32,15 @@ from gateway.outbox.store import OutboxFullError, Store, StoredEntry, StoreError
 
 log = logging.getLogger("veilmq.links")
 
-LOG_EVERY_S = 10.0  # devices repeat what is refused, for hours if need be
+LOG_EVERY_S = 10.0  # devices may repeat refused publications for hours
 SUCCESS = 0x00
 FITS_NO_RECORD = 0x83  # Implementation specific error (MQTT 5.0 §2.4)
 
 
 class Outgoing:
-    """See the module. `handle` gives the node an event; `chain_of` names the chain that publications on a clear topic
-    are part of."""
+    """Path of local publications to the disk and the node. `handle` gives the node an event; `chain_of` names the chain
+    of publications on a clear topic.
+    """
 
     def __init__(
         self,
@@ -49,20 +51,22 @@ class Outgoing:
         *,
         full_is_local: bool = False,
     ) -> None:
-        """`full_is_local`: what the full outbox does not take stays here, for local clients, and is no error to its
-        client, who is not told that it is stored but that it is served."""
+        """`full_is_local`: publications that the full outbox does not take are delivered to local clients only. Their
+        publisher gets no error: the success code then means that they were served, not that they were stored.
+        """
         self._full_is_local = full_is_local
         self._store, self._figures, self._handle, self._chain_of = store, figures, handle, chain_of
-        # QoS 0 of this turn of the loop, by chain, and whether the scope of the first of it is plain.
+        # QoS 0 of this turn of the loop, by chain, and True if the scope of the first publication is plain.
         self._gathered: dict[str, tuple[bool, list[Numbered]]] = {}
         self._gathered_bytes = 0
-        self._appending: list[int] = []  # what the node does not know yet, and need not before the next event of ours
+        self._appending: list[int] = []  # numbers that the node is told with the next event
         self._said_at = -LOG_EVERY_S
         store.on_committed = self._committed
 
     def take(self, publication: Publication, done: Callable[[int], None]) -> None:
-        """`done(code)` once it is durable, or at once for QoS 0; a code >= 0x80 refuses it. What fits no record is
-        never sealed, and refused while its client listens."""
+        """Calls `done(code)` once the publication is durable, or at once for QoS 0; a code >= 0x80 refuses it. A
+        publication that fits no record is never sealed; its client is told at once.
+        """
         size = size_of(publication)
         if not size:
             self._figures.count(Count("publish_refused"))
@@ -71,7 +75,7 @@ class Outgoing:
         try:
             chain = self._chain_of(publication.topic)
             if publication.qos or publication.retain:
-                self._leave_gathered(chain.name)  # what came before it does not come behind it
+                self._leave_gathered(chain.name)  # keeps the order: earlier publications go first
             if publication.qos:
                 sequence: int = self._store.append(
                     publication, lambda result: self._stored(sequence, result, done), chain, size
@@ -88,7 +92,9 @@ class Outgoing:
             self._refuse(error, done)
 
     def _gather(self, chain: Chain, record: Numbered, size: int) -> None:
-        """What is not stored waits for what else this turn of the loop brings: as a rule, of one read of a socket."""
+        """Holds a publication that is not stored until the end of this turn of the loop, to leave with others: as a
+        rule, those of one read of a socket.
+        """
         if not self._gathered:
             asyncio.get_running_loop().call_soon(self._leave_all_gathered)
         if self._gathered_bytes + size > chain.bytes:
@@ -110,7 +116,7 @@ class Outgoing:
             self._tell(Unstored(records[0].number, replace(packed(chain, records), in_clear=in_clear)))
 
     def _stored(self, sequence: int, result: StoredEntry | StoreError, done: Callable[[int], None]) -> None:
-        """The disk's answer to one append; entries themselves come in `_committed`."""
+        """Takes the disk's answer to one append; entries themselves come in `_committed`."""
         if isinstance(result, StoreError):
             asyncio.get_running_loop().call_soon(self._tell, NotAppended(sequence))
             self._refuse(result, done)
@@ -121,19 +127,21 @@ class Outgoing:
         self._tell(Committed(tuple([(e.sequence, e.previous, e.publication) for e in entries])))
 
     def _tell(self, event: Event) -> None:
-        """First the node hears what is on its way to the disk: all at once, which costs a tenth of one by one."""
+        """Tells the node the numbers on their way to the disk, then `event`. Numbers go all at once, at a tenth of the
+        cost of one by one.
+        """
         if self._appending:
             sequences, self._appending = tuple(self._appending), []
             self._handle(Appending(sequences))
         self._handle(event)
 
     def leave(self, sequences: Sequence[int]) -> None:
-        """Nobody has room for these: `read_page` will bring them again."""
+        """Leaves entries on disk for which the node has no room: `read_page` will bring them again."""
         for sequence in sequences:
             self._store.leave(sequence)
 
     def read_page(self, start: int) -> None:
-        """Read a page of what is left; blocks for some milliseconds."""
+        """Reads a page of entries left on disk; blocks for some milliseconds."""
         try:
             page = self._store.page(start)
         except StoreError as error:

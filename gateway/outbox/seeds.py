@@ -1,7 +1,8 @@
-"""The seeds of a replica's splits, a file an epoch: all shares that it splits in that epoch follow from one.
+"""Seeds of a replica's splits, one file an epoch: all shares that the replica splits in that epoch derive from one
+seed.
 
-They lie beside the outbox and not in it: an erased file is gone, and a row's bytes would stay in SQLite's pages. What a
-party does while the disk keeps none is in `gateway/party.py`.
+Seeds lie beside the outbox and not in it: an erased file is gone, and a row's bytes would stay in SQLite's pages.
+`gateway/party.py` has the behaviour of a party whose disk keeps no seed.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ SEED_BYTES = 32
 
 
 def split_seed(directory: Path, epoch: int) -> bytes:
-    """The 32 bytes from which all splits of this epoch follow; on disk before they are returned.
+    """Returns the 32 bytes from which all splits of this epoch derive; on disk before they are returned.
 
     Raises StoreError. Blocking, once an epoch.
     """
@@ -35,7 +36,7 @@ def split_seed(directory: Path, epoch: int) -> bytes:
 
 
 def erase_seeds(directory: Path, is_over: Callable[[int], bool]) -> list[int]:
-    """Erase the seeds of epochs that are over, and say which: nothing split in them can be derived again.
+    """Erases the seeds of epochs that are over, and returns these epochs: no split of them can be derived again.
 
     `is_over` must hold after the epoch's grace only. Raises StoreError.
     """

@@ -1,17 +1,17 @@
-"""What a gateway or replica must not lose: the outbox, its sequence numbers, split seeds, the generation.
+"""Durable state of a gateway or replica: the outbox, its sequence numbers, split seeds, the generation.
 
-One directory, one process (a lock refuses the second). The outbox holds *clear* publications under a local
-store key: sealing for the overlay happens later, at first send (docs/protocol.md §5.1). One writer thread gathers all
-appends that arrived meanwhile into one transaction (group commit), and reports back on the event loop. An
-append is on disk when it is reported, not before; a number handed out is never handed out again, `kill -9` or
-not. Memory knows only the entries that somebody has in hand: appended or read, and neither forgotten nor left. The
-others are on disk, and are read in pages.
+One directory, one process (a lock refuses the second). The outbox holds *clear* publications under a local store key:
+sealing for the overlay happens later, at first send (docs/protocol.md §5.1). One writer thread gathers all appends
+that arrived meanwhile into one transaction (group commit), and reports back on the event loop. An append is on disk
+when it is reported, not before; an issued number is never issued again, even after `kill -9`. Memory holds only
+entries in hand: appended or read, and neither forgotten nor left. All other entries are on disk, and are read in
+pages.
 
-Not here: the database itself (`gateway/outbox/database.py`), which replica has what (the overlay's machines), retained
-messages and sessions of local clients.
+Not here: the database itself (`gateway/outbox/database.py`), the replicas that have an entry (the overlay's
+machines), retained messages and sessions of local clients.
 
-Policy when full: what is stored stays, new publications are refused (`OutboxFullError`, reason 0x97) until
-`forget` frees bytes.
+Policy when full: stored entries stay, new publications are refused (`OutboxFullError`, reason 0x97) until `forget`
+frees bytes.
 """
 
 from __future__ import annotations
@@ -51,26 +51,28 @@ from keys.values import value
 
 __all__ = ["OutboxFullError", "Page", "Store", "StoreError", "StoredEntry"]
 
-ALONE_BYTES = 256  # what a row takes beside its records, at most: what it does take is known once it is written
+ALONE_BYTES = 256  # most bytes of a row beside its records; the exact size is known once it is written
 MAX_OUTBOX_BYTES = 1 << 30
 """Stops days without uplink from filling the disk."""
 GROUP_MAX = 4096
 """Publications in one transaction: bounds the time for which a PUBACK waits behind others."""
 FORGET_WITHIN_S = 1.0
-"""Deletions wait so long for an append to go with: in transactions of their own, appends would wait behind them, and a
-device that speaks now and then would cost two for each message. After `kill -9` that much is sent again, and dropped by
-whoever has it."""
+"""Deletions wait so long for an append to go with. In transactions of their own they would delay appends, and cost a
+device that publishes now and then two transactions for each message. After `kill -9` the entries deleted in this time
+are sent again, and dropped by replicas that have them.
+"""
 SWITCH_S = 0.0005
-"""How long a busy event loop may keep the interpreter from the writer thread, which wants it several times a commit.
+"""Time for which a busy event loop may keep the interpreter from the writer thread, which needs it several times a
+commit.
 
-A loop that lets go of it more often than that, if only for a moment, starves the thread: waiting for it begins anew
-each time. At the 5 ms that Python begins with, commits beside a busy loop took up to a minute.
+A loop that releases it more often, even for a moment, starves the thread: its waiting begins anew each time. At
+Python's default of 5 ms, commits beside a busy loop took up to a minute.
 """
 
 
 @value
 class StoredEntry:
-    """A publication that is on disk. `previous`: the QoS >= 1 one before it in the same chain, or 0."""
+    """Publication that is on disk. `previous`: the QoS >= 1 publication before it in the same chain, or 0."""
 
     sequence: int
     previous: int
@@ -95,14 +97,16 @@ class _Forget:
 
 @dataclass(frozen=True, slots=True)
 class _Reserve:
-    """Take the next block of sequence numbers."""
+    """Order to reserve the next block of sequence numbers."""
 
 
 _Work: TypeAlias = tuple[_Append, ...] | _Forget | _Reserve
 
 
 class Store:
-    """See the module. Made by `Store.open`; every method belongs to the event loop's thread."""
+    """Durable store of one gateway or replica. Made by `Store.open`; every method belongs to the event loop's
+    thread.
+    """
 
     def __init__(self, directory: Path, max_bytes: int) -> None:
         self.directory = directory
@@ -112,7 +116,7 @@ class Store:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
         self._work: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()  # bounded by max_bytes
-        self._appends: list[_Append] = []  # of this turn of the loop, and what lingers
+        self._appends: list[_Append] = []  # of this turn of the loop, and lingering ones
         self._lingering = Lingering(self._hand_over)
         self._reserving = False
         self._gone: list[int] = []  # deletions for the next commit, which comes within FORGET_WITHIN_S
@@ -128,12 +132,12 @@ class Store:
                 directory / "outbox.sqlite3", _own_key(directory / "store.key"), int(time.time() * 1000)
             )
             block = self._outbox.commit((), (), True, 0)
-            self._count, self._bytes = self._outbox.totals()  # those on their way to the disk included
+            self._count, self._bytes = self._outbox.totals()  # including entries on their way to the disk
         except (PrivateFileError, OSError, StoreError) as error:
             os.close(self._lock_file)
             raise _one_line(error, directory) from None
         self._numbers = range(*block) if block else range(0)  # reserved, unused
-        self._ranges: list[range] = []  # what comes after them
+        self._ranges: list[range] = []  # reserved ranges after `_numbers`
         self._in_hand: dict[int, int] = {}  # bytes of entries that were appended or read, until forgotten or left
         self._deleting: set[int] = set()  # forgotten, still on disk
         self._ranges_lock = threading.Lock()
@@ -143,28 +147,30 @@ class Store:
 
     @classmethod
     def open(cls, directory: Path | str, *, max_bytes: int = MAX_OUTBOX_BYTES) -> Store:
-        """Open or make the data directory; raises StoreError (one line) when it cannot be used.
+        """Opens or makes the data directory; raises StoreError (one line) when it cannot be used.
 
-        When it returns, a new generation number and a block of sequence numbers are on disk.
+        On return, a new generation number and a block of sequence numbers are on disk.
         """
         return cls(Path(directory), max_bytes)
 
     @property
     def generation(self) -> int:
-        """Rises with every opening, and is at least its milliseconds: tells one life of a gateway from another."""
+        """The number of this life of the gateway. Rises with every opening, and is at least its time in
+        milliseconds.
+        """
         return self._outbox.generation
 
     @property
     def passed_over(self) -> Mapping[int, int]:
-        """Greater ones of wrong clocks, each with the one to go on with if it comes to count."""
+        """The greater generations of wrong clocks, each with the generation to go on with if the clock reaches it."""
         return self._outbox.passed_over
 
     # ------------------------------------------------------------------------------------ numbers
 
     def next_sequence(self) -> int:
-        """A number for a publication that is not stored (QoS 0). Raises OutboxFullError if none is reserved.
+        """Returns a number for a publication that is not stored (QoS 0). Raises OutboxFullError if none is reserved.
 
-        That happens only when the disk refused to reserve more, or 2^16 are wanted within one commit.
+        Numbers run out only if the disk refused to reserve more, or if 2^16 are wanted within one commit.
         """
         numbers = self._numbers
         if not numbers or (len(numbers) < SEQUENCE_BLOCK // 2 and not self._ranges):
@@ -188,14 +194,15 @@ class Store:
     def append(
         self, publication: Publication, done: Done | None = None, chain: Chain | None = None, size: int = 0
     ) -> int:
-        """Hand a publication to the group commit; its sequence number.
+        """Hands a publication to the group commit and returns its sequence number.
 
-        `chain`: names the scope; what follows each other in it and in one commit is one entry, with the first's number,
-        but for what is retained. None: it is alone, in a chain of its topic. `size`: what `size_of` says, if known.
+        `chain`: names the scope. Consecutive publications of one chain and one commit are one entry with the first's
+        number, except retained ones. None: the publication is alone, in a chain of its topic. `size`: the result of
+        `size_of`, if known.
 
-        `done` gets the Entry once it is on disk, or the StoreError if it is not (the number is then burned).
-        Must be called on the event loop; the order of calls is the order of numbers and of reports.
-        Raises OutboxFullError.
+        `done` gets the StoredEntry once it is on disk, or the StoreError if it is not (the number is then burned).
+        Must be called on the event loop; the order of calls is the order of numbers and of reports. Raises
+        OutboxFullError.
         """
         if self._closed:
             raise StoreError("the store is closed")
@@ -216,13 +223,15 @@ class Store:
         self._bytes += held
         row = StoredRow(sequence, chain, publication.qos, frame, publication, size)
         self._appends.append(_Append(row, publication, done))
-        self._lingering.came(self._loop, row)  # once a turn: each wakes the writer, which takes the interpreter
+        self._lingering.came(
+            self._loop, row
+        )  # once a turn: each hand-over wakes the writer, which takes the interpreter
         if len(self._appends) >= GROUP_MAX:
             self._hand_over()
         return sequence
 
     def _hand_over(self) -> None:
-        """What was appended goes to the writer, and with it what waits to be deleted."""
+        """Hands all appended publications to the writer, with all waiting deletions."""
         self._delete_gone()
         if self._appends:
             self._work.put(tuple(self._appends))
@@ -231,7 +240,7 @@ class Store:
             self._lingering.left(self._loop.time())
 
     async def put(self, publication: Publication) -> StoredEntry:
-        """`append` and wait for the commit. Raises StoreError."""
+        """Appends a publication and waits for the commit. Raises StoreError."""
         future: asyncio.Future[StoredEntry] = asyncio.get_running_loop().create_future()
 
         def done(result: StoredEntry | StoreError) -> None:
@@ -246,7 +255,7 @@ class Store:
         return await future
 
     def forget(self, sequences: Sequence[int]) -> None:
-        """Every party has these entries: delete them (with the next commit). Those not in hand are ignored."""
+        """Deletes entries that every party has (with the next commit). Ignores entries not in hand."""
         known = [s for s in sequences if s in self._in_hand]
         self._count -= len(known)
         for sequence in known:
@@ -262,7 +271,7 @@ class Store:
             self._gone_timer = self._loop.call_later(FORGET_WITHIN_S, self._delete_gone)
 
     def leave(self, sequence: int) -> None:
-        """Nobody has room for this entry, which is on disk: `page` will bring it again."""
+        """Leaves an entry on disk for which the node has no room: `page` will bring it again."""
         self._in_hand.pop(sequence, None)
 
     def _delete_gone(self) -> None:
@@ -274,7 +283,9 @@ class Store:
             self._gone.clear()
 
     def page(self, start: int) -> Page:
-        """Entries on disk from sequence `start` on, in order, that nobody has in hand; now the caller has them.
+        """Returns entries on disk from sequence `start` on, in order, that are not in hand; now they are in the
+        caller's
+        hand.
 
         Some hundred at most, and blocking for some milliseconds. Raises StoreError.
         """
@@ -284,8 +295,9 @@ class Store:
         return page
 
     def is_left(self, sequence: int) -> bool:
-        """Whether an entry is on disk and nobody has it in hand. Of a disk that cannot be read: what follows waits, and
-        `page` says why."""
+        """True if an entry is on disk and not in hand. Also True if the disk cannot be read: later entries then wait,
+        and `page` reports the cause.
+        """
         if sequence in self._in_hand or sequence in self._deleting:
             return False
         try:
@@ -294,16 +306,18 @@ class Store:
             return True
 
     def first(self, start: int) -> tuple[int, int] | None:
-        """Sequence and time of storage (ms since the UNIX epoch) of the first entry on disk from `start` on. Of a disk
-        that cannot be read `start`, at no time: there is something to look at, and `page` says why not."""
+        """Returns sequence and time of storage (ms since the UNIX epoch) of the first entry on disk from `start` on. If
+        the disk cannot be read, returns (`start`, 0), so that the caller reads `page`, which reports the cause.
+        """
         try:
             return self._outbox.first(start)
         except StoreError:
             return start, 0
 
     def last_of(self, chain: str) -> int:
-        """The sequence of the last QoS >= 1 publication of a chain that was stored, 0 for none, or if the disk cannot
-        be read: only what is not stored itself asks."""
+        """Returns the sequence of the last stored QoS >= 1 publication of a chain, 0 for none, or if the disk cannot be
+        read: asked only for publications that are not stored themselves.
+        """
         try:
             return self._outbox.last_of(chain)
         except StoreError:
@@ -311,7 +325,7 @@ class Store:
 
     @property
     def depth(self) -> int:
-        """Entries held, those on their way to the disk included."""
+        """The number of entries held, including those on their way to the disk."""
         return self._count
 
     @property
@@ -321,15 +335,15 @@ class Store:
     # -------------------------------------------------------------------------------------- seeds
 
     def split_seed(self, epoch: int) -> bytes:
-        """As `seeds.split_seed`."""
+        """Returns the seed of an epoch's splits, see `seeds.split_seed`. Raises StoreError."""
         return split_seed(self.directory / "seeds", epoch)
 
     def erase_seeds(self, is_over: Callable[[int], bool]) -> list[int]:
-        """As `seeds.erase_seeds`."""
+        """Erases the seeds of epochs that are over, see `seeds.erase_seeds`. Raises StoreError."""
         return erase_seeds(self.directory / "seeds", is_over)
 
     def sealing_key(self, purpose: bytes) -> bytes:
-        """32 secret bytes for files beside the outbox that are sealed too; another purpose, another key."""
+        """Returns 32 secret bytes for sealed files beside the outbox; another purpose, another key."""
         try:
             return HKDFExpand(hashes.SHA256(), 32, b"veilmq/1 store " + purpose).derive(
                 _own_key(self.directory / "store.key")
@@ -340,7 +354,7 @@ class Store:
     # -------------------------------------------------------------------------------------- close
 
     def close(self) -> None:
-        """Write what was appended, stop the thread, release the lock. Reports still come, on the loop."""
+        """Writes all appended entries, stops the thread, releases the lock. Reports still come, on the loop."""
         if self._closed:
             return
         self._closed = True
