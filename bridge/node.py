@@ -1,11 +1,11 @@
 """START HERE: one party of the overlay, its machines wired together.
 
-A gateway's publication takes this way: `Committed` -> `publisher.Intake` -> `publisher.Publisher` -> `Send` to every
-replica of its region -> `replica.Forwarder` at each replica, region after region -> `reader.Collector` at the
-subscribing gateway -> `Deliver`. Subscriptions go the other way: `Subscribed` -> `reader.Interest` -> a signed
-statement -> `wire.RoutingTable` at every replica. `document.Overlay` holds the rights of members; `wire.Admission`
-the first checks of every honest party; `reader.Evidence` the evidence of shares about liars; `topology.Topology` the
-next hops.
+A gateway's publication takes this way: `Committed` -> `publisher.OutboxIntake` -> `publisher.Publisher` -> `Send` to
+every replica of its region -> `replica.Forwarder` at each replica, region after region -> `reader.Collector` at the
+subscribing gateway -> `Deliver`. Subscriptions go the other way: `Subscribed` -> `reader.ScopeInterest` -> a signed
+statement -> `wire.RoutingTable` at every replica. `document.Overlay` holds the rights of members; `wire.Admission` the
+first checks of every honest party; `reader.Evidence` the evidence of shares about liars; `topology.Topology` the next
+hops.
 
 Beside that runs the upkeep of the overlay itself: `membership.Node`, the base of every node here, with newer versions
 of the owner's document (`membership.adopting`), the flood guard of links (`contract.budgets`) and epoch keys.

@@ -19,7 +19,7 @@ MAX_LEVELS = 128
 """Stops a name of thousands of empty levels from making every walk of the tree slow."""
 MEMO_TOPICS = 32_768
 """Stops a stream of fresh topic names from filling memory with remembered matches. A broker that uses more names than
-that in turn finds none of them remembered: a tracing broker (`tracing.ENTITIES_MAX`) pings on 20,000.
+that in turn finds none of them remembered: a tracing broker (`traces.tracer.ENTITIES_MAX`) pings on 20,000.
 """
 MEMO_CHARS = 1_024
 """Stops a stream of long names from filling memory: longer names are matched anew each time."""

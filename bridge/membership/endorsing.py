@@ -8,7 +8,7 @@ first publication (Algorithm 4 connects and replicates routing state before it a
 
 Endorsements flood as wires of their own (`$veil/views`): a member that hears a valid new endorsement passes it on. A
 neighbour that links up, or says that it has our version, is told all endorsements that we know. Not here: the
-consequences of endorsements (`succession`, `adopting`).
+consequences of endorsements (`document.succession`, `adopting`).
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ tolerates no more faults than the odd size below, and a node of two cannot share
 nodes begin with one broker; a caller whose overlay is to be signed begins with `SHARING_MIN`.
 
 Pure: `witnesses` counts failures, and the caller knows the tree and its paths. Not here: the limit of a path's shares
-at a receiver (`views.SHARES_PER_KEY_MAX`), starting or attaching the brokers of a placement.
+at a receiver (`document.tree_checks.SHARES_PER_KEY_MAX`), starting or attaching the brokers of a placement.
 """
 
 from __future__ import annotations

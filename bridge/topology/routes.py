@@ -1,7 +1,7 @@
 """Routes of one replica: the neighbours that can hear it, and the next neighbour on each way.
 
 Publications and shares take the same links, so forwarding and re-splitting ask the same questions. Not here: the
-interests of members (`statements`), the sent wires (`forwarder`, `resplitting`).
+interests of members (`wire.statements`), the sent wires (`replica.forwarder`, `replica.resplitting`).
 """
 
 from __future__ import annotations

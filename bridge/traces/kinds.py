@@ -3,7 +3,7 @@
 A trace topic is a UUID, known only to those that may discover it; the topics below derive from it. Five of them carry
 traces, one for each kind of *interest*. A broker asks trackers for their interests every 30 s, and an interest lives
 90 s. Without interest there are no traces. Not here: signatures (`keys.delegation`), the occasions of traces
-(`tracing`).
+(`tracer`).
 """
 
 from __future__ import annotations

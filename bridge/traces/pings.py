@@ -34,8 +34,8 @@ minus `STEADY`.
 
 While the broker itself does badly (`self_health`) patience and intervals are longer.
 
-The last ten pings give loss, latency and reordering (NETWORK_METRICS, B4). Not here: the listeners (`traces`), other
-signs of life, votes of several witnesses (`witnessing`).
+The last ten pings give loss, latency and reordering (NETWORK_METRICS, B4). Not here: the listeners (`telling`), other
+signs of life, votes of several witnesses (`tracking.witnessing`).
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ at once, up to `CHANGES_BURST` and then one a second; between them only the newe
 always reported. All entities together have a pace as well, one for changes and one for the rest: thousands that die
 at once are reported one after the other.
 
-Not here: the making of traces for trackers, the right to publish on these topics (`own_topics`).
+Not here: the making of traces for trackers, the right to publish on these topics (`document.own_topics`).
 """
 
 from __future__ import annotations

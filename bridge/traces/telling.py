@@ -1,10 +1,10 @@
 """The voice of one trace topic: its listeners, the right to speak, and the signed traces that leave (B6, B7, B8).
 
-Every trace that a broker makes passes here: a registered entity's (`tracing`) and an unchanged device's
-(`device_tracing`). Changes always go to their topic, all other traces only while there is interest. With a trace key
-traces are sealed, and each authorised tracker gets the key, sealed to that tracker.
+Every trace that a broker makes passes here: a registered entity's (`tracer`) and an unchanged device's
+(`devices.device_tracing`). Changes always go to their topic, all other traces only while there is interest. With a
+trace key traces are sealed, and each authorised tracker gets the key, sealed to that tracker.
 
-Not here: the truth about an entity, timers, the right to publish (`constrained`).
+Not here: the truth about an entity, timers, the right to publish (`document.constrained`).
 """
 
 from __future__ import annotations

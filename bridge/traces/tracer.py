@@ -3,10 +3,11 @@
 An entity registers with its advertisement and gets a session. In the session the entity answers pings, reports states
 and load, and hands over a token, without which nothing can be told of it. From then on there are traces (`telling`).
 A client pays for invalid messages: after `BOGUS_MAX` of them the client is sent away. Events and the time in, effects
-out, as in `machine`.
+out, as in `contract.machine`.
 
-Not here: discovery (`discovery`), trackers (`tracker`), the right to publish (`constrained`), unchanged devices
-(`device_tracing`), the belief in several such brokers (`witnessing`).
+Not here: discovery (`tracking.discovery`), trackers (`tracking.tracker`), the right to publish
+(`document.constrained`), unchanged devices (`devices.device_tracing`), the belief in several such brokers
+(`tracking.witnessing`).
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ The node draws the topic, so that no entity claims another's. An asker that may 
 just as for an entity that does not exist. Nodes tell each other the advertisements they signed, so that a node that
 is away is no loss. A lying node could name a topic where nobody speaks; so the other nodes also tell the topic under
 which the entity registered. A query's topic is the source's `Availability/Traces/ID`, or `Liveness/ID`. Not here:
-tracing (`tracing`), trackers (`tracker`).
+tracing (`traces.tracer`), trackers (`tracker`).
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ registrations are handled in each turn of the event loop, between all readable i
 nor registrations take all of the time, and no time is left unused. The other registrations wait, a client's latest in
 the place of its first: the client hears no answer to the earlier request. Data that is no registration costs nothing
 and does not wait, so that its client is soon sent away; the same holds for a registration that does not fit. Not
-here: the check of a registration (`tracing`), the beginning of a turn.
+here: the check of a registration (`traces.tracer`), the beginning of a turn.
 """
 
 from __future__ import annotations
