@@ -30,8 +30,7 @@ class Chain(NamedTuple):
     """A chain of ordered publications and the limits of its batches.
 
     `name`: the scope's clear filter. `records`, `bytes`: the most that one batch holds. `linger_ms`: milliseconds
-    that a
-    stored publication may wait for others. `in_clear`: the scope is plain.
+    that a stored publication may wait for others. `in_clear`: the scope is plain.
     """
 
     name: str

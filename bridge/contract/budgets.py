@@ -2,9 +2,9 @@
 
 A bad publisher harms only its own publications (docs/protocol.md §1). `FairTable` holds values of many owners under
 one limit of their number, `FairBytes` of their size; `Repeats` tells publications from repetitions; `Allowance`
-limits how often a party may make us work, `FairBudget` how often several together, and `Deferrals` postpone work
-that came too often. The flood guard (EventGuard E4, docs/protocol.md §5.7) is two budgets: `LinkGuard` charges the
-link for refused wires, `publisher_guard` the publisher for accepted wires, after verification.
+limits how often a party may make us work, `FairBudget` how often several together, and `Deferrals` postpone work that
+came too often. The flood guard (EventGuard E4, docs/protocol.md §5.7) is two budgets: `LinkGuard` charges the link
+for refused wires, `publisher_guard` the publisher for accepted wires, after verification.
 """
 
 from __future__ import annotations
@@ -172,10 +172,8 @@ class Repeats:
 
     A gateway that was killed seals its outbox again under unchanged sequences; the first sealing may have reached one
     replica only. Hence a later sealing of a recent sequence is no repetition; of an older sequence it is. A sealing
-    is
-    later by its time, or by its life or key, since a clock may be set back between two lives. The greatest of either
-    is
-    kept, so that two sealings cannot take turns as news.
+    is later by its time, or by its life or key, since a clock may be set back between two lives. The greatest of
+    either is kept, so that two sealings cannot take turns as news.
     """
 
     __slots__ = ("_sealed", "_window")
@@ -282,8 +280,7 @@ class Budget:
     """A token bucket that may go into debt: its owner waits until the debt is paid back.
 
     The debt is at most `debt_max`, by default one burst. `signed`: time comes from signatures of others, which could
-    go
-    back and forth in time.
+    go back and forth in time.
     """
 
     __slots__ = ("_at", "_burst", "_debt_max", "_left", "_per_s", "_signed")
@@ -371,14 +368,10 @@ class LinkGuard:
 
     A link is charged for faults that its sender should have found. Wires that an honest neighbour may bring while a
     policy or an epoch changes are charged little; repetitions of accepted wires are free, since copies are how
-    delivery
-    survives. A signed wire that two honest parties may judge differently, by their clocks or by what they heard
-    before,
-    is charged to its author at this neighbour: the author could make all our neighbours bring it. Then wires that
-    name
-    that author are dropped there, and no others. The link pays a part too, against a neighbour that replays such
-    wires
-    of many authors.
+    delivery survives. A signed wire that two honest parties may judge differently, by their clocks or by what they
+    heard before, is charged to its author at this neighbour: the author could make all our neighbours bring it. Then
+    wires that name that author are dropped there, and no others. The link pays a part too, against a neighbour that
+    replays such wires of many authors.
     """
 
     def __init__(self) -> None:

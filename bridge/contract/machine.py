@@ -296,10 +296,8 @@ class Deliver:
     """A verified, opened publication for local subscribers.
 
     `late`: it came after its successor. `scope`: its wire filter. `sealed_ms`: the signed time of sealing.
-    `groups_lost`:
-    local shared groups, as (name, filter), that another gateway serves with it. `stored`: replicas had retained it
-    when
-    they sent it, so that it may be older than subscriptions here.
+    `groups_lost`: local shared groups, as (name, filter), that another gateway serves with it. `stored`: replicas had
+    retained it when they sent it, so that it may be older than subscriptions here.
     """
 
     publisher: str

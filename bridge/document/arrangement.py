@@ -1,8 +1,7 @@
 """The arrangement of regions at one moment: the tree, its potential links and barred links.
 
 The owner's policy gives the first (`of`); each change of one edge gives another (`swapped`), equal at all members
-that
-know the change: nothing here asks a clock. A removed edge may come back, so it is a potential link from then on.
+that know the change: nothing here asks a clock. A removed edge may come back, so it is a potential link from then on.
 Undoing a change before the tree has rested bars the link that is taken away, twice as long each time. Not here: who
 makes a change (`swaps`, or the owner), which changes are in force (`reorganised`).
 """

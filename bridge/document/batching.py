@@ -12,8 +12,8 @@ from keys.errors import BadFrame
 from keys.frames import Reader, number
 
 BATCH_MOST = (1_024, 1 << 19, 1_000)
-"""The greatest values that an owner can give, in the order of the fields: the format has room for so many records,
-and replicas take packets of 1 MiB by default.
+"""The greatest values that an owner can give, in the order of the fields: the format has room for so many records, and
+replicas take packets of 1 MiB by default.
 """
 
 

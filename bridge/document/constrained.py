@@ -32,8 +32,8 @@ BROKER = "Broker"
 REAL_TIME = "RealTime"
 TRACES = "Traces"
 PARSED_KEPT = 64
-"""Number of parsed topics kept: within a turn a topic is parsed several times. Their number bounds memory where
-clients write long topics.
+"""Number of parsed topics kept: within a turn a topic is parsed several times. Their number bounds memory where clients
+write long topics.
 """
 
 

@@ -3,8 +3,7 @@
 Part of the signed policy. `links` are the potential edges besides the present tree: no member makes any other edge,
 however much it would spare. An `organiser`, if there is one, is the member that may number and sign such changes in
 the owner's place (`swaps`). An edge that made the tree worse is barred for a while, twice as long each time. Not
-here:
-measurements (`bridge.measuring`), who changes the tree.
+here: measurements (`bridge.measuring`), who changes the tree.
 """
 
 from __future__ import annotations

@@ -8,8 +8,7 @@ The overlay file is a JSON document of base64 frames; `Overlay.load` believes on
 endorsements, which carry the signatures of their own authors.
 
 Which views are in force and open, and how a newer version is adopted, stands in `succession`: **read that first if
-you
-attach or detach**. Not here: placement (A11, A12).
+you attach or detach**. Not here: placement (A11, A12).
 """
 
 from __future__ import annotations

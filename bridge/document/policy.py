@@ -3,8 +3,7 @@
 One signed, versioned document (docs/protocol.md §2.3, §6). A topic belongs to its most specific scope; grants and
 revocations name scopes. The policy carries a digest over all views and members of its version, so that a party that
 delivers the overlay cannot mix old parts with new ones. Not here: members, regions and the questions that machines
-ask
-(`overlay`).
+ask (`overlay`).
 """
 
 from __future__ import annotations
@@ -114,16 +113,14 @@ class Protection(StrEnum):
 class Scope:
     """Topics that share one epoch key. `filter` is the filter on the wire: tokens where names are hidden.
 
-    `regions` are the regions that publications of the scope may enter; empty means all of them. `bump` rises when
-    a member is shut out at once: keys of lower bumps seal nothing from then on. A `retiring` scope is still read, but
+    `regions` are the regions that publications of the scope may enter; empty means all of them. `bump` rises when a
+    member is shut out at once: keys of lower bumps seal nothing from then on. A `retiring` scope is still read, but
     no longer published in: its topics have new tokens. `keys_on_topic`: data keys do not ride on publications but
-    come
-    once each, on a topic of their own (`key_repository`). `number`: names the scope on the wire, for good, whatever
-    its
-    filter; the owner counts numbers up and uses none again. 0: no number yet (`numbered`). `origin`: the first number
-    that
-    this scope had, under other tokens; 0: its own. `shown`: attributes by which replicas may filter its publications.
-    `planes`: publications may take detours over other replicas (`topology.planes`). `batch`: limits of its batches.
+    come once each, on a topic of their own (`key_repository`). `number`: names the scope on the wire, for good,
+    whatever its filter; the owner counts numbers up and uses none again. 0: no number yet (`numbered`). `origin`: the
+    first number that this scope had, under other tokens; 0: its own. `shown`: attributes by which replicas may filter
+    its publications. `planes`: publications may take detours over other replicas (`topology.planes`). `batch`: limits
+    of its batches.
     """
 
     filter: str
@@ -247,8 +244,7 @@ class Policy:
 
     `edges`: edges between regions, a tree; `tree`: its number, and the tree before. `organising`: rules for measuring
     replicas, and other edges that may join regions. `key_servers`: names, in the order that numbers them. `budgets`:
-    of
-    each member.
+    of each member.
 
     `contents`: SHA-256 over all views and members that go with this version, so that a party that delivers the file
     cannot mix old parts with new ones, or exchange an address.

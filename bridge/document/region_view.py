@@ -1,9 +1,8 @@
 """A view of a region: its replicas, and the members of the view before that agreed to the change (A13, A14).
 
 A view is signed by the overlay's owner and names its predecessor by digest. It counts once k members of the
-predecessor
-signed it too, each with an *endorsement*: no minority of replicas changes a region, nor does the owner's signature
-alone (which is no defence against a thief of the owner's key: docs/protocol.md §5.6). From then on the
+predecessor signed it too, each with an *endorsement*: no minority of replicas changes a region, nor does the owner's
+signature alone (which is no defence against a thief of the owner's key: docs/protocol.md §5.6). From then on the
 predecessor stays open for `grace_s`, for publications on their way: keys are split for the views that their header
 names, never for a mixture. Not here: which view is in force at a member (`succession`), how endorsements spread
 (`endorsing`).
@@ -36,10 +35,9 @@ class RegionView:
     """The members of one region in one view. `members[i]` holds place i + 1.
 
     `since_ms`: when the owner signed it. `grace_s`: seconds that the predecessor stays open once this view is in
-    force; 0:
-    it ends at once (`remove now`). `predecessor`: the digest of the view before, zeros for a region's first.
-    `former`:
-    that view itself, while it may be open; it is no part of the digest, and the owner leaves it out afterwards.
+    force; 0: it ends at once (`remove now`). `predecessor`: the digest of the view before, zeros for a region's
+    first. `former`: that view itself, while it may be open; it is no part of the digest, and the owner leaves it out
+    afterwards.
     """
 
     region: int
@@ -133,8 +131,8 @@ class RegionView:
 class Endorsement:
     """The agreement of `member` to the view `number` of `region` with this digest.
 
-    opening(3: version, kind 21, flags 0) region(4) view(4) SHA-256 of the view's body(32) member(2 + n)
-    signature(64) over all of it, domain "veilmq/1 endorsement"
+    opening(3: version, kind 21, flags 0) region(4) view(4) SHA-256 of the view's body(32) member(2 + n) signature(64)
+    over all of it, domain "veilmq/1 endorsement"
     """
 
     region: int
@@ -180,10 +178,8 @@ class Member:
     `box`.
 
     `box`: the owner's sealed handover to the member (`keys.handover`). `before`: its certificate of before a
-    rotation,
-    valid beside it. For a hosted broker the address may be tcp://HOST:PORT, without TLS, and `ca` holds the CAs that
-    signed
-    its TLS certificate (one DER after another), empty for the system's CAs.
+    rotation, valid beside it. For a hosted broker the address may be tcp://HOST:PORT, without TLS, and `ca` holds the
+    CAs that signed its TLS certificate (one DER after another), empty for the system's CAs.
     """
 
     certificate: Certificate

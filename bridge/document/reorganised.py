@@ -132,8 +132,7 @@ class Reorganised(Succession):
         """Returns the overlay with new, valid news; itself if there is none.
 
         `now`: None where time counts from signatures, as at a start. Raises BadSignature for a swap that no honest
-        member
-        would have passed on.
+        member would have passed on.
         """
         known = {swap.digest for swap in (*self.swaps, *self.offered, *self.proof)}
         fresh = {swap.digest: swap for swap in news.swaps if swap.digest not in known}

@@ -17,11 +17,9 @@ Of each region an `Overlay` holds the newest view that the owner signed (`latest
     following(old, now)    a newer version, as adopted by a member that has `old` in force
 
 None of these changes a value: each gives another one, which the machines adopt (`adopting`, `membership`). To attach
-or
-detach, the owner signs the next version with `latest[region].successor(members, now_ms, grace_s)` for that view (from
-`latest.values()`, never from `views.values()`). A detached replica stays listed as a member until a later version
-drops
-it, after the grace, together with the view's `former`.
+or detach, the owner signs the next version with `latest[region].successor(members, now_ms, grace_s)` for that view
+(from `latest.values()`, never from `views.values()`). A detached replica stays listed as a member until a later
+version drops it, after the grace, together with the view's `former`.
 
 Several changes of one region follow one another: while a predecessor is open the owner signs no further one (its
 commands refuse to); if it does, the last predecessor alone is open. A member that missed a change adopts a later one
@@ -170,8 +168,7 @@ class Succession:
         """Returns the regions (by name) whose views do not follow from the views in force in `old`.
 
         A view follows if it is equal, the next, or endorsed by k members of the old one. A version with another view
-        is not
-        adopted, whoever signed it.
+        is not adopted, whoever signed it.
         """
         strange = []
         for region in sorted(self.latest.keys() & old.latest.keys()):

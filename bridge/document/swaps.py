@@ -36,8 +36,7 @@ class SignedSwap:
     """A swap of edge `removed` for edge `added`, as tree `number`.
 
     The tree follows the tree of `steps` numbers before, whose digest is `former` (`Arrangement.digest`). `since_ms`:
-    time
-    of signing; `grace_s`: seconds that the former tree stays open.
+    time of signing; `grace_s`: seconds that the former tree stays open.
     """
 
     number: int

@@ -52,10 +52,8 @@ def overlong(overlay: Regions, tree: Tree) -> str:
 
     Too many combinations of shares to try are a fault too. Plain publications have no key: their paths may have any
     length. A subscriber of the last region holds the product of all n of the path. Where f replicas of each region
-    lie,
-    the last choice of k of n, region by region behind the first, may be the one that fits. Of two views of a region
-    the
-    worse counts: keys may name either.
+    lie, the last choice of k of n, region by region behind the first, may be the one that fits. Of two views of a
+    region the worse counts: keys may name either.
     """
     count, choices = dict[int, int](), dict[int, int]()
     views = [view for latest in overlay.latest.values() for view in (latest, latest.former) if view is not None]

@@ -13,10 +13,9 @@ member adopts the version with a change:
     `grace_s`
     alone       the former is closed: wires that name it have expired, its keys and shares are erased, its links end
 
-A tree that is to come here is `UnknownView`, a closed one `Expired`: no member is blamed for being early or late.
-Of the former tree only present regions count; hence a region that lies between others is not removed in one
-step. None of this changes a value, as in `succession`, which drives it. Not here: the next hop of a member
-(`topology`).
+A tree that is to come here is `UnknownView`, a closed one `Expired`: no member is blamed for being early or late. Of
+the former tree only present regions count; hence a region that lies between others is not removed in one step. None
+of this changes a value, as in `succession`, which drives it. Not here: the next hop of a member (`topology`).
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@
     veilmq/retained/N/ID/MEMBER   retained batches of one record, of one member on one topic
 
 ID is the topic's name as readers of the scope know it (`keys.topictokens.retained_id`), MEMBER the publisher's party
-id, both in base64url: so values of two members never mix. Nobody on the way sees topics. So a member may
-publish in a scope if it may publish on some topic of it, and readers judge each record alone (`record_rights`). Not
-here: the content of a batch (`bridge.contract`), who checks it.
+id, both in base64url: so values of two members never mix. Nobody on the way sees topics. So a member may publish in a
+scope if it may publish on some topic of it, and readers judge each record alone (`record_rights`). Not here: the
+content of a batch (`bridge.contract`), who checks it.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 A shared subscription (MQTT 5.0 §4.8.2) never goes to a replica, since each would pick its own member
 (docs/protocol.md §5.5). Gateways subscribe plainly, state in signed leases since when they have members of a group,
-and
-all choose alike:
+and all choose alike:
 
 * a gateway with members serves them with the publications of its own devices, from `own_from_ms` on;
 * of everything else, the gateway with the highest HMAC(group, publisher, sequence, gateway) among gateways whose
@@ -65,10 +64,8 @@ class LeaseQuestion:
     """A publication with which a group is to be served.
 
     `time_ms`: when its gateway took it, and gave it to its own members; `sealed_ms`: when it sent it. `retained`:
-    only
-    gateways that had members at `time_ms` may have it. To others it is a retained message, and a shared subscription
-    gets
-    none (MQTT 5.0 §3.8.4).
+    only gateways that had members at `time_ms` may have it. To others it is a retained message, and a shared
+    subscription gets none (MQTT 5.0 §3.8.4).
     """
 
     publisher: str
@@ -84,8 +81,7 @@ class Lease:
     exclusive.
 
     `own_from_ms`, `own_until_ms`: it serves the group with publications of its own devices. `starts_ms`, `ends_ms`:
-    it
-    takes part in the choice for publications of others; `starts_ms` 0: not yet.
+    it takes part in the choice for publications of others; `starts_ms` 0: not yet.
     """
 
     member: str
@@ -152,8 +148,7 @@ class LeaseTable:
     """The newest leases of every gateway, verified against the overlay.
 
     A lease that a former key signed gives way to leases of the present key, whatever its version: else a thief of the
-    key
-    could end its member's part in each group.
+    key could end its member's part in each group.
     """
 
     def __init__(self, overlay: Overlay) -> None:
@@ -185,8 +180,8 @@ class LeaseTable:
     def accept(self, lease: Lease, now: float) -> bool:
         """Takes a lease of another party; returns True if it is news that must be passed on.
 
-        Raises BadSignature, Expired, TooOften, NotFresh for a future version, or NotAuthorised for a stranger,
-        an unknown scope, a missing right, or a lease into the far future.
+        Raises BadSignature, Expired, TooOften, NotFresh for a future version, or NotAuthorised for a stranger, an
+        unknown scope, a missing right, or a lease into the far future.
         """
         member, scope = self._overlay.members.get(lease.member), self._overlay.scope_named(lease.scope)
         if member is None or scope is None or member.certificate.role is not Role.GATEWAY:

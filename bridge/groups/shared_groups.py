@@ -1,13 +1,12 @@
 """A gateway's shared groups: the times of its leases, the groups that do not get a publication, and held publications.
 
 A group's first local client makes a lease, its last one ends it. The lease says at once that we serve our own
-devices'
-publications; in the choice for others' publications we take part once a quorum of the region knows that we want the
-scope, and `JOIN_S` later, when everybody knows. A gateway that leaves ends its lease at once; the others hold its
-publications for `HOLD_S`, and serve all that its lease does not cover any more. Publications still on their way to a
-gateway that left are given back: the end of its lease moves to before them. So a group loses nothing when members
-come
-and go, as long as gateways and replicas are connected; publications delivered between the two ends may come twice.
+devices' publications; in the choice for others' publications we take part once a quorum of the region knows that we
+want the scope, and `JOIN_S` later, when everybody knows. A gateway that leaves ends its lease at once; the others
+hold its publications for `HOLD_S`, and serve all that its lease does not cover any more. Publications still on their
+way to a gateway that left are given back: the end of its lease moves to before them. So a group loses nothing when
+members come and go, as long as gateways and replicas are connected; publications delivered between the two ends may
+come twice.
 
 A group is *narrow* here while no local client may receive all that its filter matches. It gets no lease, since others
 would leave to us publications that we may deliver to nobody. Its clients get the permitted publications that no other
@@ -127,8 +126,7 @@ class SharedGroups:
         """Takes a group that has local clients.
 
         `is_whole`: one of them may receive all of it. `owner`: the client that loses its oldest group, if there are
-        too many
-        and it has most.
+        too many and it has most.
         """
         group = self._groups.get(name)
         if group is not None and group.linger_until is None:

@@ -1,4 +1,4 @@
-"""One replica: verify, forward once, split shares again, keep what is retained. It cannot read what it carries.
+"""The replica: verifies, forwards once, splits shares again, keeps retained publications. It cannot read any content.
 
 Algorithm 2 of secret forwarding (A5). Imports `wire`, `topology` and below; never publisher or reader.
 """

@@ -1,10 +1,10 @@
-"""Publications that came before the tree of regions that they go along: kept until it is known here too.
+"""Publications of a future tree of regions, kept until that tree is known here too.
 
-Members adopt a version of the overlay a little earlier or later. What a publisher that is ahead of us sealed for a tree
-that is to come has no way here yet; that is nobody's fault. Its header was verified; it waits here as it came, and is
-handled again when our trees change. Bounded and fair: of the publisher with most of it at one neighbour the oldest
-goes, so a publisher that names trees that never come, or a neighbour that alters what it passes on, loses its own. Not
-here: keys, which wait elsewhere (`wire.early_keys`), who asks (`forwarder`).
+Members adopt a version of the overlay a little earlier or later. A publication sealed for a future tree, by a
+publisher ahead of us, has no way here yet; nobody is at fault. Its header was verified; it waits here as it came, and
+is handled again when our trees change. Bounded and fair: the publisher with the most bytes at one neighbour loses its
+oldest, so a publisher that names trees that never come, or a neighbour that alters wires, loses its own entries. Not
+here: keys, which wait elsewhere (`wire.early_keys`), the caller (`forwarder`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ AHEAD_OVERHEAD_BYTES = 2048  # what a header and the table cost: bounds the numb
 
 
 class AheadPublications:
-    """Wires, each once a neighbour."""
+    """Waiting wires, each once a neighbour."""
 
     def __init__(self) -> None:
         self._kept: FairBytes[bytes, Received] = FairBytes(AHEAD_BYTES, AHEAD_OVERHEAD_BYTES)
@@ -29,7 +29,7 @@ class AheadPublications:
         return len(self._kept)
 
     def keep(self, event: Received, publisher: bytes) -> list[Effect]:
-        """`publisher`: party id, whose header was verified. Counts it, and others that had to go for it."""
+        """Keeps a wire. Returns counts of it and of evicted ones. `publisher`: party id, whose header was verified."""
         told = dict(event.wire.properties)  # nobody signed what stands beside the header
         parts = event.peer, told[PROPERTY_HEADER], told.get(PROPERTY_PART, "")
         name = hashlib.sha256("\0".join(parts).encode()).digest()
@@ -40,6 +40,6 @@ class AheadPublications:
         return counted
 
     def take(self) -> list[Received]:
-        """All of it, in the order in which it came; nothing is kept."""
+        """Returns all waiting wires, in the order of arrival, and forgets them."""
         kept, self._kept = self._kept, FairBytes(AHEAD_BYTES, AHEAD_OVERHEAD_BYTES)
         return [event for _, event in kept.items()]

@@ -1,14 +1,13 @@
-"""Content at one replica: which pieces go to whom, what is asked for, and what others may have of it
-(docs/protocol.md §4).
+"""Relay of content at one replica: pieces for each neighbour, requests, and answers (docs/protocol.md §4).
 
 A header is passed on at once, to everybody. Content goes plane by plane: a neighbour that has its pieces from us gets
 them with the header if they are here; if not, an announcement after `pulling.PULL_S`, and the pieces when they come.
-Meanwhile we ask those who told us of the header. What passed lately stays here (`RECENT_S`, `RECENT_BYTES`): to answer
-who asks, and to be told again to a replica whose link was down. Hence bad replicas in different planes stop nothing:
-an honest one always heard of the header from an honest one, which asks in turn, as far as the publisher.
+Meanwhile we ask the neighbours that sent us the header. Recent publications stay here (`RECENT_S`, `RECENT_BYTES`):
+to answer requests, and for a replica whose link was down. Hence bad replicas in different planes stop nothing: an
+honest one always heard of the header from an honest one, which asks in turn, as far as the publisher.
 
-Not here: whether a header is new and holds (`forwarder`, `admission`), shares, which pieces go to
-whom (`passing`), the arithmetic (`content`).
+Not here: the check of headers (`forwarder`, `admission`), shares, the choice of pieces for a neighbour (`passing`),
+the arithmetic (`wire.pieces`).
 """
 
 from __future__ import annotations
@@ -37,8 +36,7 @@ class Carrying:
     """The content that one replica carries.
 
     `planes`: which links are free. `give(peer, wire, admitted)`: sends with the key that the peer may lack;
-    `keep(wire, admitted, now)`: retains;
-    `wanting(publisher, scope, tree, now)`: peers that a publication goes on to.
+    `keep(wire, admitted, now)`: retains; `wanting(publisher, scope, tree, now)`: peers that a publication goes on to.
     """
 
     def __init__(
@@ -74,8 +72,10 @@ class Carrying:
         whole: bool = False,
         vector: int = 0,
     ) -> list[Effect]:
-        """A publication whose header is new: pass on header and what there is of its content. `whole`: nobody else
-        gives these peers the content. `vector`: whose pieces we got, too."""
+        """Passes on a publication whose header is new, with its content as far as present.
+
+        `whole`: nobody else gives these peers the content. `vector`: planes whose pieces we got, too.
+        """
         passing = Passing(topic, signed, admitted, sender, now, dict(pieces), tuple(peers), [sender])
         self._expire(now)
         size = sum(map(len, passing.pieces.values())) + passing.said_bytes
@@ -104,19 +104,23 @@ class Carrying:
         peers: Iterable[str],
         now: float,
     ) -> list[Effect]:
-        """A publication that expired on its way: its header alone goes on. It is recalled, so that whoever sends a
-        copy with other content is charged."""
+        """Passes on the header alone of a publication that expired on its way.
+
+        The publication is recalled, so that a sender of a copy with other content is charged.
+        """
         passing = Passing(topic, signed, admitted, sender, now, {}, tuple(peers), [sender])
         self._expire(now)
         self._recent.put(passing.name, passing.header.publisher, passing, passing.said_bytes)
         return [sent for peer in passing.peers for sent in self._passing.on(peer, passing, {})]
 
     def recalls(self, name: Name) -> bool:
-        """Whether a copy of it may still bring something: it passed lately, or somebody asks for it."""
+        """Returns True if a copy may still bring something: the publication passed lately, or a neighbour asks for
+        it.
+        """
         return self._recent.get(name) is not None or self._pulls.get(name) is not None
 
     def passes(self, header: MessageHeader) -> bool:
-        """Whether this very sealing passed lately."""
+        """Returns True if this very sealing passed lately."""
         passing = self._recent.get((header.publisher, header.sequence))
         return passing is not None and passing.header == header
 
@@ -130,7 +134,10 @@ class Carrying:
         now: float,
         vector: int = 0,
     ) -> list[Effect] | None:
-        """The header was heard before. None if nothing of the content is new to us, or for those in the vector."""
+        """Takes a copy whose header was heard before.
+
+        Returns None if its content brings nothing new to us, or to the planes in the vector.
+        """
         name = (admitted.header.publisher, admitted.header.sequence)
         passing = self._recent.get(name)
         if passing is not None and len(passing.pieces) == len(passing.header.digests):
@@ -164,29 +171,29 @@ class Carrying:
         return [*effects, *self._settle(passing, now), Count("content_after")]
 
     def round(self, passing: Passing, peer: str) -> list[Effect]:
-        """What went to a peer whose link stands still goes over another replica, too."""
+        """Sends a publication over another replica too, since its peer's link stands still."""
         pieces = self._have(passing, self._passing.parts(passing.header, peer))
         return self._passing.round(peer, passing, pieces or {})
 
     def lately(self, peer: str, now: float) -> list[Passing]:
-        """What went to a peer so shortly ago that it may not have arrived."""
+        """Returns the publications sent to a peer so shortly ago that they may not have arrived."""
         self._expire(now)
         late = now - IN_FLIGHT_S
         return [passing for _, passing in self._recent.items() if passing.since >= late and peer in passing.peers]
 
     def also(self, passing: Passing, peers: Iterable[str]) -> list[Effect]:
-        """A publication that was passed on goes to these, too."""
+        """Sends a publication that was passed on to these peers, too."""
         others = [peer for peer in peers if peer in self._routes.up] if passing.pieces else []
         passing.peers = tuple(dict.fromkeys((*passing.peers, *others)))
         return [sent for peer in others for sent in self._passing.on(peer, passing, passing.pieces)]
 
     def more(self, name: Name, peers: Iterable[str]) -> list[Effect]:
-        """The same by its name; nothing, if it is forgotten."""
+        """Sends a publication, by its name, to these peers too; nothing, if it is forgotten."""
         passing = self._recent.get(name)
         return [] if passing is None else self.also(passing, peers)
 
     def tell(self, peer: str, name: Name) -> list[Effect]:
-        """The header of what the peer got, once more, for what is said beside it now."""
+        """Sends a header to the peer once more, for the properties that go beside it now."""
         passing = self._recent.get(name)
         return [] if passing is None or peer not in self._routes.up else self._passing.on(peer, passing, {})
 
@@ -202,8 +209,10 @@ class Carrying:
     # ---------------------------------------------------------------------------------- asking for content
 
     def _have(self, passing: Passing, parts: tuple[int, ...]) -> dict[int, bytes] | None:
-        """All of these pieces, made of others where they suffice; None if one cannot be had. Each is made once: that
-        costs more than to ask for it."""
+        """Returns all of these pieces, remade of others where they suffice; None if one cannot be had.
+
+        Each is remade once: remaking costs more than asking.
+        """
         for index in parts:
             if index in passing.pieces:
                 continue
@@ -218,7 +227,7 @@ class Carrying:
         return {index: passing.pieces[index] for index in parts}
 
     def _settle(self, passing: Passing, now: float) -> list[Effect]:
-        """Answer who asked for what is here now; ask for what is missing, or stop asking."""
+        """Answers requests for pieces that are here now; asks for missing pieces, or stops asking."""
         effects: list[Effect] = []
         pull = self._pulls.get(passing.name)
         if pull is None and not passing.owed and (passing.pieces or not passing.header.retain):
@@ -240,7 +249,7 @@ class Carrying:
         return effects
 
     def _missing(self, passing: Passing) -> tuple[int, ...]:
-        """Pieces that we lack for those that we owe them, for who asked, and to retain."""
+        """Returns the pieces that we lack: to pass on, for askers, and to retain."""
         wanted = {index for parts in passing.owed.values() for index in parts}
         pull = self._pulls.get(passing.name)
         if pull is not None:
@@ -250,7 +259,7 @@ class Carrying:
         return tuple(sorted(wanted - passing.pieces.keys()))
 
     def tick(self, now: float) -> list[Effect]:
-        """Ask the next source for what is missing; give up what nobody has."""
+        """Asks the next source for missing content; gives up content that nobody has."""
         asking, gone = self._pulls.due(now)
         effects: list[Effect] = [Count("content_given_up", len(gone))] if gone else []
         for peer in self._comebacks.due(now):
@@ -274,12 +283,14 @@ class Carrying:
         return effects
 
     def _may_name(self) -> list[int]:
-        """Trees that something which we know nothing of may have come along; others know these by now."""
+        """Returns the trees along which an unknown publication may have come; others know these by now."""
         return [tree.number for tree in self._routes.overlay.trees.sealed_for]
 
     def _sources(self, publisher: Certificate, announcers: Iterable[str], trees: Iterable[int]) -> list[str]:
-        """Who can be asked for a publication: those that told us of it, then the others of the region before ours in
-        each tree that it may have come along."""
+        """Returns the sources of a publication: its announcers, then the other members of the region before ours.
+
+        The region before is taken for each tree along which it may have come.
+        """
         regions = [self._routes.topology.last_before(publisher.region, self._routes.region, tree) for tree in trees]
         before = [
             peer
@@ -296,7 +307,7 @@ class Carrying:
     # -------------------------------------------------------------------------------------------- answering
 
     def asked(self, event: Received, now: float) -> list[Effect]:
-        """A neighbour lacks something. Raises BadFrame, NotAuthorised."""
+        """Answers a neighbour's request. Raises BadFrame, NotAuthorised."""
         peer, request = event.peer, PullRequest.decode(event.wire.payload)
         if not self._answers.may_ask(peer, request.publisher, now):
             return [Count("pulls_refused")]
@@ -317,8 +328,11 @@ class Carrying:
         return [Count("pulls_passed_on")]
 
     def _chain(self, peer: str, passing: Passing, above: int, now: float) -> list[Effect]:
-        """What precedes a publication in its chain and is here whole, down to a number, the oldest first: who asks for
-        the last of a gap has all of it in a few requests."""
+        """Returns the predecessors of a publication in its chain that are whole here, down to a number, the oldest
+        first.
+
+        So an asker for the last of a gap has all of the gap in a few requests.
+        """
         found: list[Effect] = []
         stream, number = passing.admitted.scope.stream, passing.header.previous
         for _ in range(CHAIN_MAX - 1 if above else 0):
@@ -332,7 +346,7 @@ class Carrying:
         return found
 
     def _answer(self, peer: str, passing: Passing, parts: tuple[int, ...], now: float) -> list[Effect] | None:
-        """What is sent to who asked; None if we lack it."""
+        """Returns the answer to an asker; None if we lack the content."""
         pieces = self._have(passing, content.enough(passing.header, _fitting(passing, parts) or passing.pieces))
         if pieces is None:
             return None
@@ -349,15 +363,17 @@ class Carrying:
         return [Send(peer, wire), Count("pulls_answered")]
 
     def _check_way(self, peer: str, publisher: Certificate) -> None:
-        """Raise NotAuthorised for a replica that would not have the publisher's publications from us."""
+        """Raises NotAuthorised for a replica that does not receive the publisher's publications from us."""
         if self._routes.is_replica(peer) and self._routes.region_of(peer) != self._routes.region:
             home, theirs = publisher.region, self._routes.region_of(peer)
             if not self._routes.topology.was_before(self._routes.region, home, theirs):
                 raise NotAuthorised(f"{peer} is not behind us on the way from {publisher.name}")
 
     def _leads_to(self, peer: str, passing: Passing) -> bool:
-        """Whether the way of this very publication, in the tree that it names, goes from our region to the replica's:
-        who asks knows its number and not its tree, and would have to refuse what comes another way."""
+        """Returns True if the way of this publication, in its tree, goes from our region to the replica's.
+
+        An asker knows its number and not its tree, and would have to refuse a copy that comes another way.
+        """
         theirs = self._routes.region_of(peer) if self._routes.is_replica(peer) else self._routes.region
         if theirs == self._routes.region:
             return True
@@ -365,7 +381,7 @@ class Carrying:
         return self._routes.topology.last_before(home, theirs, tree) == self._routes.region
 
     def _check_right(self, peer: str, passing: Passing, now: float) -> None:
-        """Raise NotAuthorised unless a replica's region carries the scope, or a reader may read it now."""
+        """Raises NotAuthorised unless a replica's region carries the scope, or a reader may read it now."""
         scope = passing.admitted.scope
         if self._routes.is_replica(peer):
             allowed = self._routes.topology.carries(self._routes.region_of(peer), scope)
@@ -381,8 +397,11 @@ class Carrying:
             self._down.setdefault(peer, now)
 
     def link_up(self, peer: str, now: float) -> list[Effect]:
-        """Tells a replica of the next region again what passed while its link was down; later, with all that passed
-        since the first time, if it comes up without end. The replica knows what it has."""
+        """Sends a replica of the next region again the publications that passed while its link was down.
+
+        If the link comes up too often, later, with all publications since the first time. The replica recognises
+        copies.
+        """
         since = self._down.get(peer)
         if since is None or not self._comebacks.take(peer, now):
             return []
@@ -401,8 +420,10 @@ class Carrying:
         return effects
 
     def adopt(self, added: Iterable[str], now: float) -> None:
-        """Another version of the overlay, which the others know already. Links of replicas that are `added` are still
-        to come: what passes until then is told when they do."""
+        """Takes another version of the overlay, which the other parts know already.
+
+        Links of `added` replicas are still to come: publications that pass until then are sent when they do.
+        """
         members = self._routes.overlay.members
         for peer in added:
             self.link_down(peer, now)
@@ -416,5 +437,5 @@ class Carrying:
 
 
 def _fitting(passing: Passing, parts: tuple[int, ...]) -> tuple[int, ...]:
-    """The pieces that somebody asked for; none, hence all, if it had another sealing in mind, or none at all."""
+    """Returns the pieces asked for; none, hence all, if the asker meant another sealing, or named none."""
     return parts if parts and parts[-1] < len(passing.header.digests) else ()

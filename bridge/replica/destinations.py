@@ -1,8 +1,8 @@
-"""To whom one replica gives a publication, and what it says beside it: all that leads to somebody who wants it.
+"""Destinations of a publication from one replica, and the properties beside it: every way to a member that wants it.
 
-By regions it goes to every replica of a next region behind which somebody wants its scope, and to the gateways here
-that do; by planes as `plane_routing` says. Of a scope that shows attributes those are left out whose covers nothing in
-it fits, and who gets the next one is told so (`filtering`). Not here: who stated what (`wire.statements`), sending
+By regions it goes to every replica of a next region behind which a member wants its scope, and to such gateways here;
+by planes as `plane_routing` says. In a scope that shows attributes, members whose covers do not match are left out,
+and the next publication on that way says so (`filtering`). Not here: statements (`wire.statements`), sending
 (`forwarder`, `content_relay`).
 """
 
@@ -21,7 +21,7 @@ from keys.identity import Certificate
 
 
 class Destinations:
-    """Of one replica."""
+    """A replica's choice of destinations."""
 
     def __init__(self, routes: Routes, routing: RoutingTable) -> None:
         self._routes, self._routing = routes, routing
@@ -29,22 +29,22 @@ class Destinations:
         self.planes = PlaneRouting(routes, routing.wanting)
 
     def adopt(self, overlay: Overlay) -> None:
-        """Another version of the overlay: forget who is no member any more."""
+        """Takes another version of the overlay, and forgets former members."""
         self.planes.adopt()
         self._filtering.keep(overlay.members, overlay.by_party)
 
     def loaded(self, loads: Iterable[PeerLoad], now: float) -> list[str]:
-        """How loaded our links are; peers whose link stands still from now on."""
+        """Takes the loads of our links. Returns peers whose link stands still from now on."""
         return self.planes.loaded(loads, now)
 
     # --------------------------------------------------------------------------------------- who wants what
 
     def wanting(self, publisher: Certificate, scope: Scope, tree: int, now: float) -> list[str]:
-        """Peers to send to: replicas of next regions, and gateways here, that somebody's statement leads to."""
+        """Returns peers to send to: replicas of next regions, and gateways here, to which a statement leads."""
         return _peers_on(self._ways(publisher, scope, tree, now))
 
     def _ways(self, publisher: Certificate, scope: Scope, tree: int, now: float) -> list[tuple[str, Sequence[str]]]:
-        """Who wants a scope, each with the peers to send to for that."""
+        """Returns the members that want a scope, each with the peers on its way."""
         arrival = self._routes.towards(publisher.region, tree)
         ways: list[tuple[str, Sequence[str]]] = []
         for member in self._routing.wanting(scope, now):
@@ -59,8 +59,10 @@ class Destinations:
     # ------------------------------------------------------------------------------------- one publication
 
     def by_regions(self, admitted: Admitted, shown: ShownList | None, now: float) -> list[str]:
-        """Who gets a publication; those who want its scope, but not what it shows, are noted. What is retained goes to
-        everybody, who would else keep a former value."""
+        """Returns the receivers of a publication; notes members that want its scope, but nothing that it shows.
+
+        A retained publication goes to all members that want its scope, which would else keep a former value.
+        """
         header, scope = admitted.header, admitted.scope
         ways = self._ways(admitted.publisher, scope, admitted.tree, now)
         everybody = peers = _peers_on(ways)
@@ -74,7 +76,7 @@ class Destinations:
         return peers
 
     def by_planes(self, admitted: Admitted, shown: ShownList | None, vector: int, now: float) -> list[str] | None:
-        """The same of what goes by planes, for every copy; None: it does not, here and now."""
+        """Returns the receivers of a copy by planes; None if the publication does not go by planes, here and now."""
         header, scope = admitted.header, admitted.scope
         if not scope.by_planes or header.retain:
             return None
@@ -85,7 +87,7 @@ class Destinations:
         return peers
 
     def again(self, admitted: Admitted, peer: str, now: float) -> list[str]:
-        """To whom a publication goes that a peer got whose link stands still."""
+        """Returns other receivers for a publication sent to a peer whose link stands still."""
         others = self.planes.again(name_of(admitted.header), admitted, peer, now)
         self._note(admitted)
         return others
@@ -98,7 +100,7 @@ class Destinations:
     # ----------------------------------------------------------------------------------- what is said beside it
 
     def beside(self, peer: str, admitted: Admitted) -> UserProperties:
-        """What the copy for one peer says: what was left out before it, and which planes it is for."""
+        """Returns the properties of the copy for one peer: the gap left out before it, and its planes."""
         found: UserProperties = ()
         if (low := self._filtering.claim(peer, admitted.scope.filter, admitted.header)) is not None:
             found += ((PROPERTY_SKIP, str(low)),)
@@ -109,8 +111,10 @@ class Destinations:
     def heard(
         self, peer: str, admitted: Admitted, properties: Mapping[str, str], now: float
     ) -> list[tuple[str, PublicationName]]:
-        """What a replica of the region before says about a gap; to whom we may say more then, beside which publication.
-        Raises BadFrame."""
+        """Takes the word on a gap of a replica of the region before.
+
+        Returns peers that may learn more now, each with the publication to say it beside. Raises BadFrame.
+        """
         header, scope, topology = admitted.header, admitted.scope, self._routes.topology
         low = read_skip(properties, header)
         before = topology.last_before(admitted.publisher.region, self._routes.region, admitted.tree)
@@ -128,7 +132,7 @@ class Destinations:
 
 
 def name_of(header: MessageHeader) -> PublicationName:
-    """What a publication is remembered by."""
+    """Returns the key under which a publication is kept."""
     return header.publisher, header.sequence
 
 

@@ -1,15 +1,15 @@
-"""What one replica left out, so that whoever gets the next publication knows that nothing is missing (C10).
+"""Record of the publications that one replica left out, so that the next receiver knows that nothing is missing (C10).
 
-It remembers, of each stream (publisher, scope) of a scope that shows attributes, which runs of numbers it left out
-for which neighbour, and which runs f + 1 replicas of the region before left out for us (*vouched*). From both follows
-what it says beside the next publication that a neighbour gets: from which number on all up to its predecessor was left
-out (`wire.skips`). Where the others' word comes after the publication was passed on, its header goes once more.
+It keeps, of each stream (publisher, scope) of a scope that shows attributes, the runs of numbers that it left out for
+each neighbour, and the runs that f + 1 replicas of the region before left out for us (*vouched*). From both follows
+the number beside the next publication for a neighbour: all after that number, up to its predecessor, was left out
+(`wire.skips`). If the others' word comes after the publication was passed on, its header goes once more.
 
-Of scopes that go by planes these are runs of *ways*, each named by who stands at its end: a gateway here, or the
-replica of one plane in a next region, whoever takes its copy. What is said of one plane holds for its ways only.
+In scopes that go by planes these are runs of *ways*, each named by its end: a gateway here, or the replica of one
+plane in a next region, whoever takes its copy. A word on one plane counts for its ways only.
 
-Bounded: what is forgotten is not vouched for, and is asked for like any gap. Not here: who wants what
-(`wire.covers`), sending (`forwarder`).
+Bounded: a forgotten run is not vouched for, and is asked for like any gap. Not here: covers (`wire.covers`), sending
+(`forwarder`).
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from keys.envelope import MessageHeader
 
 STREAMS_MAX = 16_384
 RUNS_MAX = 16
-"""Of one stream and neighbour; the lowest go first."""
+"""Runs of one stream and neighbour; the lowest go first."""
 VOTES_MAX = 16
-"""Publications of a stream of which we know who said what."""
+"""Publications of a stream for which replicas' words are kept."""
 GIVEN_MAX = 8
-"""Publications that a neighbour got last, of which more may have to be said."""
+"""Last publications of a neighbour for which more may have to be said."""
 
 StreamKey: TypeAlias = tuple[bytes, str]
 """Publisher and the scope's wire filter."""
@@ -38,7 +38,7 @@ StreamKey: TypeAlias = tuple[bytes, str]
 
 @dataclass(slots=True)
 class _Given:
-    """A publication that a neighbour got, and from where on all before it was left out."""
+    """A publication that a neighbour got, and the number after which all before it was left out."""
 
     sequence: int
     previous: int
@@ -54,7 +54,7 @@ class _Filtered:
     votes: OrderedDict[int, dict[str, int]] = field(default_factory=OrderedDict)
 
     def low(self, ways: Iterable[str], number: int) -> int:
-        """Up to `number`, all after this was left out on each of these ways."""
+        """Returns the number after which all up to `number` was left out on each of these ways."""
         return max((self._low(way, number) for way in ways), default=number)
 
     def _low(self, way: str, number: int) -> int:
@@ -71,20 +71,22 @@ _NONE = Intervals()
 
 
 class Filtering:
-    """See the module."""
+    """A replica's record of left out publications."""
 
     def __init__(self) -> None:
         self._streams: FairTable[StreamKey, _Filtered] = FairTable(STREAMS_MAX)
 
     def __len__(self) -> int:
-        """Streams that are remembered."""
+        """Returns the number of kept streams."""
         return len(self._streams)
 
     def passes(
         self, scope: str, header: MessageHeader, given: Mapping[str, Iterable[str]], left_out: Collection[str]
     ) -> None:
-        """A publication of a scope that shows attributes is passed on to some peers, each on its ways, and left out on
-        others that lead to who wants its scope."""
+        """Notes that a publication is passed on to some peers, each on its ways, and left out on other ways.
+
+        Its scope shows attributes, and the other ways lead to members that want the scope.
+        """
         stream = self._stream((header.publisher, scope))
         for way in left_out if header.qos else ():  # one of QoS 0 is nobody's predecessor
             _add(stream.left_out.setdefault(way, Intervals()), header.previous + 1, header.sequence)
@@ -94,15 +96,17 @@ class Filtering:
             del lately[:-GIVEN_MAX]
 
     def claim(self, peer: str, scope: str, header: MessageHeader) -> int | None:
-        """What is said to the peer beside this publication; None: nothing."""
+        """Returns the `low` to send the peer beside this publication; None: nothing."""
         stream = self._streams.get((header.publisher, scope))
         lately = () if stream is None else stream.given.get(peer, ())
         given = next((each for each in reversed(lately) if each.sequence == header.sequence), None)
         return None if given is None or given.low >= given.previous else given.low
 
     def heard(self, scope: str, header: MessageHeader, peer: str, low: int, threshold: int) -> list[tuple[str, int]]:
-        """A replica of the region before says that it left something out. To whom something more is to be said now,
-        beside which number."""
+        """Takes the word of a replica of the region before that it left something out.
+
+        Returns peers that may learn more now, each with the number of the publication to say it beside.
+        """
         stream = self._stream((header.publisher, scope))
         votes = stream.votes.setdefault(header.sequence, {})
         votes[peer] = min(low, votes.get(peer, low))
@@ -115,14 +119,14 @@ class Filtering:
         return _lowered(stream)
 
     def believed(self, scope: str, header: MessageHeader, low: int, ways: Iterable[str]) -> list[tuple[str, int]]:
-        """The same of one replica that is believed alone, of these ways."""
+        """Takes the word of a single replica that is believed alone, on these ways. Returns as `heard` does."""
         stream = self._stream((header.publisher, scope))
         for way in ways:
             _add(stream.left_out.setdefault(way, Intervals()), low + 1, header.previous)
         return _lowered(stream)
 
     def keep(self, members: Collection[str], publishers: Collection[bytes]) -> None:
-        """Forget whoever is no member any more."""
+        """Forgets former members."""
         for key, stream in list(self._streams.items()):
             if key[0] not in publishers:
                 self._streams.pop(key)
@@ -140,7 +144,7 @@ class Filtering:
 
 
 def _lowered(stream: _Filtered) -> list[tuple[str, int]]:
-    """Of whom more was left out than was said, beside which number."""
+    """Returns peers for which more was left out than was said, each with the number of the publication."""
     told = []
     for peer, lately in stream.given.items():
         for given in lately:

@@ -1,12 +1,12 @@
-"""Algorithm 2 at one replica (A5): verify, forward once; what concerns shares stands in `resplitting`.
+"""Forwarder: algorithm 2 at one replica (A5): verify, forward once. Shares are in `resplitting`.
 
-A replica of region r at place i gets each publication over several links: from the publisher's gateway if r is
-the publisher's home, else from every replica of the region before r. The first copy that verifies goes on, to
-every replica of each next region where somebody wants the scope and to the gateways that wait here.
+A replica of region r at place i gets each publication over several links: from the publisher's gateway if r is the
+publisher's home, else from every replica of the region before r. The first copy that verifies goes on, to every
+replica of each next region where a member wants the scope and to the gateways that wait here.
 
-Headers ride on every cross link, so that one honest replica before us suffices whatever the others do; content goes as
-`content_relay` says. Keys and retained publications go with their epoch, and readers get nothing in an epoch in which
-they may not read. Not here: shares (`resplitting`), what is retained (`retained`), budgets.
+Headers ride on every cross link, so that one honest replica before us suffices whatever the others do; content goes
+as `content_relay` says. Keys and retained publications go with their epoch, and readers get nothing in an epoch in
+which they may not read. Not here: shares (`resplitting`), retained publications (`retained`), budgets.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ RETELLS_BURST, RETELLS_EVERY_S = 8, 10.0  # of one link that comes up, after whi
 
 
 class Forwarder:
-    """One replica. `seeds`: see `Resplitter`."""
+    """The forwarding machine of one replica. `seeds`: as in `Resplitter`."""
 
     def __init__(self, overlay: Overlay, name: str, seeds: Callable[[int], bytes | None]) -> None:
         self._overlay = overlay
@@ -92,20 +92,22 @@ class Forwarder:
 
     @property
     def routes(self) -> Routes:
-        """Where we stand and who hears us."""
+        """Our place in the overlay, and the connected peers."""
         return self._routes
 
     @property
     def routing(self) -> RoutingTable:
-        """Who wants what."""
+        """The table of members' statements."""
         return self._routing
 
     # ---------------------------------------------------------------------------------------------- links
 
     def link_up(self, peer: str, now: float) -> list[Effect]:
-        """A neighbour can hear us; it may have forgotten everything: tell it every statement, the keys that stand alone
-        in what goes to it, and what it missed. What is retained comes with the next newcomer's statement, from the
-        publisher's region on."""
+        """Sends a connected neighbour every statement, the keys that stand alone in its scopes, and missed content.
+
+        It may have forgotten everything. Retained publications come with the next newcomer's statement, from the
+        publisher's region on.
+        """
         self._routes.up.add(peer)
         self._relay.begin(now)
         self._keys.link_up(peer, now)
@@ -114,11 +116,11 @@ class Forwarder:
         return [*self._statements_for(peer, now), *self._keys_for(peer, now), *self._content.link_up(peer, now)]
 
     def lost(self, peer: str, key: str, now: float) -> None:
-        """This key header was to go to a reader and found no room there: it goes again."""
+        """Notes that a key header found no room at a reader: it goes again."""
         self._keys.lost(peer, key, now)
 
     def _statements_for(self, peer: str, now: float) -> list[Effect]:
-        """All statements for a replica whose link came up; later, if it comes up without end."""
+        """Returns all statements for a replica whose link came up; postpones them if it comes up too often."""
         if not self._retells.take(peer, now):
             return []
         theirs = self._routes.region_of(peer)
@@ -129,8 +131,9 @@ class Forwarder:
         ]
 
     def _tell_later(self, now: float) -> list[Effect]:
-        """Returns what was postponed: statements for replicas whose links came up too often, and what is retained for
-        members that subscribed too often."""
+        """Returns postponed wires: statements for replicas whose links came up too often, and retained publications for
+        members that subscribed too often.
+        """
         up = [peer for peer in self._retells.due(now) if peer in self._routes.up]
         effects = [effect for peer in up for effect in self._statements_for(peer, now)]
         for member, wire_filter in self._newcomers.due(now):
@@ -138,7 +141,7 @@ class Forwarder:
         return effects
 
     def _keys_for(self, peer: str, now: float) -> list[Effect]:
-        """Entries of the repository that a peer should have."""
+        """Returns the entries of the repository that a peer should have."""
         wanting: dict[tuple[bytes, str, int], list[str]] = {}
         effects: list[Effect] = []
         for held in self._keys:
@@ -159,7 +162,7 @@ class Forwarder:
         return []
 
     def adopt(self, overlay: Overlay, now: float) -> list[Effect]:
-        """Another version of the overlay, or other views or trees of it."""
+        """Takes another version of the overlay, or other views or trees of it."""
         self._overlay = overlay
         self._routes.adopt(overlay)
         self._admission.adopt(overlay, now)
@@ -177,18 +180,20 @@ class Forwarder:
         return effects
 
     def erase(self) -> None:
-        """We are no replica any more: keys, shares and what is retained goes."""
+        """Erases keys, shares and retained publications, since we are no replica any more."""
         self._keys.erase_all()
         self._retained.drop(lambda *_: True)
         self._ahead.take()
 
     def tick(self, now: float) -> list[Effect]:
-        """Pass on what waited for more, erase what ended, ask for content that does not come."""
+        """Passes on gathered shares, erases ended keys and publications, asks for content that does not come."""
         return self._sweep(now) + self._content.tick(now) + self._relay.tick(now) + self._tell_later(now)
 
     def _sweep(self, now: float) -> list[Effect]:
-        """Pass on what waited for more. Erase keys, shares and retained publications whose epoch is dead, whose bump is
-        outdated or whose view or tree is closed."""
+        """Passes on gathered shares, and erases ended keys, shares and retained publications.
+
+        They end when their epoch is dead, a bump outdated them, or their view or tree is closed.
+        """
         gathered = self._keys.tick(now)
         if self._sweep_at is not None and now < self._sweep_at:
             return gathered
@@ -209,7 +214,7 @@ class Forwarder:
 
     @property
     def next_deadline(self) -> float | None:
-        """When something is to be erased, passed on, or asked for."""
+        """The next time at which something is to be erased, passed on, or asked for."""
         busy = self._keys.holds_secrets or len(self._retained)
         sweep_at = self._sweep_at if busy and self._sweep_at is not None else inf
         asks_at = self._content.next_deadline
@@ -219,7 +224,7 @@ class Forwarder:
         return at if at < inf else None
 
     def loaded(self, event: Loads, now: float) -> list[Effect]:
-        """How loaded our links are: what went to a replica whose link stands still goes another way, too."""
+        """Takes the loads of our links: wires for a replica whose link stands still go another way, too."""
         effects: list[Effect] = []
         for peer in self._destinations.loaded(event.links, now):
             effects.append(Count("links_still", 1, peer))
@@ -229,7 +234,7 @@ class Forwarder:
         return effects
 
     def received(self, event: Received, now: float) -> list[Effect]:
-        """Anything from a peer. What does not hold is dropped, counted and charged to the link."""
+        """Handles a wire from a peer. An invalid one is dropped, counted and charged to the link."""
         swept = self._sweep(now)
         return swept + self._received(event, now) if swept else self._received(event, now)
 
@@ -257,7 +262,7 @@ class Forwarder:
     # --------------------------------------------------------------------------------------- subscriptions
 
     def _statement(self, event: Received, now: float) -> list[Effect]:
-        """Adopt a signed statement, pass it on, and serve the newcomer what is retained."""
+        """Adopts a signed statement, passes it on, and sends a newcomer the retained publications."""
         statement = Statement.decode(event.wire.payload)
         if event.peer == statement.member and statement.expires_ms <= (now + RENEW_AFTER_S) * 1000:
             # It would end before its author says the next one, who would take itself for subscribed meanwhile.
@@ -274,7 +279,7 @@ class Forwarder:
         return effects
 
     def _serve_newcomer(self, member: str, wire_filter: str, now: float) -> list[Effect]:
-        """Live key headers with our shares, and retained publications, in the direction of a newcomer."""
+        """Sends live key headers with our shares, and retained publications, in the direction of a newcomer."""
         region, scope = self._routes.region_of(member), self._overlay.scope_named(wire_filter)
         if scope is None:  # gone with another version, while it waited
             return []
@@ -301,7 +306,9 @@ class Forwarder:
         return effects
 
     def _towards(self, member: str, scope: Scope, tree: int) -> list[str]:
-        """Who hears us on the way to a member that wants the scope; itself, if it is here."""
+        """Returns the connected peers on the way to a member that wants the scope; the member itself, if it is
+        here.
+        """
         direction = self._routes.towards(self._routes.region_of(member), tree)
         if direction is None:
             return [member] if member in self._routes.up else []
@@ -354,8 +361,10 @@ class Forwarder:
         return [*effects, Count("forwarded")]
 
     def _is_over(self, event: Received, properties: dict[str, str], admitted: Admitted, now: float) -> list[Effect]:
-        """Of what expired on its way the header goes on, without content, or readers would wait for it before they
-        deliver what follows it in its scope."""
+        """Passes on the header, without content, of a publication that expired on its way.
+
+        Otherwise readers would wait for it before they deliver its successors in its scope.
+        """
         header = admitted.header
         if not header.qos or header.snapshot or self._passed.seen(admitted, event.wire.topic):
             return []
@@ -364,8 +373,10 @@ class Forwarder:
         return [*self._content.over(event.peer, event.wire.topic, signed, admitted, peers, now), Count("forwarded")]
 
     def _check_life(self, admitted: Admitted, wire_topic: str, held: HeldKey | None, now: float) -> None:
-        """Raise Superseded for what a life of its publisher sealed when a later one had begun; BadFrame for what says
-        another order than its key."""
+        """Raises Superseded for a sealing by an earlier life after a later one had begun.
+
+        Raises BadFrame for a header with another order than its key.
+        """
         header, name, generations = admitted.header, admitted.publisher.name, self._keys.generations
         try:
             if held is not None and held.header.order != (header.generation, header.counter):
@@ -378,7 +389,7 @@ class Forwarder:
             raise
 
     def _keep(self, wire: Wire, admitted: Admitted, now: float) -> None:
-        """Retain a publication whose content is whole."""
+        """Retains a publication whose content is whole."""
         held = self._keys.get(data_key_name(admitted))
         if self._retained.keep(wire, admitted, held, now) and held is None:
             self._owing.topic(wire.topic, admitted)
@@ -386,8 +397,11 @@ class Forwarder:
     def _publication_wires(
         self, peer: str, wire: Wire, admitted: Admitted, held: HeldKey | None = None
     ) -> list[Effect]:
-        """The publication for one peer; its first under a key, and every retained one, carries key and shares, unless
-        the key stands alone: then it goes before the first."""
+        """Returns the wires of a publication for one peer.
+
+        The first under a key, and every retained one, carries key and shares, unless the key stands alone: then the
+        key goes before the first.
+        """
         if said := self._destinations.beside(peer, admitted):
             wire = replace(wire, properties=(*wire.properties, *said))
         # Not whatever key rode along: its shares are for readers of its own scope only.
@@ -409,8 +423,11 @@ class Forwarder:
     # ----------------------------------------------------------------------------------------------- keys
 
     def _key_came(self, held: HeldKey) -> None:
-        """Publications named this key before it came: who got them is owed shares, what is retained it. A key that
-        stands alone goes to all who want its scope, at once."""
+        """Settles debts for a key that publications named before it came: shares for their receivers, the key for
+        retained ones.
+
+        A key that stands alone goes to all that want its scope, at once.
+        """
         if held.kept_until and self._sweep_at is not None:
             self._sweep_at = min(self._sweep_at, held.kept_until)
         owed = self._owing.settle(held.name)
@@ -424,15 +441,17 @@ class Forwarder:
             self._retained.key_came(topic, held.name, held)
 
     def _needed(self, held: HeldKey, now: float) -> bool:
-        """Whether what is sealed under the key may still come, or is retained here."""
+        """Returns True if publications sealed under the key may still come, or are retained here."""
         scope = self._overlay.scope_named(held.header.scope)
         return scope is not None and (held.use.live(scope.refresh, now) or self._retained.names(held.name))
 
     def _over(self, held: HeldKey, now: float) -> bool:
-        """Whether an entry of the repository is to be erased. Keys that ride go when newer ones push them out."""
+        """Returns True if an entry of the repository is to be erased. Keys that ride go when newer ones push them
+        out.
+        """
         return self._keys.alone(held) and not self._needed(held, now)
 
     def _may_get(self, peer: str, wire_filter: str, now: float) -> bool:
-        """A replica passes shares on; a reader needs the right now, whatever it was given before."""
+        """Returns True for a replica, which passes shares on, and for a reader that has the right now."""
         scope = self._overlay.scope_named(wire_filter)
         return scope is not None and (self._routes.is_replica(peer) or self._routing.may_read(peer, scope, now))

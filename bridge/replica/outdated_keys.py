@@ -1,10 +1,11 @@
-"""Data keys that a bump outdated, from replicas before us: they count once enough of those bring the same.
+"""Data keys that a bump outdated, from replicas before us: they count once enough replicas bring them.
 
-What a publisher's own region took before the bump may lie in queues for as long as regions are apart. A replica of
-another region cannot tell when it was taken. One honest replica before us took it in time, and so did one before that,
-to the publisher's region, where the publisher itself is refused after a grace. So f + 1 replicas of the region before
-have to bring the very same key header; until then what they say of it waits here. Bounded and fair: of the publisher
-with most of it at one neighbour the oldest goes. Publications go on meanwhile. Not here: who asks (`resplitting`).
+Wires that a publisher's own region took before the bump may lie in queues for as long as regions are apart. A replica
+of another region cannot tell when they were taken. One honest replica before us took the key in time, and so did one
+before that, to the publisher's region, where the publisher itself is refused after a grace. So f + 1 replicas of the
+region before have to bring the very same key header; until then their wires wait here. Bounded and fair: the
+publisher with the most bytes at one neighbour loses its oldest. Publications go on meanwhile. Not here: the caller
+(`resplitting`).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ OUTDATED_OVERHEAD_BYTES = 4096  # what a key header and the table cost: bounds t
 
 
 class OutdatedKeys:
-    """Key headers with shares, as they came, and from whom."""
+    """Outdated key headers with shares, as they came, and their senders."""
 
     def __init__(self) -> None:
         self._kept: FairBytes[bytes, tuple[bytes, str, dict[str, str]]] = FairBytes(
@@ -32,7 +33,7 @@ class OutdatedKeys:
         return len(self._kept)
 
     def keep(self, header: KeyHeader, sender: str, properties: Mapping[str, str]) -> int:
-        """A verified key header and what a sender says of it. How many senders brought it by now."""
+        """Keeps a verified key header and a sender's shares. Returns the number of senders that brought it by now."""
         told = {name: properties[name] for name in (PROPERTY_KEY, PROPERTY_SHARES) if name in properties}
         name = hashlib.sha256("\0".join((sender, *told.values())).encode()).digest()
         size = CHAR_BYTES * len(told.get(PROPERTY_SHARES, ""))
@@ -45,6 +46,6 @@ class OutdatedKeys:
         return len(set(self._of.get(header.digest, {}).values()))
 
     def take(self, header: KeyHeader) -> list[tuple[str, dict[str, str]]]:
-        """All of a key, in the order in which it came; it is not kept any more."""
+        """Returns all kept wires of a key, in the order of arrival, and forgets them."""
         taken = [self._kept.pop(name) for name in self._of.pop(header.digest, {})]
         return [(sender, told) for found in taken if found is not None for _, sender, told in (found,)]

@@ -1,8 +1,8 @@
-"""Whether what comes to one replica passed it before: nothing goes on twice (docs/protocol.md §4, §5.3).
+"""Memory of the publications that passed one replica: nothing goes on twice (docs/protocol.md §4, §5.3).
 
-Of each publisher the numbers are remembered that passed, and when what they name was sealed. A snapshot has the number
-of what passed long ago: it is news if it is newer than what is retained. Not here: content that comes in pieces
-(`content_relay`).
+Of each publisher the numbers that passed are kept, each with its time of sealing. A snapshot has the number of a
+publication that passed long ago: it is news if it is newer than the retained one. Not here: content that comes in
+pieces (`content_relay`).
 """
 
 from __future__ import annotations
@@ -17,19 +17,22 @@ from bridge.wire import Admitted
 
 
 class Passed:
-    """What passed one replica; `retained`, `content`: what it has of that."""
+    """The publications that passed one replica; `retained`, `content`: the retained ones and the recent content."""
 
     def __init__(self, retained: Retained[HeldKey], content: Carrying) -> None:
         self._retained, self._content = retained, content
         self._repeats: dict[bytes, Repeats] = {}  # by publisher, all of whom are certified
 
     def keep(self, parties: Container[bytes]) -> None:
-        """Forget whose key is no member's any more."""
+        """Forgets parties that are no members any more."""
         self._repeats = {party: seen for party, seen in self._repeats.items() if party in parties}
 
     def is_long_over(self, told: str, wire_topic: str) -> bool:
-        """Whether a header claims to be of what passed so long ago that nothing of it is news, true or not: a flood of
-        replays is not worth verifying."""
+        """Returns True if a header claims a publication that passed so long ago that nothing of it is news, true or
+        not.
+
+        A flood of replays is not worth verifying.
+        """
         claim = claim_of(told)
         repeats = self._repeats.get(claim.publisher)
         if claim.order:
@@ -40,7 +43,7 @@ class Passed:
         return not self._content.recalls((claim.publisher, claim.sequence))
 
     def seen(self, admitted: Admitted, wire_topic: str) -> bool:
-        """Whether a verified header passed before; from now on it did."""
+        """Returns True if a verified header passed before, and marks it as passed."""
         header = admitted.header
         if header.snapshot:
             return self._retained.outranks(wire_topic, header.order) or self._content.passes(header)

@@ -1,11 +1,11 @@
-"""A publication on its way through one replica: which of its pieces go to whom, and by which way.
+"""A publication on its way through one replica: its pieces for each peer, and their ways.
 
-A peer has those from us that its place and ours give (`wire.pieces`). In a sealed scope with planes, pieces for a
-replica of a next region whose link is not free go to another one there, with a vector that names whose they are: that
-one passes them on to it, or does what it would do. Every hop compares them with the signed digests, headers and
-shares go on all links as ever, and who lacks its own pieces asks for them: so whoever withholds pieces delays, and
-whoever alters them is seen by who gets them. Paper items A10, C9. Not here: when pieces are there (`content_relay`),
-which links are free (`plane_routing`).
+A peer has the pieces from us that its place and ours give (`wire.pieces`). In a sealed scope with planes, pieces for
+a replica of a next region whose link is not free go to another one there, with a vector that names their owners: that
+replica passes them on to the owner, or does the owner's part. Every hop compares pieces with the signed digests,
+headers and shares go on all links as ever, and a replica that lacks its pieces asks for them: so withheld pieces are
+delayed, and altered pieces are found by their receivers. Paper items A10, C9. Not here: when pieces are there
+(`content_relay`), which links are free (`plane_routing`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from bridge.wire import pieces as content
 from keys.envelope import MessageHeader
 
 Give: TypeAlias = Callable[[str, Wire, Admitted], list[Effect]]
-"""Sends a wire to a peer, with the key that it may lack."""
+"""Function that sends a wire to a peer, with the key that it may lack."""
 
 
 @dataclass(slots=True, eq=False)
@@ -44,7 +44,7 @@ class Passing:
 
     @property
     def said_bytes(self) -> int:
-        """Of header and list of attributes, which may be far longer than the content."""
+        """Bytes of header and list of attributes, which may be far longer than the content."""
         return sum(len(text) for _, text in self.signed)
 
     @property
@@ -57,13 +57,16 @@ class Passing:
 
 
 class PassingOn:
-    """Of one replica. `planes`: which links are free."""
+    """A replica's passing on of pieces. `planes`: which links are free."""
 
     def __init__(self, routes: Routes, planes: PlaneRouting, give: Give) -> None:
         self._routes, self._planes, self.give = routes, planes, give
 
     def parts(self, header: MessageHeader, peer: str, carrier: str = "") -> tuple[int, ...]:
-        """Pieces that a peer has from us, or from another replica of our region; that one itself has all it carries."""
+        """Returns the pieces that a peer has from us, or from another replica of our region.
+
+        The carrier itself has all pieces that it carries.
+        """
         place, count = self._standing(carrier or self._routes.name)
         if place is None:
             return ()
@@ -73,32 +76,37 @@ class PassingOn:
         return () if next_place is None else content.passed(header, place, count, next_place, next_count)
 
     def _standing(self, replica: str) -> tuple[int | None, int]:
-        """A replica's place in the view in force of its region, and of how many. One that comes or leaves has none: it
-        carries no content, but hears of all, and may ask."""
+        """Returns a replica's place in the view in force of its region, and the size of the view.
+
+        A replica that comes or leaves has no place: it carries no content, but hears of all, and may ask.
+        """
         view = self._routes.overlay.views[self._routes.region_of(replica)]
         place = view.place_of(replica) if replica in view.members else None
         return place, len(view.members)
 
     def on(self, peer: str, passing: Passing, pieces: content.Pieces, vector: int = 0) -> list[Effect]:
-        """Header and pieces; none of them: an announcement."""
+        """Returns header and pieces for a peer; without pieces: an announcement."""
         said = (*passing.signed, (PROPERTY_ROUTE, str(vector))) if vector else passing.signed
         return self.give(peer, content.wire(passing.topic, passing.header, said, pieces), passing.admitted)
 
     def carry(self, peer: str, passing: Passing, pieces: content.Pieces) -> list[Effect]:
-        """The same; where its link is not free, the pieces go over another replica."""
+        """Returns header and pieces for a peer; if its link is not free, the pieces go over another replica."""
         detour = self.round(peer, passing, pieces)
         return [*self.on(peer, passing, {} if detour else pieces), *detour]
 
     def round(self, peer: str, passing: Passing, pieces: content.Pieces) -> list[Effect]:
-        """Pieces for a peer to another replica; nothing, if there is none, or its own link will do."""
+        """Returns pieces for a peer over another replica; nothing, if there is none, or its own link is free."""
         if not pieces or passing.header.retain:
             return []
         over, vector = self._planes.carrier(passing.admitted.scope, peer)
         return [*self.on(over, passing, pieces, vector), Count("detours")] if over != peer else []
 
     def for_others(self, passing: Passing, vector: int) -> list[Effect]:
-        """Pieces that we got for others of our region go to these, or to whom they would pass them on. A plane counts
-        as served once something went: who names planes beside nothing that is theirs uses none of them up."""
+        """Passes pieces that we got for other replicas of our region on to them, or to their receivers.
+
+        A plane counts as served once something went: a sender that names planes without their pieces uses none of
+        them up.
+        """
         effects: list[Effect] = []
         scope = passing.admitted.scope
         for owner, is_free in self._planes.owners(scope, vector & ~passing.detours):

@@ -1,19 +1,21 @@
-"""Where a publication of a scope with planes goes from one replica, by the rules that the simulator runs (C6 to C9).
+"""Plane routing at one replica: the destinations in a scope with planes, by the rules that the simulator runs (C6 to
+C9).
 
-The publisher's gateway gives each replica of its region a copy, as in any scope, so that its outbox keeps what it
-promises; from there on a publication stays in its plane. A replica has a *duty* for its own plane or, where a vector
-came along, for the planes that it names and not its own: so no two have one for the same plane. A copy along a link
-that is congested takes a detour: another replica of the next region gets it, with a vector, and passes it on to the one
-that stands there. For planes of a vector `topology.dynamic` says which neighbours get a copy and who of them takes over
-those whose links are congested. What that leaves with a link that is not free we do in that replica's place: gateways
-that hang on it have links with us too, and so has every replica of the next region (cross links). So a replica that is
-stopped, slow or gone delays only what was on its way to it, and that goes again when its link has stood still for
+The publisher's gateway gives each replica of its region a copy, as in any scope, so that its outbox keeps its
+promise; from there on a publication stays in its plane. A replica has a *duty* for its own plane or, where a vector
+came along, for the planes that it names and not its own: so no two have a duty for one plane. A copy along a
+congested link takes a detour: another replica of the next region gets it, with a vector, and passes it on to the
+replica of that plane. For planes of a vector `topology.dynamic` says which neighbours get a copy and which of them
+take over for congested links. If that leaves a link that is not free, we act in the place of its replica: gateways
+that hang on it have links with us too, and so has every replica of the next region (cross links). So a replica that
+is stopped, slow or gone delays only wires on their way to it, and they go again when its link has stood still for
 `STILL_S`.
 
 Nothing goes back: the region before ours on the way from the publisher, whose name is signed, gets no copy from us,
-whoever passed it to us in whatever plane. So a detour ends in the region that it leads to, and a publication enters
-each region once in each plane. Each replica does its duty once for each plane and publication. Repetitions are known by
-their sequence as ever. Not here: loads themselves (the shell's, event `Loads`), what a wire looks like.
+whichever replica passed it to us in whichever plane. So a detour ends in the region that it leads to, and a
+publication enters each region once in each plane. Each replica does its duty once for each plane and publication.
+Repetitions are known by their sequence as ever. Not here: loads themselves (the shell's, event `Loads`), the form of
+wires.
 """
 
 from __future__ import annotations
@@ -30,9 +32,9 @@ from bridge.topology.congestion import THRESHOLD
 from bridge.wire import Admitted
 
 SERVED_MAX = 16_384
-"""Publications whose planes we remember to have served."""
+"""Publications whose served planes are kept."""
 STILL_S = 0.25
-"""A link on which something waits, and from which nothing was acknowledged for so long, stands still."""
+"""Seconds without acknowledgement after which a link with waiting wires stands still."""
 PublicationName: TypeAlias = tuple[bytes, int]
 """Publisher and sequence."""
 
@@ -46,7 +48,7 @@ class _Link:
 
 @dataclass(slots=True)
 class _Served:
-    """Of one publication the planes that we served; by peer, the planes that it answers for."""
+    """The planes of one publication that we served; by peer, the planes for which it answers."""
 
     planes: int = 0
     sent: dict[str, int] = field(default_factory=dict)
@@ -55,8 +57,10 @@ class _Served:
 
 @dataclass(slots=True)
 class _Round:
-    """What was said last of one publication: by peer the planes that are to be named to it, and its ways; ways on
-    which nobody wants what it shows."""
+    """The last result for one publication: by peer the planes to name to it, and its ways.
+
+    `left_out`: ways on which no member wants it by the attributes that it shows.
+    """
 
     name: PublicationName
     vectors: dict[str, int] = field(default_factory=dict)
@@ -65,11 +69,11 @@ class _Round:
 
 
 _Wanted: TypeAlias = dict[int, dict[int | None, list[str]]]
-"""By plane the next regions, None: ours, behind which gateways hang on it that want the scope."""
+"""By plane the next regions, None: ours, behind which gateways of that plane want the scope."""
 
 
 class PlaneRouting:
-    """One replica's. `wanting(scope, now)`: members that want a scope."""
+    """A replica's plane routing. `wanting(scope, now)`: members that want a scope."""
 
     def __init__(self, routes: Routes, wanting: Callable[[Scope, float], Iterable[str]]) -> None:
         self._routes, self._wanting = routes, wanting
@@ -80,7 +84,9 @@ class PlaneRouting:
     # ------------------------------------------------------------------------------------------------- loads
 
     def loaded(self, loads: Iterable[PeerLoad], now: float) -> list[str]:
-        """What the shell says of our links, every `LOADS_EVERY_S`. Peers whose link stands still from now on."""
+        """Takes the shell's loads of our links, every `LOADS_EVERY_S`. Returns peers whose link stands still from now
+        on.
+        """
         found = []
         for peer, came, went, queued in loads:
             link = self._links.setdefault(peer, _Link())
@@ -95,12 +101,12 @@ class PlaneRouting:
         return found
 
     def adopt(self) -> None:
-        """Another version of the overlay: forget links that are no more."""
+        """Takes another version of the overlay, and forgets former links."""
         members = self._routes.overlay.members
         self._links = {peer: link for peer, link in self._links.items() if peer in members}
 
     def load(self, peer: str) -> LinkLoad:
-        """Of our link to a peer: one that stands still, or is down, is never free."""
+        """Returns the load of our link to a peer: a link that stands still, or is down, is never free."""
         link = self._links.get(peer)
         if peer not in self._routes.up or (link is not None and link.stands_still):
             return LinkLoad(THRESHOLD, inf)
@@ -116,8 +122,11 @@ class PlaneRouting:
         now: float,
         uninterested: frozenset[str] = frozenset(),
     ) -> list[str] | None:
-        """To whom a publication goes now; None: the scope is not routed by planes, here and now. Asked for every copy:
-        what was served before is left out. `uninterested`: who wants the scope, but not what this shows."""
+        """Returns the receivers of a publication now; None: the scope is not routed by planes, here and now.
+
+        Asked for every copy: planes served before are left out. `uninterested`: members that want the scope, but
+        nothing that this publication shows.
+        """
         planes, scope = self._routes.planes, admitted.scope
         here = planes.place_of(scope, self._routes.name) if planes.open(scope) else None
         if here is None:
@@ -133,7 +142,7 @@ class PlaneRouting:
         return self._sends(name, served, scope, copies)
 
     def again(self, name: PublicationName, admitted: Admitted, peer: str, now: float) -> list[str]:
-        """To whom a publication goes that a peer got whose link stands still."""
+        """Returns other receivers for a publication sent to a peer whose link stands still."""
         planes, scope, served = self._routes.planes, admitted.scope, self._served.get(name)
         here = planes.place_of(scope, self._routes.name) if planes.open(scope) else None
         if here is None or served is None or peer not in served.sent:
@@ -168,18 +177,22 @@ class PlaneRouting:
         return list(copies.found)
 
     def vector(self, name: PublicationName, peer: str) -> int:
-        """What the peer is to get along with the copy that `peers` or `again` said last."""
+        """Returns the vector for the peer's copy, by the last result of `peers` or `again`."""
         return self._round.vectors.get(peer, 0) if self._round.name == name else 0
 
     def ways(self, name: PublicationName) -> tuple[dict[str, tuple[str, ...]], frozenset[str]]:
-        """Of what `peers` or `again` said last, the ways of each peer's copy, and those on which nobody wants it. A way
-        is named by the gateway, or by the replica of its plane, at its end."""
+        """Returns the ways of each peer's copy, and unwanted ways, by the last result of `peers` or `again`.
+
+        A way is named by the gateway, or by the replica of its plane, at its end.
+        """
         return (self._round.ways, self._round.left_out) if self._round.name == name else ({}, frozenset())
 
     def own_ways(self, admitted: Admitted, sender: str, vector: int, now: float) -> list[str] | None:
-        """Returns the ways of the planes that a copy is for, as far as what the sender says of them is believed: it
-        stands in that plane of the region before, or who stands there is away. So a bad replica deceives only those who
-        hang on its own plane, or on one whose replica is away. None: it is believed of no plane."""
+        """Returns the ways of a copy's planes on which the sender's word on gaps is believed; None: none of its planes.
+
+        The sender is believed if it stands in that plane of the region before, or the replica there is away. So a bad
+        replica deceives only gateways of its own plane, or of a plane whose replica is away.
+        """
         planes, scope, home = self._routes.planes, admitted.scope, admitted.publisher.region
         here = planes.place_of(scope, self._routes.name) if planes.open(scope) else None
         before = self._routes.topology.last_before(home, self._routes.region, admitted.tree)
@@ -194,7 +207,7 @@ class PlaneRouting:
         return list(self._ways({plane: wanted.get(plane, {}) for plane in believed}))
 
     def _wanted(self, admitted: Admitted, now: float, but: frozenset[str] = frozenset()) -> _Wanted:
-        """Who wants the scope, but these. Not those from where it came."""
+        """Returns the members that want the scope, except `but`, and not in the direction from which the copy came."""
         routes, scope, wanted = self._routes, admitted.scope, _Wanted()
         before = routes.topology.last_before(admitted.publisher.region, routes.region, admitted.tree)
         for member in self._wanting(scope, now):
@@ -211,12 +224,15 @@ class PlaneRouting:
                 yield from members if region is None else (self.replica((region, plane)),)
 
     def replicas(self, scope: Scope, region: int) -> list[str]:
-        """Of a region, by plane."""
+        """Returns the replicas of a region, by plane."""
         return [self.replica((region, plane)) for plane in range(self._routes.planes.count(scope))]
 
     def taker(self, scope: Scope, region: int, plane: int) -> str:
-        """Who takes what goes to the next region in a plane: its replica there, or, where that is not free, another
-        one, which passes it on; if none is free, itself after all, unless it cannot hear us."""
+        """Returns the replica of the next region that takes copies of a plane.
+
+        It is the plane's replica, or, if its link is not free, another one, which passes copies on; if none is free,
+        the plane's replica after all, unless it is not connected.
+        """
         peer = self.replica((region, plane))
         if not self.load(peer).is_free:
             up = [each for each in self.replicas(scope, region) if self.is_up(each)]
@@ -228,8 +244,10 @@ class PlaneRouting:
     # ------------------------------------------------------------------------------------- sealed content
 
     def carrier(self, scope: Scope, peer: str) -> tuple[str, int]:
-        """Who takes content of a sealed scope to a replica of a next region, and the vector that goes along: that
-        replica and none, but where our link to it is not free."""
+        """Returns the replica that takes sealed content to `peer`, a replica of a next region, and the vector for it.
+
+        It is `peer` without vector, unless our link to it is not free.
+        """
         place = self._routes.planes.place_of(scope, peer) if self._routes.planes.detours(scope) else None
         if place is None or place[0] == self._routes.region:
             return peer, 0
@@ -237,8 +255,11 @@ class PlaneRouting:
         return taker, 0 if taker == peer else 1 << place[1]
 
     def owners(self, scope: Scope, vector: int) -> list[tuple[str, bool]]:
-        """The replicas of our region for whom we got content of a sealed scope, and whether our link to each is
-        free: if not, we do what it would do."""
+        """Returns the replicas of our region for which we got sealed content, and for each True if our link to it is
+        free.
+
+        If the link is not free, we act in its place.
+        """
         if not vector or not self._routes.planes.detours(scope):
             return []
         planes = planes_of(vector & (1 << self._routes.planes.count(scope)) - 1)
@@ -246,16 +267,16 @@ class PlaneRouting:
         return [(owner, self.load(owner).is_free) for owner in found if owner != self._routes.name]
 
     def replica(self, place: PlanePlace) -> str:
-        """Who stands there."""
+        """Returns the replica at a place."""
         return self._routes.planes.replica(place)
 
     def is_up(self, peer: str) -> bool:
-        """Whether it can hear us."""
+        """Returns True if the peer is connected."""
         return peer in self._routes.up
 
 
 class _Copies:
-    """Of one publication to whom it goes now: by peer, the planes that a replica is to serve."""
+    """Copies of one publication to send now: by peer, the planes that a replica is to serve."""
 
     def __init__(
         self,
@@ -270,7 +291,7 @@ class _Copies:
         self.left_out = left_out
 
     def serve(self, duties: int) -> None:
-        """The planes that we have a duty for."""
+        """Adds the copies for the planes of our duty."""
         plane = self._here[1]
         if duties >> plane & 1:
             self.stand_in(plane)
@@ -283,7 +304,7 @@ class _Copies:
                     self.stand_in(other)
 
     def stand_in(self, plane: int) -> None:
-        """What the replica of that plane in our region does: to the gateways that hang on it, and along the plane."""
+        """Adds the copies of our region's replica of that plane: to its gateways, and along the plane."""
         for region, members in self._wanted.get(plane, {}).items():
             if region is not None:
                 self.along(region, plane)
@@ -292,7 +313,7 @@ class _Copies:
                 self._give(member, 0)
 
     def along(self, region: int, plane: int) -> None:
-        """To the next region in a plane."""
+        """Adds the copy to the next region in a plane."""
         self._give(self._routing.taker(self._scope, region, plane), 1 << plane)
 
     def _give(self, peer: str, duties: int) -> None:

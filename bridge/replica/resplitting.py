@@ -1,10 +1,10 @@
 """Shares at one replica (A5): taken from the region before ours, split anew for every replica of each next one.
 
-Key headers and shares ride on publications or come alone. A share that we hold is split once for each
-next region, and sub-share x goes to its replica x alone; readers of our region get the shares as they are. Whoever was
-told of a key gets what comes later. Keys go with their epoch, and with the views that they were split for: places and
-thresholds are those of the views that a key's header names, whichever are in force now. Not here: publications
-(`forwarder`), who may read (`statements`), the arithmetic (`keys.sharetree`).
+Key headers and shares ride on publications or come alone. A share that we hold is split once for each next region,
+and sub-share x goes to its replica x alone; readers of our region get the shares as they are. A peer that was sent a
+key gets later shares too. Keys go with their epoch, and with the views that they were split for: places and
+thresholds are from the views that a key's header names, whichever are in force now. Not here: publications
+(`forwarder`), rights to read (`statements`), the arithmetic (`keys.sharetree`).
 """
 
 from __future__ import annotations
@@ -50,10 +50,13 @@ class HeldKey:
     shares: dict[Label, Share] = field(default_factory=dict)
     splits: dict[tuple[int, Label], list[Share]] = field(default_factory=dict, repr=False)
     announced: dict[str, int] = field(default_factory=dict)
-    """Peer that got a publication under it -> how many shares it was given; 0: it is to be told, as soon as may be."""
+    """By peer that got a publication under the key, the number of shares sent to it; 0: the key is to be sent as soon
+    as
+    possible.
+    """
     is_vouched_for: bool = False
     kept_until: float = 0.0
-    """Until then it counts though a bump outdated it: replicas before us took it before that."""
+    """Time until which the key counts though a bump outdated it: replicas before us took it before the bump."""
 
     @property
     def name(self) -> DataKeyName:
@@ -61,12 +64,15 @@ class HeldKey:
 
 
 class Resplitter:
-    """The keys of one replica. `seeds` gives its 32 random bytes for the splits of an epoch: durable before use, the
-    same at every call, erased once the epoch is dead (docs/protocol.md §3.1). While the disk keeps none (None), nothing
-    is split: after a restart other splits of the same shares would speak against us.
+    """The keys of one replica.
 
-    `came(held)` is called for every new key before anything is sent; `may_get(peer, scope's filter, now)` says whether
-    a peer may have shares, `over(held, now)` whether nobody needs a key any more: it may come anew, as if it were new.
+    `seeds` gives its 32 random bytes for the splits of an epoch: durable before use, equal at every call, erased once
+    the epoch is dead (docs/protocol.md §3.1). While the disk keeps none (None), nothing is split: after a restart
+    other splits of the same shares would speak against us.
+
+    `came(held)` is called for every new key before anything is sent; `may_get(peer, scope's filter, now)` says
+    whether a peer may have shares, `over(held, now)` whether nobody needs a key any more: it may come anew, as if it
+    were new.
     """
 
     def __init__(
@@ -105,18 +111,22 @@ class Resplitter:
     # ------------------------------------------------------------------------------------------- changes
 
     def link_up(self, peer: str, now: float) -> None:
-        """The peer may have lost its memory: it is told again of every key, with the next publication or share."""
+        """Marks every key to be sent again to the peer, with the next publication or share: it may have lost its
+        memory.
+        """
         self._untold.link_up(peer, now)
         for held in self._held.values():
             if peer in held.announced:
                 held.announced[peer] = 0
 
     def link_down(self, peer: str) -> None:
-        """The peer hears nothing."""
+        """Stops sending to the peer."""
         self._untold.link_down(peer)
 
     def lost(self, peer: str, key: str, now: float) -> None:
-        """This key header found no room at a peer: it goes with the next publication, or by itself in a while."""
+        """Notes that a key header found no room at a peer: it goes with the next publication, or alone after a
+        while.
+        """
         header = KeyHeader.decode(from_property(key))  # our own words
         held = self._held.get((header.publisher, header.scope, header.key_id))
         if held is not None and peer in held.announced:
@@ -124,7 +134,7 @@ class Resplitter:
             self._untold.lost(peer, held.name, now)
 
     def adopt(self, overlay: Overlay, now: float) -> list[Effect]:
-        """Another version of the overlay, or other views. `Routes` and `Admission` followed by others."""
+        """Takes another version of the overlay, or other views. `Routes` and `Admission` have taken it before."""
         self.generations.adopt(overlay)
         self._untold.keep(overlay.members)
         of_members = (pair for pair in self._new_keys if pair[0] in overlay.by_party and pair[1] in overlay.members)
@@ -142,16 +152,19 @@ class Resplitter:
         return effects
 
     def erase_all(self) -> None:
-        """We are no replica any more."""
+        """Erases all keys, shares and seeds, since we are no replica any more."""
         self._held, self._ahead, self._outdated = FairTable(KEYS_HELD_MAX), Ahead(), OutdatedKeys()
         self._gathering.clear()
         self._untold = UntoldKeys()
         self._known_seeds.clear()
 
     def erase_ended(self, now: float) -> None:
-        """Erase keys and shares whose epoch is dead, whose bump is outdated, whose publisher is gone, one of whose
-        views is closed or that are over, and seeds of dead epochs. A seed says nothing of a split whose share is
-        erased: the share's value is part of what coefficients are derived from."""
+        """Erases keys and shares that ended, and seeds of dead epochs.
+
+        A key ends when its epoch is dead, a bump outdated it, its publisher is gone, one of its views is closed, or
+        nobody needs it. A seed says nothing of a split whose share is erased: coefficients are derived from the
+        share's value too.
+        """
         members, oldest = self._routes.overlay.by_party, self._admission.oldest(now)
         ended = [
             held.name
@@ -164,7 +177,7 @@ class Resplitter:
         self._known_seeds = {epoch: seed for epoch, seed in self._known_seeds.items() if epoch >= oldest}
 
     def ended(self, held: HeldKey, now: float) -> bool:
-        """Whether nothing under this key can be fresh any more. Of a former tree regions may be gone."""
+        """Returns True if nothing under this key can be fresh any more. Regions of a former tree may be gone."""
         overlay, header = self._routes.overlay, held.header
         known = [hop for hop in header.hops if hop.region in overlay.latest]
         publisher = overlay.by_party.get(header.publisher)
@@ -175,19 +188,21 @@ class Resplitter:
         return moved or closed or (not kept and self._admission.stale(header.epoch_key, now))
 
     def next_ended(self, now: float) -> float:
-        """When the first of those that a bump outdated counts no longer; infinite without any."""
+        """Returns when the first key that a bump outdated stops to count; infinite without any."""
         return min((held.kept_until for held in self._held.values() if held.kept_until > now), default=inf)
 
     @property
     def holds_secrets(self) -> bool:
-        """Whether there is anything to erase one day."""
+        """True if there is anything to erase one day."""
         return bool(len(self._held) or self._known_seeds)
 
     # --------------------------------------------------------------------------------------------- taking
 
     def take(self, sender: str, properties: dict[str, str], now: float, topic: str = KEYS_TOPIC) -> list[Effect]:
-        """A key header and shares; whoever already has the key's header gets the news at once. `topic`: where it stood.
-        Raises keys errors."""
+        """Takes a key header and shares; peers that already have the header get the new shares at once.
+
+        `topic`: the topic of the wire. Raises keys errors.
+        """
         is_outdated = False
         try:
             header = self._admission.key(properties, now)
@@ -226,7 +241,7 @@ class Resplitter:
         now: float,
         kept_until: float = 0.0,
     ) -> list[Effect]:
-        """The same for a verified key header. `kept_until`: see `HeldKey`."""
+        """Takes a verified key header and its shares. `kept_until`: as in `HeldKey`."""
         try:
             self.generations.learn(publisher.name, header, now)
             own = self._routes.topology.place_in(header.hops, self._routes.name)
@@ -257,13 +272,16 @@ class Resplitter:
         return effects
 
     def _is_vouched_for(self, held: HeldKey, home: int) -> bool:
-        """Whether so many replicas before us gave shares that one of them is honest: it replays nothing."""
+        """Returns True if enough replicas before us gave shares that one of them is honest: it replays nothing."""
         before = self._routes.topology.key_way(held.header, home, self._routes.region)[:-1]
         return bool(before) and len({label[-2].place for label in held.shares}) >= before[-1].threshold
 
     def _gathered(self, held: HeldKey, home: int, now: float) -> bool:
-        """Whether what is not passed on yet goes now. With a publication it does. An entry that stands alone waits for
-        as many shares as its receivers need of us at least, then for all or, since some may never come, a moment."""
+        """Returns True if shares not passed on yet go now. With a publication they do.
+
+        An entry that stands alone waits for as many shares as its receivers need of us at least, then for all or,
+        since some may never come, a moment.
+        """
         if not self.alone(held):
             return True
         before = self._routes.topology.key_way(held.header, home, self._routes.region)[:-1]
@@ -277,19 +295,19 @@ class Resplitter:
         return False
 
     def _pass_on(self, held: HeldKey, now: float) -> list[Effect]:
-        """What came since, to everybody who was told of the key."""
+        """Returns the new shares for every peer that was sent the key."""
         return [self._news(peer, held) for peer in held.announced if self._lacks(peer, held, now)]
 
     def _news(self, peer: str, held: HeldKey) -> Send:
         return self.wire(peer, held, dict(islice(held.shares.items(), held.announced[peer], None)))
 
     def _lacks(self, peer: str, held: HeldKey, now: float) -> bool:
-        """Whether there is something under the key that the peer should have and can be sent."""
+        """Returns True if the peer should have more shares of the key and can be sent them."""
         given = held.announced.get(peer, len(held.shares))
         return peer in self._routes.up and given < len(held.shares) and self._may_get(peer, held.header.scope, now)
 
     def tick(self, now: float) -> list[Effect]:
-        """Shares of entries that waited for others long enough, and keys that found no room some time ago."""
+        """Returns shares of entries that waited for others long enough, and keys that found no room some time ago."""
         effects: list[Effect] = []
         while self._gathering and next(iter(self._gathering.values())) <= now:
             name = next(iter(self._gathering))
@@ -303,15 +321,17 @@ class Resplitter:
 
     @property
     def next_deadline(self) -> float:
-        """Infinite if nothing waits."""
+        """The next time at which something waits no longer; infinite if nothing waits."""
         return min(next(iter(self._gathering.values()), inf), self._untold.next_deadline)
 
     def _hold(
         self, header: KeyHeader, sender: str, now: float, kept_until: float, *, of_itself: bool
     ) -> tuple[HeldKey, bool]:
-        """Our entry for a verified key, made if it is new, and whether it is. Raises TooOften for a publisher of keys
-        without end, or for a sender that replays its old ones: those count to both until others bring them too. What
-        the publisher brings `of_itself` is only acknowledged later."""
+        """Returns our entry for a verified key, made if it is new, and True if it is new.
+
+        Raises TooOften for a publisher that makes too many keys, or for a sender that replays old ones: they count to
+        both until others bring them too. A key that the publisher brings `of_itself` is only acknowledged later.
+        """
         name = (header.publisher, header.scope, header.key_id)
         held = self._held.get(name)
         is_new = held is None or self._over(held, now)
@@ -333,7 +353,9 @@ class Resplitter:
         return found
 
     def _expected(self, header: KeyHeader, sender: str, home: int, own: Place) -> list[Place | Hop]:
-        """What labels from this sender must say: its own place last-but-one, ours last (docs/protocol.md §3.2)."""
+        """Returns the path of labels from this sender: its own place last-but-one, ours last (docs/protocol.md
+        §3.2).
+        """
         path = self._routes.topology.key_way(header, home, self._routes.region)
         expected: list[Place | Hop] = [*path[:-1], own]
         if len(path) > 1:
@@ -346,7 +368,9 @@ class Resplitter:
     # -------------------------------------------------------------------------------------------- giving
 
     def riding(self, peer: str, held: HeldKey, again: bool) -> UserProperties:
-        """What a publication under this key carries to `peer`: nothing if it was told before, unless `again`."""
+        """Returns the properties of a publication under this key for `peer`: none if it was sent before, unless
+        `again`.
+        """
         if (held.announced.get(peer) and not again) or not self.concerns(peer, held):
             return ()
         if not held.shares:
@@ -356,7 +380,7 @@ class Resplitter:
         return self._carried(held, self._shares_for(peer, held, held.shares))
 
     def wire(self, peer: str, held: HeldKey, shares: dict[Label, Share]) -> Send:
-        """Key header and shares alone, for a peer that they concern."""
+        """Returns key header and shares alone, for a peer that has a place in the key."""
         held.announced[peer] = len(held.shares)
         carried = self._carried(held, self._shares_for(peer, held, shares))
         if self.alone(held):
@@ -364,13 +388,15 @@ class Resplitter:
         return Send(peer, Wire(KEYS_TOPIC, b"", 1, False, carried))
 
     def alone(self, held: HeldKey) -> bool:
-        """Whether the key never rides on a publication."""
+        """Returns True if the key never rides on a publication."""
         scope = self._routes.overlay.scope_named(held.header.scope)
         return scope is not None and scope.keys_on_topic
 
     def concerns(self, peer: str, held: HeldKey) -> bool:
-        """Whether the key has a place for the peer, and we something to give it: a replica that is only in another view
-        of its region has none, and without a seed we split for nobody."""
+        """Returns True if the key has a place for the peer, and we have something to give it.
+
+        A replica that is only in another view of its region has no place, and without a seed we split for nobody.
+        """
         if not self._routes.is_replica(peer):
             return True
         has_place = self._routes.topology.place_in(held.header.hops, peer) is not None
@@ -386,12 +412,12 @@ class Resplitter:
 
     @staticmethod
     def _carried(held: HeldKey, shares: Iterable[Share]) -> UserProperties:
-        """The properties `vmq-key` and `vmq-shares`."""
+        """Returns the properties `vmq-key` and `vmq-shares`."""
         key = to_property(held.header.encode())
         return (PROPERTY_KEY, key), (PROPERTY_SHARES, to_property(encode_shares(list(shares))))
 
     def _shares_for(self, peer: str, held: HeldKey, shares: dict[Label, Share]) -> list[Share]:
-        """Our shares as they are to a reader; to a replica of the next region its sub-share of each."""
+        """Returns our shares unchanged for a reader, and the sub-share of each for a replica of the next region."""
         if not self._routes.is_replica(peer):
             return list(shares.values())
         place = self._routes.topology.place_in(held.header.hops, peer)

@@ -1,9 +1,8 @@
-"""What a replica keeps for others: retained publications, and what it owes to whom once a key comes
-(docs/protocol.md §5.3).
+"""Retained publications of a replica, and its debts to peers until a key comes (docs/protocol.md §5.3).
 
 Of each member and topic the greatest (number, generation, key counter, sealing time) is kept, whichever came first;
-all of it goes when the replica says so (`drop`): with
-its epoch, since publishers seal what they retain anew in each. Not here: who may have it (`forwarder`).
+it is dropped (`drop`) with its epoch, since publishers seal retained publications anew in each. Not here: who may
+have it (`forwarder`).
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ DataKeyName: TypeAlias = tuple[bytes, str, bytes]
 
 
 def data_key_name(admitted: Admitted) -> DataKeyName:
-    """Under which name the data key of a publication is kept."""
+    """Returns the name under which the data key of a publication is kept."""
     return admitted.header.publisher, admitted.scope.filter, admitted.header.key_id
 
 
@@ -45,7 +44,7 @@ class Kept(Generic[Key]):
 
 
 class Retained(Generic[Key]):
-    """By wire topic, the newest retained publication."""
+    """The newest retained publication, by wire topic."""
 
     def __init__(self) -> None:
         self._kept: FairBytes[str, Kept[Key]] = FairBytes(RETAINED_BYTES, RETAINED_OVERHEAD_BYTES)
@@ -58,7 +57,7 @@ class Retained(Generic[Key]):
         return (kept for _, kept in self._kept.items())
 
     def keep(self, wire: Wire, admitted: Admitted, key: Key | None, now: float) -> bool:
-        """Keep the greatest of a topic; tombstones stay, or an old value returns."""
+        """Keeps the greatest of a topic; tombstones stay, or an old value returns. Returns True if it is kept."""
         header = admitted.header
         order = header.order
         if header.time_ms > (now + RETAINED_AHEAD_S) * 1000 or self.outranks(wire.topic, order):
@@ -71,12 +70,12 @@ class Retained(Generic[Key]):
         return True
 
     def outranks(self, wire_topic: str, order: tuple[int, ...]) -> bool:
-        """Whether this sealing of a topic, or a newer one, is kept."""
+        """Returns True if this sealing of a topic, or a newer one, is kept."""
         known = self._kept.get(wire_topic)
         return known is not None and known.order >= order
 
     def names(self, key: DataKeyName) -> bool:
-        """Whether something that is retained is sealed under this key."""
+        """Returns True if a retained publication is sealed under this key."""
         return key in self._named
 
     def key_came(self, wire_topic: str, name: DataKeyName, key: Key) -> None:
@@ -85,7 +84,7 @@ class Retained(Generic[Key]):
             kept.key = key
 
     def drop(self, ended: Callable[[Admitted, Key | None], bool]) -> int:
-        """Drop all that has `ended`; how many."""
+        """Drops all publications that have `ended`; returns their number."""
         gone = [kept.wire.topic for kept in self.values() if ended(kept.admitted, kept.key)]
         for topic in gone:
             self._pop(topic)
@@ -105,32 +104,34 @@ class Retained(Generic[Key]):
 
 @dataclass(slots=True)
 class Owed:
-    """A key that was named before it came: who got a publication without it, which retained topics lack it."""
+    """A debt for a key named before it came: peers that got a publication without it, and retained topics that
+    lack it.
+    """
 
     peers: set[str] = field(default_factory=set)
     topics: set[str] = field(default_factory=set)
 
 
 class Owing:
-    """What is owed to whom for keys that are not here yet."""
+    """The debts to peers and topics for keys that are not here yet."""
 
     def __init__(self) -> None:
         self._owed: FairTable[DataKeyName, Owed] = FairTable(OWED_MAX)
 
     def peer(self, admitted: Admitted, peer: str) -> None:
-        """`peer` got the publication without its key."""
+        """Notes that `peer` got the publication without its key."""
         if admitted.header.mode is not Mode.PLAIN:
             self._entry(admitted).peers.add(peer)
 
     def topic(self, wire_topic: str, admitted: Admitted) -> None:
-        """The publication is retained without its key."""
+        """Notes that the publication is retained without its key."""
         if admitted.header.mode is not Mode.PLAIN:
             topics = self._entry(admitted).topics
             if len(topics) < OWED_TOPICS_MAX:
                 topics.add(wire_topic)
 
     def settle(self, name: DataKeyName) -> Owed:
-        """The key came: what was owed."""
+        """Returns and forgets the debts for a key that came."""
         return self._owed.pop(name) or Owed()
 
     def _entry(self, admitted: Admitted) -> Owed:

@@ -1,13 +1,13 @@
-"""To whom a replica passes statements on: to everybody, or, of scopes with planes, in the two steps of paper C (C5).
+"""Relay of statements by a replica: to everybody, or, of scopes with planes, in the two steps of paper C (C5).
 
-A gateway tells every replica of its region. The one on whose plane it hangs passes the statement to the same plane of
-each next region (PRIMARY); whoever gets it from there tells the others of its own region, which pass nothing on
+A gateway tells every replica of its region. The replica of its plane passes the statement to the same plane of each
+next region (PRIMARY); a replica that gets it from there tells the others of its own region, which pass nothing on
 (SECONDARY), and the next regions. So each replica hears it once, without an identification, and the step follows from
-whom it came. One that cannot reach the next replica of the plane tells all replicas of that region instead.
+the sender. A replica that cannot reach the next one of the plane tells all replicas of that region instead.
 
-One bad replica on that way could withhold a statement. So replicas that are next to each other, of one region or of one
-plane, compare *digests* of what they know every `COMPARE_S`, and tell each other what differs: who withholds, delays.
-Not here: whether a statement holds (`wire.statements`), what follows from it (`forwarder`).
+One bad replica on that way could withhold a statement. So adjacent replicas, of one region or of one plane, compare
+*digests* of their tables every `COMPARE_S`, and tell each other the differences: a replica that withholds only
+delays. Not here: the check of a statement (`wire.statements`), its effects (`forwarder`).
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ COMPARE_S = 5.0
 COMPARE_TOPIC = f"{CONTROL_ROOT}/compare"
 BUCKETS, DIGEST_BYTES = 64, 8
 ANSWERS_BURST = 8
-"""Digests of one neighbour that are answered at once, then one every `ANSWERS_EVERY_S`: who makes some up gets our
-table again and again."""
+"""Digests of one neighbour that are answered at once, then one every `ANSWERS_EVERY_S`: a neighbour that invents some
+gets our table again and again.
+"""
 ANSWERS_EVERY_S = 30.0
 
 
 class StatementRelay:
-    """Of one replica."""
+    """A replica's relay of statements."""
 
     def __init__(self, routes: Routes, routing: RoutingTable) -> None:
         self._routes, self._routing = routes, routing
@@ -42,7 +43,7 @@ class StatementRelay:
     # ------------------------------------------------------------------------------------------ passing on
 
     def onwards(self, statement: Statement, sender: str) -> list[str]:
-        """To whom a statement goes that was news to us."""
+        """Returns the receivers of a new statement."""
         routes = self._routes
         across = routes.is_replica(sender)
         before = routes.region_of(sender) if across else None
@@ -75,14 +76,14 @@ class StatementRelay:
         return inf if self._compare_at is None else self._compare_at
 
     def begin(self, now: float) -> None:
-        """A link came up, or the overlay is another: where some scope goes by planes, compare from now on."""
+        """Starts comparing if some scope goes by planes: a link came up, or the overlay changed."""
         if not any(scope.by_planes for scope in self._routes.overlay.policy.scopes):
             self._compare_at = None
         elif self._compare_at is None:
             self._compare_at = now + COMPARE_S
 
     def tick(self, now: float) -> list[Effect]:
-        """Say what we know."""
+        """Sends our digests when due."""
         if self._compare_at is None or now < self._compare_at:
             return []
         self._compare_at = now + COMPARE_S
@@ -90,7 +91,7 @@ class StatementRelay:
         return [Send(peer, Wire(COMPARE_TOPIC, digest)) for peer in self._neighbours()]
 
     def compared(self, event: Received, now: float) -> list[Effect]:
-        """What a neighbour knows: tell it what we know otherwise. Raises BadFrame, NotAuthorised."""
+        """Answers a neighbour's digests with statements that differ. Raises BadFrame, NotAuthorised."""
         if not self._routes.is_replica(event.peer):
             raise NotAuthorised(f"{event.peer} is no replica and compares nothing with us")
         told = event.wire.payload
@@ -108,13 +109,13 @@ class StatementRelay:
         return [Send(event.peer, Wire(SUBSCRIBE_TOPIC, one.encode())) for one in rows]
 
     def adopt(self, now: float) -> None:
-        """Another version of the overlay."""
+        """Takes another version of the overlay."""
         self.begin(now)
         members = self._routes.overlay.members
         self._answers = {peer: left for peer, left in self._answers.items() if peer in members}
 
     def _neighbours(self) -> list[str]:
-        """Those of our region, and those of our place in the next ones."""
+        """Returns the replicas of our region, and of our place in the next regions."""
         routes, found = self._routes, dict[str, None]()
         own = routes.overlay.views[routes.region].members
         place = own.index(routes.name) if routes.name in own else 0
@@ -125,13 +126,15 @@ class StatementRelay:
         return [peer for peer in found if peer in routes.up and peer != routes.name]
 
     def _rows(self, now: float) -> Iterable[Statement]:
-        """Statements that count, of scopes with planes."""
+        """Returns live statements, of scopes with planes."""
         planes = {scope.filter for scope in self._routes.overlay.policy.scopes if scope.by_planes}
         return (one for one in self._routing.live(now) if one.filter in planes)
 
     def _digests(self, now: float) -> list[int]:
-        """Of each bucket of rows, 0 for an empty one. Signatures tell rows apart; authors of a few rows could choose
-        their sum or XOR, so they are hashed."""
+        """Returns a digest of each bucket of rows, 0 for an empty one.
+
+        Signatures tell rows apart; authors of a few rows could choose their sum or XOR, so they are hashed.
+        """
         found = [list[bytes]() for _ in range(BUCKETS)]
         for one in self._rows(now):
             found[_bucket(one)].append(one.signature)

@@ -1,7 +1,8 @@
-"""Keys that found no room at a reader: told again, without end if need be, and without much ado while it stays stuck.
+"""Keys that found no room at a reader: sent again, without end if need be, and at little cost while the reader is
+stuck.
 
-Whoever takes nothing is tried with one key after a while. What does not come back was taken: then twice as many go a
-moment later, and so on. Not here: what a key is, and who may have it (`resplitting`).
+A stuck reader is tried with one key after a while. A key that does not come back was taken: then twice as many go a
+moment later, and so on. Not here: keys, and who may have them (`resplitting`).
 """
 
 from __future__ import annotations
@@ -25,42 +26,44 @@ class _Peer:
 
 
 class UntoldKeys:
-    """What each peer is to be told again, the oldest loss first."""
+    """The keys to send each peer again, the oldest loss first."""
 
     def __init__(self) -> None:
         self._peers: dict[str, _Peer] = {}
 
     def lost(self, peer: str, name: DataKeyName, now: float) -> None:
-        """The key found no room at the peer."""
+        """Notes that the key found no room at the peer."""
         untold = self._peers.setdefault(peer, _Peer(now + RETELL_S))
         untold.keys[name] = None
         if untold.many > 1:
             untold.at, untold.many = now + RETELL_S, 1
 
     def link_up(self, peer: str, now: float) -> None:
-        """What it is to be told goes in a while; it may have lost more."""
+        """Plans the peer's keys for a while later; it may have lost more."""
         if peer in self._peers:
             self._peers[peer].at, self._peers[peer].many = now + RETELL_S, 1
 
     def link_down(self, peer: str) -> None:
-        """It can be told nothing until its link is up."""
+        """Stops sending to the peer until its link is up."""
         if peer in self._peers:
             self._peers[peer].at = inf
 
     def keep(self, members: Collection[str]) -> None:
-        """Forget all others."""
+        """Forgets all other peers."""
         self._peers = {peer: untold for peer, untold in self._peers.items() if peer in members}
 
     def due(self, now: float) -> list[str]:
-        """Whom to tell something."""
+        """Returns the peers to send keys now."""
         return [peer for peer, untold in self._peers.items() if untold.at <= now]
 
     def of(self, peer: str) -> Collection[DataKeyName]:
-        """What a peer with losses was not told since."""
+        """Returns the lost keys that a peer was not sent since."""
         return self._peers[peer].keys.keys()
 
     def next_of(self, peer: str, lacking: Collection[DataKeyName], now: float) -> list[DataKeyName]:
-        """What to tell the peer now. `lacking`: what of `of(peer)` it lacks still; the rest is forgotten."""
+        """Returns the keys to send the peer now. `lacking`: the keys of `of(peer)` that it still lacks; the rest is
+        forgotten.
+        """
         untold = self._peers[peer]
         told = list(islice(lacking, untold.many))
         untold.keys = dict.fromkeys(islice(lacking, untold.many, None))
@@ -71,5 +74,5 @@ class UntoldKeys:
 
     @property
     def next_deadline(self) -> float:
-        """Infinite if nobody is to be told anything."""
+        """The next time to send keys; infinite if none are to be sent."""
         return min((untold.at for untold in self._peers.values()), default=inf)

@@ -1,7 +1,7 @@
 """The first checks of every party: admission of signed frames, pieces of content, requests, statements, early keys.
 
-Replicas, gateways and ingest jobs share these rules. Imports `contract`, `document`, `base`; never publisher,
-replica or reader.
+Replicas, gateways and ingest jobs share these rules. Imports `contract`, `document`, `base`; never publisher, replica
+or reader.
 """
 
 from __future__ import annotations

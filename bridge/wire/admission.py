@@ -52,8 +52,8 @@ RIGHTS_MAX = 65_536  # (publisher, topic, epoch) whose right is remembered: no s
 SEQUENCE_MAX = (1 << 63) - RECORDS_MAX
 TIME_MS_MAX = 253_402_300_799_999  # end of year 9999, the last that calendars and Spark's timestamps can show
 BLOCKS_FREE = 32
-"""Number of blocks into which content may always be cut; more only where a region has as many replicas: to put
-together and compare 255 blocks of 512 KiB takes half a second.
+"""Number of blocks into which content may always be cut; more only where a region has as many replicas: to put together
+and compare 255 blocks of 512 KiB takes half a second.
 """
 AHEAD_S = 300.0  # clocks of members may differ by so much about what cannot be yet
 AGE_S = 3_610.0  # how long replicas keep for who is away, and a repair: what was sealed before is refused
@@ -85,10 +85,8 @@ class Admitted(NamedTuple):
     """A publication whose header is valid.
 
     `frame`: header and signature as they came. `epoch`: of its sealing; `live`: the epoch can be now, and its
-    publisher's
-    certificate counts. `rights`: the topics that its records may have. `tree`: the number of the tree of regions that
-    it
-    goes along; at a replica that tree is open.
+    publisher's certificate counts. `rights`: the topics that its records may have. `tree`: the number of the tree of
+    regions that it goes along; at a replica that tree is open.
     """
 
     header: MessageHeader
@@ -105,8 +103,7 @@ class Admission:
     """A check of wires against the overlay; it keeps only which signatures and rights it has verified.
 
     The copies of one publication that come over several links carry one signed header, character by character: the
-    header
-    of the first copy is read and verified; for the others only time and content are checked.
+    header of the first copy is read and verified; for the others only time and content are checked.
 
     `replica`: True if it refuses wires that cannot be fresh.
     """
@@ -132,8 +129,7 @@ class Admission:
         """Lets a reader admit older publications, because it knows all arrivals since `known_from_ms`, over restarts.
 
         Replicas keep its session for `session_s`: a publication of that time that is new to the reader was kept for
-        it,
-        whichever replica brings it.
+        it, whichever replica brings it.
         """
         self._known_from_ms, self._back_s = known_from_ms, LATE_S + session_s
 
@@ -274,8 +270,7 @@ class Admission:
         """Returns the verified key header that rides along; None if there is none.
 
         Raises the errors of `publication`; WrongEpochKey at a replica for a key that a bump outdated, unless it may
-        be
-        `bumped`; Expired for closed views and trees, UnknownView for some that are not in force here yet, BadShare
+        be `bumped`; Expired for closed views and trees, UnknownView for some that are not in force here yet, BadShare
         for others.
         """
         text = properties.get(PROPERTY_KEY)
@@ -397,8 +392,8 @@ class Admission:
         """Returns True if the publication can be of now, by its epoch and age.
 
         At a replica, raises the errors of `_check_epoch`, and NotFresh for a sealing too long ago or in the future. A
-        retained
-        publication may be old, but not of the future: it would outrank others' publications on its topic for ever.
+        retained publication may be old, but not of the future: it would outrank others' publications on its topic for
+        ever.
         """
         live, age_s = self._check_epoch(epoch, now), now - header.time_ms / 1000
         if self._replica and (age_s < -AHEAD_S or (age_s > AGE_S and not header.retain)):

@@ -2,8 +2,8 @@
 
 A cover matches whenever one of the predicates does, by the attributes that publications *show* (`shown_lists`):
 comparisons of hidden attributes are dropped, constants become buckets or tokens. So a replica leaves out nothing that
-is wanted, and the gateway filters exactly. No cover, None, wants the whole scope; a cover without conjunctions
-wants only retained publications.
+is wanted, and the gateway filters exactly. No cover, None, wants the whole scope; a cover without conjunctions wants
+only retained publications.
 
     count(1) and each conjunction: count(1) and each comparison: name: parts(1), texts; operator(1); value
     (docs/protocol.md §9.15)

@@ -6,12 +6,10 @@ the start. It stands in every signed key header. So a clone, a restored backup a
 lost have generations of their own, the later start the greater one. It stands in every signed header, too, because a
 plain publication has no key. A replica that knows a later generation refuses publications that an earlier one sealed
 after the later one's start, and sends the signed header, of a key or of a plain publication, that proves the later
-one.
-The gateway stops sealing if, and only if, the key that it signs with, or the present one of its name, signed that
-proof: nobody can mute it without a proof. A former key proves nothing against the present one: a thief of it could
-mute
-its member with invented starts. Not here: the disk that keeps the number (`gateway.outbox`), other refusals
-(`admission`).
+one. The gateway stops sealing if, and only if, the key that it signs with, or the present one of its name, signed
+that proof: nobody can mute it without a proof. A former key proves nothing against the present one: a thief of it
+could mute its member with invented starts. Not here: the disk that keeps the number (`gateway.outbox`), other
+refusals (`admission`).
 """
 
 from __future__ import annotations
@@ -120,10 +118,8 @@ class OwnLife:
     """A gateway's own generation.
 
     `outlived_by`: the later generation that was proven to run, 0 for none; nothing is sealed from then on, until we
-    are
-    started again. `keys_made`: data keys of this life. `passed_over`: generations that a wrong clock gave former
-    starts,
-    each with the one that is kept for us above it.
+    are started again. `keys_made`: data keys of this life. `passed_over`: generations that a wrong clock gave former
+    starts, each with the one that is kept for us above it.
     """
 
     def __init__(self, generation: int, passed_over: Mapping[int, int] = MappingProxyType({})) -> None:
@@ -141,9 +137,8 @@ class OwnLife:
         """Takes a claimed proof that a later life of ours runs. `party`: the key that we sign with.
 
         A future start proves nothing: our clock may have been wrong once, and a holder of a key of that time could
-        mute us
-        until then. Nor does it prove anything once that time has come: then we go on above it, for replicas may
-        believe it.
+        mute us until then. Nor does it prove anything once that time has come: then we go on above it, for replicas
+        may believe it.
         """
         try:
             generation, signer = _proven(event.wire, overlay, name)

@@ -1,12 +1,12 @@
 """The out-of-band repository of data keys: the place and life of a key sent alone (A9, docs/protocol.md §2.9).
 
 In a scope with `keys_on_topic` no publication carries a key. Its publisher sends it once to each replica of its
-region,
-on a topic that names scope and publisher; every replica keeps (key header, its own shares), splits them for the next
-regions and passes them on to members that want the scope and may read it now. Each replica thus is one copy of the
-repository, of which k are needed: a replica that withholds an entry, or serves an old one, changes nothing, since the
-header is signed and readers take headers and shares from all of them. An entry is served for as long as its key may
-seal and a little longer, or for as long as a retained publication names it; then it is erased, as with its epoch.
+region, on a topic that names scope and publisher; every replica keeps (key header, its own shares), splits them for
+the next regions and passes them on to members that want the scope and may read it now. Each replica thus is one copy
+of the repository, of which k are needed: a replica that withholds an entry, or serves an old one, changes nothing,
+since the header is signed and readers take headers and shares from all of them. An entry is served for as long as its
+key may seal and a little longer, or for as long as a retained publication names it; then it is erased, as with its
+epoch.
 
 Not here: the shares and their splits (`resplitting`), who may have them (`forwarder`), making keys (`data_keys`).
 """

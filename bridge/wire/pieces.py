@@ -8,8 +8,8 @@ publisher's region. Blocks carry the length of the content before the content.
     one      one replica of each region carries it: place (CRC-32 of publisher and sequence mod n) + 1
     blocks   block i is carried by place (i mod n) + 1
 
-Property `vmq-part` says which pieces the payload is: absent for a single piece; `-` for none, an announcement;
-else indexes, ascending, of the blocks one after the other. Not here: when to send, ask or give up (`content_relay`,
+Property `vmq-part` says which pieces the payload is: absent for a single piece; `-` for none, an announcement; else
+indexes, ascending, of the blocks one after the other. Not here: when to send, ask or give up (`content_relay`,
 `pulling`, `assembling`).
 """
 
@@ -49,8 +49,7 @@ def check_mode(header: MessageHeader, scope_mode: Mode) -> None:
     """Raises BadFrame for plain content in a sealed scope, the reverse, and retained content in blocks or by one.
 
     The choice among sealed modes is for publishers: another mode costs nobody else, and a policy that changes it
-    reaches
-    members at different times.
+    reaches members at different times.
     """
     if (header.mode is Mode.PLAIN) is not (scope_mode is Mode.PLAIN):
         raise BadFrame(f"content mode {header.mode.name} does not fit the scope's {scope_mode.name}")
@@ -84,8 +83,7 @@ def has_parts(header: MessageHeader, parts: Sequence[int], time_ms: int) -> bool
     """Returns False for a request of pieces that this publication does not have.
 
     An earlier sealing may have had more of them, as views change. The asker is not to blame: its publisher may have
-    signed
-    two.
+    signed two.
     """
     return not parts or parts[-1] < len(header.digests) or time_ms not in (0, header.time_ms)
 

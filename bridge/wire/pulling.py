@@ -1,14 +1,13 @@
 """Pulling: requests for missing publications, in the frame of `$veil/pull` (docs/protocol.md §4).
 
 One mechanism for three wants: a replica that lacks content that it must pass on, a reader that lacks content or
-blocks,
-and a reader whose stream has a hole. Sources are asked one at a time, each once before any again, responsive ones
-first; a source that lacks it too asks the sources before it, so that a request goes back as far as the publisher. An
-answer is an ordinary publication wire and is verified as one: a request can give away nothing but sealed content.
+blocks, and a reader whose stream has a hole. Sources are asked one at a time, each once before any again, responsive
+ones first; a source that lacks it too asks the sources before it, so that a request goes back as far as the
+publisher. An answer is an ordinary publication wire and is verified as one: a request can give away nothing but
+sealed content.
 
 Requests are not signed, as docs/protocol.md §4 says: they travel over one mutually authenticated link, whose other
-end
-is the asker. Not here: held content (`content_relay`, `publisher`), missing content of readers (`assembling`).
+end is the asker. Not here: held content (`content_relay`, `publisher`), missing content of readers (`assembling`).
 """
 
 from __future__ import annotations
@@ -51,9 +50,8 @@ class PullRequest:
     """A request. Frame: opening(3) publisher(16) sequence(8) time_ms(8) above(8) count(1) indexes(1 each).
 
     `time_ms`: the wanted sealing, or a later one; 0 for any. `parts`: indexes of pieces, ascending; none: all pieces
-    at
-    the source, or the header if it has no piece. `above`: its predecessors in the chain are wanted too, down to this
-    number; 0: no predecessors.
+    at the source, or the header if it has no piece. `above`: its predecessors in the chain are wanted too, down to
+    this number; 0: no predecessors.
     """
 
     publisher: bytes
@@ -93,8 +91,7 @@ class Pull:
     """A publication of which we lack something.
 
     `askers`: members that asked us, with the pieces that each wants. `above`: its predecessors lack as well, down to
-    this
-    number; 0: no predecessors.
+    this number; 0: no predecessors.
     """
 
     name: Name

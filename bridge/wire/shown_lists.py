@@ -2,9 +2,8 @@
 
 Its publisher makes the list of the scope's declared attributes (`document.ShownAttribute`), and signs its SHA-256 in
 the header. A list has a row for each distinct combination of values among the records; a replica passes the
-publication
-on to readers whom one of them may fit, and the gateway there filters exactly. A publication with more than `ROWS_MAX`
-rows, or a retained one, shows nothing and goes to everybody.
+publication on to readers whom one of them may fit, and the gateway there filters exactly. A publication with more
+than `ROWS_MAX` rows, or a retained one, shows nothing and goes to everybody.
 
     opening(3: version, kind 36) names: count(1) and each: parts(1), texts    rows: count(1) and each, by name:
     kind(1: absent 0, number 1, text 2, token 3) and number(8, a finite double), text, or token(16)

@@ -1,11 +1,11 @@
 """Signed subscription statements of gateways, and the routing table that they make.
 
-A gateway states, per scope, that it wants it: a frame (gateway, wire filter, version, on/off, lease) that it
-signs, with a cover if it wants only a part of the scope (`covers`). Statements flood along the region
-tree; because the author signs, one copy suffices and the highest version wins, so a lying replica can withhold a
-statement but neither invent nor undo one. A gateway counts a subscription as *accepted* once a quorum of its region's
-replicas acknowledged it (k = threshold: at least one more than can lie). Not here: unsigned summaries and majority
-adoption at attach (A14).
+A gateway states, per scope, that it wants it: a frame (gateway, wire filter, version, on/off, lease) that it signs,
+with a cover if it wants only a part of the scope (`covers`). Statements flood along the region tree; because the
+author signs, one copy suffices and the highest version wins, so a lying replica can withhold a statement but neither
+invent nor undo one. A gateway counts a subscription as *accepted* once a quorum of its region's replicas acknowledged
+it (k = threshold: at least one more than can lie). Not here: unsigned summaries and majority adoption at attach
+(A14).
 """
 
 from __future__ import annotations
@@ -48,8 +48,7 @@ class Statement:
     """A statement that `member` wants (`on`) publications that match the wire `filter` until `expires_ms`.
 
     If there is a `cover`, it wants only publications that the cover matches. `goes_on`: it wanted the scope before,
-    and has
-    the retained publications.
+    and has the retained publications.
     """
 
     member: str
@@ -112,12 +111,11 @@ class RoutingTable:
     """The newest statement of every (filter, member), verified against the overlay.
 
     A statement leads nowhere in an epoch in which its author may not read: the right is asked at every use. An ended
-    statement, or one by a former key, does not stand in the way of the present key's, whatever its version: else
-    a copy of a gateway, or a thief of its key, could mute it for good. A member that wants a scope's retiring tokens
-    wants
-    the scope's new tokens too, until it states otherwise: it may hear of the new tokens later, or before we know
-    them. There,
-    too, a former key's statement on the new tokens does not outrank the present key's on the retiring ones.
+    statement, or one by a former key, does not stand in the way of the present key's, whatever its version: else a
+    copy of a gateway, or a thief of its key, could mute it for good. A member that wants a scope's retiring tokens
+    wants the scope's new tokens too, until it states otherwise: it may hear of the new tokens later, or before we
+    know them. There, too, a former key's statement on the new tokens does not outrank the present key's on the
+    retiring ones.
     """
 
     def __init__(self, overlay: Overlay) -> None:
@@ -165,8 +163,7 @@ class RoutingTable:
         """Takes a statement; returns True if it is news that must be passed on.
 
         Raises BadSignature, TooOften, Expired (also for one that would live too long), or NotAuthorised for a
-        stranger,
-        an unknown scope or a missing right.
+        stranger, an unknown scope or a missing right.
         """
         member = self._overlay.members.get(statement.member)
         scope = self._overlay.scope_named(statement.filter)
