@@ -1,8 +1,9 @@
-"""The subscriber side: pieces from every replica of the home region in, verified publications in order out, liars
-named.
+"""The subscriber side of the overlay: takes pieces from every replica of the home region, delivers verified
+publications
+in order, and names liars.
 
-Interest becomes signed statements here, shares become keys. `intake` is what gateways and ingest jobs share, and
-where to start. Imports `wire` and below; never publisher or replica.
+Here subscriptions become signed statements, and shares become keys. Start reading at `intake`, which gateways and
+ingest jobs share. Imports `wire` and below; never publisher or replica.
 """
 
 from __future__ import annotations

@@ -1,12 +1,19 @@
-"""Publications of a scope that is to come here: kept until we adopt the version of the overlay that lists it.
+"""Store of publications of future scopes: kept until this reader adopts the version of the overlay that lists the
+scope.
 
-Replicas may know of a scope's new tokens before us: so is all that they keep for a gateway that was away when the owner
-signed. They send it, since we want the scope, and are not to blame. A number beyond all that we know is of a scope to
-come, since none is used again. The header is verified; the wire waits as it came, on disk too, and is taken up when we
-adopt. Then it is judged as if it came now, by the next process too: until then nobody looked at age, rights and
-vouchers. Bounded and fair: of one header a replica has one wire here, whose content fits; what it brings besides is
-charged. Of the publisher with most of it at one replica the oldest goes. Not here: replicas, which refuse it, so that
-its publisher offers it again.
+A replica may know a scope's new tokens before this reader does. A replica may also have kept publications for a
+gateway
+that was away while the owner signed. Such a replica sends them because the reader wants the scope, and is not to
+blame.
+Scope numbers are never used again, so a number above all known ones belongs to a future scope.
+
+The header is verified. The wire is kept unchanged, on disk too, and judged at adoption as if it had just arrived,
+also
+by the next process: until then age, rights and vouchers are unchecked. Memory is bounded and fair: each replica may
+keep one wire for one header, and only if its content fits; anything more is charged to the replica. When one
+replica's
+share is full, the oldest wire of the publisher with the most bytes there is dropped. Replicas do not use this module:
+they refuse such a wire, and its publisher offers the wire again.
 """
 
 from __future__ import annotations
@@ -28,7 +35,7 @@ AHEAD_OVERHEAD_BYTES = 2048  # what a header and the tables cost: bounds the num
 
 
 class _Kept(NamedTuple):
-    """A wire, its header, and how many pieces of the content it brings."""
+    """A wire, its header, and the number of pieces of the content in the wire."""
 
     event: Received
     header: MessageHeader
@@ -36,15 +43,17 @@ class _Kept(NamedTuple):
 
 
 class AheadScopes:
-    """Of one reader. `kept`: where rows for a next process go."""
+    """Publications of future scopes at one reader. `kept` takes the rows for the next process."""
 
     def __init__(self, admission: Admission, kept: KeptReader) -> None:
         self._admission, self._rows = admission, kept
         self._kept: FairBytes[bytes, _Kept] = FairBytes(AHEAD_BYTES, AHEAD_OVERHEAD_BYTES)  # by row
 
     def instead(self, event: Received, error: KeysError, now: float) -> list[Effect]:
-        """What comes of a wire that was refused with this error: it is kept, if its right may be to come. A repetition,
-        and what no version would take, is refused."""
+        """Returns the effects for a wire that was refused with `error`: keeps the wire if its right may still come.
+        Refuses
+        a repetition, and a wire that no version of the overlay would accept.
+        """
         wire = as_read(event.wire)
         told = dict(wire.properties)
         text = told.get(PROPERTY_HEADER)
@@ -77,7 +86,7 @@ class AheadScopes:
         return counted + ([Count("publications_ahead_dropped", len(gone))] if gone else [])
 
     def take(self) -> list[Received]:
-        """All of it, in the order in which it came; nothing is kept."""
+        """Removes all kept wires and returns them in order of arrival."""
         kept, self._kept = self._kept, FairBytes(AHEAD_BYTES, AHEAD_OVERHEAD_BYTES)
         for row, _ in kept.items():
             self._rows.drop(row)

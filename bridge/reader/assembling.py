@@ -1,9 +1,10 @@
-"""Content out of pieces at a reader, and what it asks for when pieces do not come (docs/protocol.md §4, §5.2).
+"""Assembly of contents from pieces at a reader, with requests for missing pieces (docs/protocol.md §4, §5.2).
 
-Replicas of the reader's region send header and pieces; the first pieces that suffice give the content. If they do not
-suffice in time, replicas of the region are asked in turn, those first that announced the publication; a hole in a
-stream, a predecessor that nobody announced, is asked for in the same way. The broker's collector and the ingest
-receiver use this. Not here: whether a header holds, and whether the publication was delivered before.
+Replicas of the reader's region send headers and pieces; the first sufficient pieces give the content. If too few
+pieces
+come in time, the reader asks the replicas of the region in turn, beginning with the announcers of the publication. A
+hole in a stream, a predecessor that nobody announced, is requested in the same way. The broker's collector and the
+ingest receiver use this module. Other modules verify headers and recognise delivered publications.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ HOLE_S = 0.1  # before a predecessor is asked for: publications overtake each ot
 
 @dataclass(slots=True)
 class _Parts:
-    """What there is of one publication, and who announced it."""
+    """The pieces of one publication that have arrived, and its announcers."""
 
     header: MessageHeader
     since: float
@@ -32,7 +33,7 @@ class _Parts:
 
 
 class Assembling:
-    """Publications of which pieces are missing. `replicas`: of the reader's region."""
+    """Publications with missing pieces. `replicas` are the replicas of the reader's region."""
 
     def __init__(self, replicas: Sequence[str]) -> None:
         self.replicas = tuple(replicas)
@@ -41,16 +42,18 @@ class Assembling:
         self._holes = FairBudget(REQUESTS_PER_S, REQUESTS_BURST, 0.0)
 
     def __len__(self) -> int:
-        """Pieces and requests that are held; 0: nothing is put together, and nothing asked for."""
+        """Returns the number of held publications and requests; 0 if nothing is being assembled or requested."""
         return len(self._parts) + len(self._pulls)
 
     def take(
         self, peer: str, header: MessageHeader, pieces: Mapping[int, bytes], hops: int, now: float
     ) -> bytes | None:
-        """What a replica sent of a publication that is wanted; the content once it is whole, then it is forgotten.
+        """Takes pieces of a wanted publication from one replica. Returns the content once enough pieces are there, and
+        forgets the publication.
 
-        `pieces` fit their digests. `hops`: regions on the way from the publisher. Raises BadContent if all of it came
-        and is of no content: the publisher's fault.
+        `pieces` fit their digests. `hops` counts regions on the way from the publisher. Raises BadContent if all
+        pieces
+        came and give no content: the publisher's fault.
         """
         name = (header.publisher, header.sequence)
         known = self._parts.get(name)
@@ -76,32 +79,35 @@ class Assembling:
         return None
 
     def holds(self, header: MessageHeader) -> bool:
-        """Whether pieces of the publication are here, or asked for."""
+        """Returns True if pieces of the publication are here or requested."""
         name = (header.publisher, header.sequence)
         return self._parts.get(name) is not None or self._pulls.get(name) is not None
 
     def holds_any(self, name: Name) -> bool:
-        """Whether pieces of a publication of that name are here."""
+        """Returns True if pieces of a publication of that name are here."""
         return self._parts.get(name) is not None
 
     def miss(self, name: Name, above: int, now: float) -> bool:
-        """A publication that another one follows is not here: ask for it, and for those before it down to number
-        `above`, which is here. True if that is news."""
+        """Requests a missing predecessor, and the publications before it down to number `above`, which is here. Returns
+        True if the request is new.
+        """
         before = self._pulls.get(name)
         return self._pulls.begin(name, 0, name[0], now, HOLE_S, above) is not before
 
     def asked_for(self, name: Name) -> bool:
-        """Whether the replicas were asked for it."""
+        """Returns True if at least one replica was asked for the publication."""
         pull = self._pulls.get(name)
         return pull is not None and bool(pull.asked)
 
     def forget(self, name: Name) -> None:
-        """It is whole, or nobody waits for it any more."""
+        """Forgets the pieces and the request of a publication: the content is whole, or nothing waits for it any
+        more.
+        """
         self._parts.pop(name)
         self._pulls.end(name)
 
     def tick(self, now: float) -> list[Effect]:
-        """Ask for what is missing, or give it up."""
+        """Requests missing pieces that are due, and gives up requests that took too long."""
         asking, gone = self._pulls.due(now)
         effects: list[Effect] = [Count("content_given_up", len(gone))] if gone else []
         for pull in gone:
@@ -127,6 +133,6 @@ class Assembling:
 
 
 def _lacking(known: _Parts) -> tuple[int, ...]:
-    """As many pieces as it takes, those first that need no arithmetic."""
+    """Returns the numbers of just enough missing pieces, beginning with pieces that need no arithmetic."""
     missing = [index for index in range(len(known.header.digests)) if index not in known.pieces]
     return tuple(missing[: content.needed(len(known.header.digests)) - len(known.pieces)])

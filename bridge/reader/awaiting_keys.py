@@ -1,9 +1,11 @@
-"""Publications at a subscriber that waited for their data key for too long to hold up what came after them.
+"""Store of publications at a subscriber whose data key is so late that their successors no longer wait for them.
 
-While fewer than n − f replicas of a region on the path are connected, content comes and its key does not: all copies
-of a publication may be here long before enough shares are. Dropped, it would be lost, since nobody sends it again. It
-is kept, without delaying anybody, until its key is there. Not here: what waits for its turn (`streams`), keys
-(`opening`).
+While fewer than n − f replicas of a region on the path are connected, content arrives without its key: all copies of
+a
+publication may be here long before enough shares are. A dropped publication would be lost, since nobody sends it
+again.
+So the publication is kept until its key comes, and delays no other. `streams` holds publications that wait for their
+turn, `opening` opens keys.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ Name: TypeAlias = tuple[bytes, str, int]  # publisher, wire topic, sequence
 
 
 class Keyless:
-    """See the module."""
+    """Publications that wait for their data key only, found by name or by key."""
 
     def __init__(self) -> None:
         self._held: FairBytes[Name, Held] = FairBytes(KEYLESS_BYTES, KEPT_OVERHEAD_BYTES)
@@ -30,11 +32,11 @@ class Keyless:
         return len(self._held)
 
     def holds(self, name: Name) -> bool:
-        """Whether it waits here."""
+        """Returns True if the publication waits here."""
         return self._held.get(name) is not None
 
     def put(self, held: Held) -> bool:
-        """Keep it. False: another one had to go for it."""
+        """Keeps a publication. Returns False if another one was dropped to make room."""
         header = held.admitted.header
         name = (header.publisher, held.topic, header.sequence)
         before = self._held.pop(name)
@@ -47,7 +49,7 @@ class Keyless:
         return not gone
 
     def take(self, key_id: bytes) -> list[Held]:
-        """What waited for this key, which is there now, in order of sequence."""
+        """Removes the publications that waited for this key and returns them in order of sequence."""
         found = [self._held.pop(name) for name in self._by_key.pop(key_id, ())]
         return sorted((held for held in found if held is not None), key=lambda held: held.admitted.header.sequence)
 

@@ -1,4 +1,5 @@
-"""Who lied? Evidence from the shares of opened keys; whoever is *named* is guilty (docs/protocol.md §3).
+"""Evidence against lying replicas, from the shares of opened keys: every *named* replica is guilty (docs/protocol.md
+§3).
 
 One mismatch proves only that one end of a link lied, so the link is suspected. A replica is named only if the
 evidence allows no innocent explanation:
@@ -10,7 +11,7 @@ evidence allows no innocent explanation:
   explanations that survive, so a member that is in no surviving explanation of the view lied.
 
 Counting accusers instead would frame innocents (docs/protocol.md §3.4 has the figure). Absent, late or wrong-view
-shares are no evidence. Not here: contradicting signed statements, audit mode.
+shares are no evidence. Contradicting signed statements and audit mode are subjects of other modules.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ EXPLANATIONS_MAX = 2_000  # bigger paths are judged by suspicion only; bounds me
 
 
 class Evidence:
-    """Explanations that still stand, by path and views."""
+    """Surviving explanations, by path and views."""
 
     def __init__(self, overlay: Overlay) -> None:
         self._overlay = overlay
@@ -35,9 +36,10 @@ class Evidence:
         self._named: set[str] = set()
 
     def adopt(self, overlay: Overlay) -> None:
-        """Another version of the overlay, or other views: what stood under views that are open still stands.
+        """Adopts another version of the overlay or other views; keeps the explanations of views that remain open.
 
-        Explanations are of places in one set of views, so no evidence of one view is held against a member of another.
+        An explanation concerns places in one set of views, so evidence of one view is never held against a member of
+        another.
         """
         self._overlay = overlay
         self._standing = {hops: standing for hops, standing in self._standing.items() if self._open(hops)}
@@ -49,8 +51,10 @@ class Evidence:
         shares: Mapping[Label, Share],
         winning: Combination,
     ) -> list[Effect]:
-        """Audit all shares of one key that `winning` (k places of every region below the first) opened. Nothing is said
-        of views that are closed: who was at which place is not known any more."""
+        """Audits all shares of one key that `winning` (k places of every region below the first) opened. Returns
+        nothing
+        for closed views: the members at their places are no longer known.
+        """
         if not self._open(hops):
             return []
         values = level1_values(shares.values(), hops, winning)
@@ -87,7 +91,7 @@ class Evidence:
         shares: Mapping[Label, Share],
         standing: set[Combination],
     ) -> set[Combination]:
-        """Explanations under which some honest column is complete and yet contradicts its commitment."""
+        """Returns the explanations under which an honest column is complete and yet contradicts its commitment."""
         contradicted: dict[Combination, set[int]] = {}
         for inner in {explanation[1:] for explanation in standing}:
             values = level1_values(shares.values(), hops, inner)
@@ -99,7 +103,7 @@ class Evidence:
     def _suspect_inner(
         self, hops: Sequence[Hop], refuted: set[Combination], winning: Combination, columns: set[int]
     ) -> list[Effect]:
-        """Places below the first region that break columns which hold without them."""
+        """Suspects places below the first region that break columns which hold without them."""
         suspects: dict[str, None] = {}
         for explanation in refuted:
             if columns.isdisjoint(explanation[0]):
@@ -109,7 +113,7 @@ class Evidence:
         return [Blame(member, False, "shares contradict the signed commitment") for member in sorted(suspects)]
 
     def _in_none(self, hops: Sequence[Hop], standing: set[Combination]) -> set[str]:
-        """Members that no surviving explanation holds honest. Nothing is named if none survives."""
+        """Returns the members that no surviving explanation holds honest; an empty set if no explanation survives."""
         if not standing:
             return set()
         guilty = set()

@@ -1,8 +1,9 @@
-"""The subscriber side at a gateway: pieces from every replica of the home region in, publications in order out.
+"""The subscriber side of a gateway: takes pieces from every replica of the home region, delivers publications in order.
 
-A publication goes through three gates: it is *admitted* and its data key *opened* (`intake`, which ingest jobs share),
-and it is *in order*: its predecessor in the scope was delivered, or has been given up. State is kept per (author,
-scope), see `streams`, `lineages`. What must survive a restart is told as rows (`kept`). Not here: a key repository.
+A publication passes three gates: *admitted* and *opened* (`intake`, shared with ingest jobs, checks the header and
+opens the data key), and *in order* (its predecessor in the scope was delivered or given up). State is held by author
+and scope, see `streams` and `lineages`. State that must survive a restart is returned as rows (`kept`). Key
+repositories are elsewhere.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ SWEEP_S = 1.0  # after so long it is looked whether what was kept because it wai
 
 
 class Collector:
-    """One gateway's subscriptions to the overlay."""
+    """The subscriptions of one gateway to the overlay."""
 
     def __init__(self, overlay: Overlay, name: str, secrets: Sequence[ScopeSecret], keys: ScopeKeys) -> None:
         self._name = name
@@ -65,7 +66,7 @@ class Collector:
     # --------------------------------------------------------------------------------------------- events
 
     def restore(self, rows: Rows, now: float) -> list[Effect]:
-        """What a former process kept, before anything else happens."""
+        """Restores the rows of a former process; called before any other event."""
         effects: list[Effect] = []
         self.subscriptions.restore(rows, now)
         if rows:
@@ -89,11 +90,11 @@ class Collector:
         return effects
 
     def changes(self, now: float) -> list[Effect]:
-        """What the shell is to keep of what happened since it was asked last, and may acknowledge then."""
+        """Returns the rows to store since the last call, and the wires to acknowledge after they are stored."""
         return self.kept.changes(now) + self._overflow.taken()
 
     def received(self, event: Received, now: float) -> list[Effect]:
-        """A wire from a replica of the home region."""
+        """Takes a wire from a replica of the home region."""
         effects: list[Effect] = []
         try:
             properties = dict(event.wire.properties)
@@ -119,7 +120,7 @@ class Collector:
         return effects + self._freed(now) if self._overflow else effects
 
     def _bridged(self, name: Name, now: float) -> list[Effect]:
-        """Another replica said that something was left out before a publication: it may wait for that."""
+        """Continues a stream after another replica said that publications before `name` were left out."""
         for stream_id in self._lineages.streams_of(name):
             stream = self._streams.get(stream_id)
             if stream is not None and name[2] in stream.held:
@@ -146,13 +147,13 @@ class Collector:
         )
 
     def keys_changed(self, now: float) -> list[Effect]:
-        """Epoch keys came: what waited for them goes on."""
+        """Continues publications that waited for new epoch keys."""
         effects, opened = self._keys.keys_changed(now)
         effects += [effect for key_id in opened for effect in self._wake(key_id, now)]
         return effects + self._freed(now)
 
     def adopt(self, overlay: Overlay, secrets: Sequence[ScopeSecret], now: float) -> list[Effect]:
-        """Another version of the overlay, or other views of it, of the same regions."""
+        """Adopts another version of the overlay, or other views, with unchanged regions."""
         self.skipped.adopt(overlay)
         self._overflow.hosted = overlay.hosted
         self._opening.adopt(secrets)
@@ -165,7 +166,7 @@ class Collector:
         return effects + self._freed(now)
 
     def tick(self, now: float) -> list[Effect]:
-        """Give up on what waited too long, search and audit keys, take up what is retained."""
+        """Gives up publications that waited too long, searches and audits keys, takes up retained publications."""
         effects, opened = self._intake.tick(now)
         for key_id in opened:
             effects += self._wake(key_id, now)
@@ -236,8 +237,9 @@ class Collector:
         return [*repaired, *self._hold(held, now, brought)]
 
     def _hold(self, held: Held, now: float, brought: Received | None = None) -> list[Effect]:
-        """Put a publication into its stream unless it was there before, and see what can go on. `brought`: with which
-        wire it came just now. None: it came before, and is not left in hand."""
+        """Puts a new publication into its stream and continues the stream. `brought` is the wire that brought the
+        publication just now; None if the publication came earlier and must not stay in hand.
+        """
         effects: list[Effect] = []
         stream = self._streams.get(held.stream_id) or Stream()
         if not self._is_news(stream, held):
@@ -255,7 +257,9 @@ class Collector:
         return effects + self._advance(held.stream_id, now)
 
     def _is_news(self, stream: Stream, held: Held) -> bool:
-        """Whether it was not delivered, nor waits in this stream as it is. A former sealing ends."""
+        """Returns True if the publication is neither delivered nor waiting with this sealing; removes a former
+        sealing.
+        """
         header = held.admitted.header
         if stream.delivered(header.sequence):
             return False
@@ -268,7 +272,7 @@ class Collector:
         return True
 
     def _is_next(self, stream: Stream, held: Held) -> bool:
-        """Whether it would leave its stream at once: maybe all others wait for it."""
+        """Returns True if the publication could leave its stream at once: all others may be waiting for it."""
         if held.content is None or self._lacks_key(held):
             return False
         if stream.held and min(stream.held) < held.admitted.header.sequence:
@@ -277,8 +281,10 @@ class Collector:
         return before is None or held.admitted.header.previous <= before.highest or self._is_bridged(before, held)
 
     def _make_room(self, held: Held, now: float) -> list[Effect]:
-        """There is no room for it, nor may it be left unacknowledged: what the others of its publisher wait for is
-        waited for no longer. Comes that after all, it is late, and nothing is lost."""
+        """Ends waits of the publisher's held publications until `held` has room, since `held` may not stay
+        unacknowledged.
+        A predecessor that comes afterwards is late, and is not lost.
+        """
         effects: list[Effect] = [Count("waits_cut_short")]
         publisher = held.admitted.header.publisher
         while not self._waiting.has_room(held) and (stream_id := self._waiting.of(publisher)) is not None:
@@ -286,13 +292,13 @@ class Collector:
         return effects
 
     def _withhold_too(self, in_hand: InHand, event: Received, now: float) -> list[Effect]:
-        """Another replica brings what is in hand."""
+        """Takes a further replica's copy of a publication in hand."""
         if not event.acknowledged and (number := self._overflow.join(in_hand, event.peer)):
             return [Count("duplicates_dropped"), Withhold(number)]
         return [Count("duplicates_dropped"), *self._make_room(in_hand.held, now), *self._admit(in_hand, now)]
 
     def _admit(self, in_hand: InHand, now: float) -> list[Effect]:
-        """What was in hand goes into its stream, and is kept as what came just now."""
+        """Moves a publication from hand into its stream, with the present time as its arrival."""
         self._overflow.pop(in_hand)
         in_hand.held.arrived = now
         effects = self._hold(in_hand.held, now)
@@ -300,7 +306,7 @@ class Collector:
         return effects
 
     def _freed(self, now: float) -> list[Effect]:
-        """What is in hand goes on as far as there is room by now, in order."""
+        """Moves publications from hand into their streams, in order, as far as there is room."""
         effects: list[Effect] = []
         for publisher in self._overflow.among(self._waiting.left()) if self._overflow else ():
             while (first := self._overflow.first(publisher)) is not None and self._may_enter(first.held):
@@ -332,7 +338,7 @@ class Collector:
         self.skipped.done(self._waiting.take(stream, sequence).name)
 
     def _wake(self, key_id: bytes, now: float) -> list[Effect]:
-        """A key is there: what waited for it goes on."""
+        """Continues the publications that waited for a key which has been opened."""
         effects: list[Effect] = []
         for held in self._keyless.take(key_id):
             held.arrived = now  # its predecessor's key may be as late
@@ -344,9 +350,12 @@ class Collector:
         return effects + [e for stream_id in self._waiting.naming(key_id) for e in self._advance(stream_id, now)]
 
     def _advance(self, stream_id: StreamId, now: float, is_patient: bool = True) -> list[Effect]:
-        """Deliver what can be delivered, lowest sequence first; set the deadline of what cannot. What lacks its key
-        stops only what follows it in its chain: of QoS 0 the key may be lost with a publisher that is killed.
-        `is_patient` False: the first that cannot be delivered has waited long enough."""
+        """Delivers the deliverable publications of a stream, lowest sequence first, and sets the deadline of the next
+        one.
+
+        A publication without its key stops only its successors in the chain: of QoS 0 the key may be lost with a
+        publisher that is killed. With `is_patient` False the first undeliverable publication has waited long enough.
+        """
         stream = self._streams.get(stream_id)
         effects: list[Effect] = []
         wake_at = None
@@ -415,12 +424,16 @@ class Collector:
         return [] if self._keyless.put(held) else [Count("keyless_overflow")]
 
     def _stream_before(self, stream: Stream, held: Held) -> Stream | None:
-        """Where what precedes it is missing, unless it was delivered. None for the first that a subscription brings."""
+        """Returns the stream in which a predecessor is missing unless it was delivered. Returns None for the first
+        publication that a subscription brings.
+        """
         generation = self.subscriptions.generation(held.admitted.scope.stream)
         return None if held.replayed else self._lineages.stream_before(held, stream, self._streams.get, generation)
 
     def _is_bridged(self, before: Stream | None, held: Held, now: float = 0.0) -> bool:
-        """Whether enough replicas say that what lacks before it was left out, since nobody here wants it."""
+        """Returns True if enough replicas say that the missing predecessors were left out because nobody here wants
+        them.
+        """
         if not self.skipped or before is None or held.admitted.header.previous <= before.highest:
             return False
         if not self.skipped.bridges(held.name, before.highest, held.admitted.scope, now - held.arrived):
@@ -430,7 +443,7 @@ class Collector:
         return True
 
     def _deliver(self, held: Held, stream: Stream, bridged: bool, now: float) -> list[Effect]:
-        """It has left its stream, in its turn."""
+        """Delivers a publication that left its stream in its turn."""
         header = held.admitted.header
         if not held.replayed:
             previous = 0 if bridged else header.previous

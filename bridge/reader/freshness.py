@@ -1,8 +1,9 @@
-"""Which publications are too old to be new, where nothing else tells: on a topic of which nothing was delivered yet.
+"""Freshness of publications on topics without any delivered publication, where no other state shows a replay.
 
-A liar may replay whatever its author ever signed. Where there is state about a stream, that tells what came; elsewhere
-a publication must be fresh, or have been sealed while we were away, since replicas kept for us what came then, or since
-we subscribed its scope without forgetting anything of it (`subscriptions`).
+A liar may replay any publication that its author ever signed. The state of a stream, if there is one, shows delivered
+publications. Elsewhere a publication must be fresh; or sealed while this reader was away, since replicas kept the
+publications of that time; or sealed after this reader subscribed to the scope and forgot nothing of it
+(`subscriptions`).
 """
 
 from __future__ import annotations
@@ -16,19 +17,23 @@ FRESH_S = 300.0
 
 @dataclass(slots=True)
 class Away:
-    """When our former process was last alive, and when this one began; UNIX seconds. `let_in`: what comes now was, by
-    our former process."""
+    """The time in which this reader was away: from the last life sign of its former process to the start of this one;
+    UNIX
+    seconds. `let_in` is True for publications that the former process had already accepted.
+    """
 
     since: float = 0.0
     until: float = 0.0
     let_in: bool = False
 
     def is_fresh(self, time_ms: int, now: float) -> bool:
-        """Whether what was sealed then may be new."""
+        """Returns True if a publication sealed at that time may be new."""
         return self.let_in or abs(now - time_ms / 1000) <= FRESH_S or self.covers(time_ms, now)
 
     def covers(self, time_ms: int, now: float) -> bool:
-        """Whether it was sealed while we were away, so that replicas kept it for us, as everything of that time."""
+        """Returns True if a publication sealed at that time was sealed during the absence: replicas kept it for this
+        reader.
+        """
         sealed = time_ms / 1000
         meanwhile = self.since - FRESH_S <= sealed <= self.until + FRESH_S
         return meanwhile and sealed <= now <= sealed + GATEWAY_SESSION_S + FRESH_S

@@ -1,7 +1,7 @@
-"""The last step of a publication at a gateway, in its turn: decrypted, judged, handed out.
+"""Last step of a publication at a gateway, in its turn: decryption, judgement and handing out to subscribers.
 
-What does not hold here is its publisher's own mistake, and charged to the publisher. Not here: whose turn it is
-(`collector`), which records may be delivered (`unpacking`), which of several retained ones counts (`newest_retained`).
+Errors found here are the publisher's own, and charged to the publisher. `collector` decides on the order,
+`unpacking` on the records that may be delivered, `newest_retained` on the newest of several retained publications.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from keys.errors import BadContent, KeysError
 
 
 class HandingOut:
-    """See the module."""
+    """Decryption and handing out of publications at one gateway."""
 
     def __init__(self, secrets: Sequence[ScopeSecret], keys: KeyRing[DataKey], joining: Joining) -> None:
         self._keys, self._joining = keys, joining
         self.adopt(secrets)
 
     def adopt(self, secrets: Sequence[ScopeSecret]) -> None:
-        """The scopes that we read from now on."""
+        """Adopts the scopes that this gateway reads from now on."""
         self._secrets = {secret.scope.filter: secret for secret in secrets}
 
     def open(self, held: Held, late: bool) -> list[Effect]:
-        """Decrypt it and hand it out. `late`: something later was."""
+        """Decrypts a publication and hands it out. `late` is True if a later publication was handed out before."""
         admitted = held.admitted
         if held.is_over:
             return [Count("expired")]
@@ -57,7 +57,7 @@ class HandingOut:
         return found.delivered(admitted.publisher.name, admitted.header.time_ms, late, held.replayed)
 
     def _clear(self, held: Held) -> bytes:
-        """Raises BadContent."""
+        """Returns the clear content of a publication. Raises BadContent."""
         header = held.admitted.header
         assert held.content is not None
         if header.mode is Mode.PLAIN:

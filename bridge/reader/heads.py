@@ -1,11 +1,15 @@
-"""What a reader has seen of one member's batches in one scope, by first number: a head, and what is unseen behind it.
+"""Record of the batches of one member that a reader has seen in one scope: a head, and the unseen numbers behind it.
 
-Seen means delivered, void, or refused after it was opened. Behind the head there are at most `GAPS_MAX` intervals of
-unseen numbers. *Missed* ones are of batches that the chain names and that did not come in time: they are delivered late
-when they come. Where a full table would lose one (`is_full_for`), the oldest is forgotten first (`make_room`).
-*Open* ones are numbers that no reliable batch was known to have: they are few, and are forgotten first. What was
-delivered from a flagged copy before its turn is *marked* until the head passes it. Not here: time, what waits for its
-turn (`streams`)."""
+A seen batch was delivered, void, or refused after it was opened. Behind the head there are at most `GAPS_MAX`
+intervals
+of unseen numbers. *Missed* numbers belong to batches that the chain names and that did not come in time: such a batch
+is delivered late when it comes. If a full table would lose a missed number (`is_full_for`), the oldest one is
+forgotten
+first (`make_room`). *Open* numbers are numbers that no reliable batch was known to have: they are few, and are
+forgotten
+first. A batch delivered from a flagged copy before its turn is *marked* until the head passes it. Time, and batches
+that wait for their turn, belong to `streams`.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +25,7 @@ _VERSION = 1
 
 
 class Head:
-    """See the module."""
+    """The seen and unseen batch numbers of one member in one scope."""
 
     __slots__ = ("_marks", "_missed", "_open", "number")
 
@@ -33,7 +37,7 @@ class Head:
         self._marks = Intervals()
 
     def unseen(self, first: int, last: int) -> list[tuple[int, int]]:
-        """The runs of [first, last] that were not seen, ascending."""
+        """Returns the runs of [first, last] that were not seen, ascending."""
         if first > self.number:
             return self._marks.without(first, last) if self._marks else [(first, last)]
         found = []
@@ -48,7 +52,7 @@ class Head:
         return not self.unseen(number, number)
 
     def is_full_for(self, previous: int) -> bool:
-        """Whether taking what follows `previous` now would make us forget a missed number."""
+        """Returns True if taking a successor of `previous` now would forget a missed number."""
         return (
             previous > self.number
             and len(self._missed) >= GAPS_MAX
@@ -56,7 +60,7 @@ class Head:
         )
 
     def take(self, first: int, last: int, previous: int) -> None:
-        """[first, last], which follow `previous` in their chain, are seen. `make_room` goes before."""
+        """Marks [first, last], the successors of `previous` in their chain, as seen. Call `make_room` before."""
         self._missed.remove(first, last)
         self._open.remove(first, last)
         if previous < self.number:  # what lies between belongs to nobody in this chain: no loss, if it does not come
@@ -80,13 +84,15 @@ class Head:
             self._open.drop_lowest()
 
     def make_room(self, previous: int) -> None:
-        """For whom nothing may stand for ever: forget the oldest missed numbers if the table is full for what follows
-        `previous`. They count as seen."""
+        """Forgets the oldest missed numbers while the table is full for a successor of `previous`; forgotten numbers
+        count
+        as seen. For streams that may not stand still for ever.
+        """
         while self.is_full_for(previous):
             self._missed.drop_lowest()
 
     def mark(self, number: int) -> bool:
-        """One number is seen before its turn. False: too many are."""
+        """Marks one number as seen before its turn. Returns False if too many numbers are marked."""
         if number <= self.number:
             self._missed.remove(number, number)
             self._open.remove(number, number)
@@ -98,22 +104,22 @@ class Head:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was seen."""
+        """Returns True if nothing was seen."""
         return self.number == 0 and not self._marks
 
     @property
     def gaps(self) -> int:
-        """Intervals behind the head."""
+        """Returns the number of intervals behind the head."""
         return len(self._missed) + len(self._open)
 
     def encode(self) -> bytes:
-        """For a file of the same party."""
+        """Encodes the head for a file that this party itself reads again."""
         parts = [part.encode() for part in (self._missed, self._open, self._marks)]
         return _LENGTHS.pack(_VERSION, self.number, *map(len, parts)) + b"".join(parts)
 
     @classmethod
     def decode(cls, data: bytes) -> Head:
-        """Inverse of `encode`. Raises ValueError for anything else."""
+        """Decodes the output of `encode`. Raises ValueError for anything else."""
         try:
             version, number, *lengths = _LENGTHS.unpack_from(data)
         except struct.error:
