@@ -1,5 +1,5 @@
-"""What the broker knows without deciding: the record of a client, subscriptions, retained messages, bounds, and the
-port to the overlay.
+"""Data of the broker about its clients, without decisions: the record of a client, subscriptions, retained messages,
+bounds, and the port to the overlay.
 
 Imports `base`, `mqtt5`, `plugins`; no sockets, no decisions.
 """

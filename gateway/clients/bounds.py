@@ -1,8 +1,8 @@
-"""What enforces the bounds that no other module owns, and the count of how often each was reached.
+"""Enforcement of the bounds that no other module owns, and the count of how often each bound was reached.
 
-`Reached` counts by the name of the bound in `limits` and says so in the log, but not once per offence. `Pace` is the
-token bucket of one client's publications. `fits` looks at topics. Bounds of a session (queues, flows) are kept in
-`mqtt5/delivery.py`, which tells `Reached` of them (`SessionLimits.reached`), those of the retained store in
+`Reached` counts by the name of the bound in `limits` and logs it, but not once per offence. `Pace` is the token
+bucket of one client's publications. `fits` checks topics. Bounds of a session (queues, flows) are kept in
+`mqtt5/delivery.py`, which reports them to `Reached` (`SessionLimits.reached`), bounds of the retained store in
 `retained.py`.
 """
 
@@ -20,9 +20,9 @@ from gateway.mqtt5.types import MqttError, ReasonCode
 log = logging.getLogger("veilmq.limits")
 
 LOG_EVERY_S = 10.0
-"""One line for each bound at most so often: a flood must not fill the log too."""
+"""Seconds between two lines of one bound: a flood must not fill the log too."""
 PACE_S = 0.01
-"""Publications that are held back wait at least so long, so that a low rate does not cost a wake-up for each."""
+"""Seconds that a held publication waits at least, so that a low rate does not cost a wake-up for each."""
 _CONTROL = re.compile("[\x01-\x1f\x7f-\x9f]")
 """Control characters, which a server may take or refuse (MQTT 5.0 §1.5.4)."""
 _BY_REASON = {
@@ -30,11 +30,11 @@ _BY_REASON = {
     ReasonCode.PACKET_TOO_LARGE: "packet_bytes",
     ReasonCode.TOPIC_ALIAS_INVALID: "topic_aliases",
 }
-"""What a client did that its session ends with such a code."""
+"""Bounds by the reason code with which a session ends when a client exceeds them."""
 
 
 class Reached:
-    """How often each bound was reached since the start."""
+    """Counts of how often each bound was reached since the start."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self.counts = dict.fromkeys(Limits.model_fields, 0)
@@ -42,7 +42,7 @@ class Reached:
         self._logged: dict[str, tuple[float, int]] = {}
 
     def note(self, bound: str, who: str = "", amount: int = 1) -> None:
-        """Count; `who` (an address or client id) goes to the log."""
+        """Counts a reached bound; `who` (an address or client id) goes to the log."""
         self.counts[bound] += amount
         now, (at, before) = self._now(), self._logged.get(bound, (-LOG_EVERY_S, 0))
         if now - at < LOG_EVERY_S:
@@ -52,13 +52,15 @@ class Reached:
         LogEvent.LIMIT_REACHED.say(log, bound, limit=bound, who=who, times=count - before, total=count)
 
     def note_reason(self, reason: int, who: str = "") -> None:
-        """Count what a reason code says, if it speaks of a bound."""
+        """Counts the bound that a reason code stands for, if any."""
         bound = _BY_REASON.get(ReasonCode(reason))
         if bound is not None:
             self.note(bound, who)
 
     def check_publish(self, publish: Publish, limits: Limits, who: str) -> ReasonCode | None:
-        """The code that refuses a publication which exceeds a bound; it goes nowhere then."""
+        """Returns the code that refuses a publication which exceeds a bound, or None. A refused publication goes
+        nowhere.
+        """
         bound, code = fits(publish.topic, limits), ReasonCode.TOPIC_NAME_INVALID
         if bound is None:
             if len(publish.properties.user) <= limits.user_properties:
@@ -68,7 +70,7 @@ class Reached:
         return code
 
     def check_connect(self, connect: Connect, limits: Limits, session_expiry_max_s: int) -> None:
-        """Raises MqttError for a CONNECT that is well-formed and too much."""
+        """Raises MqttError for a CONNECT that is well-formed and exceeds a bound."""
         will = connect.will
         bound, code = None if will is None else fits(will.topic, limits), ReasonCode.TOPIC_NAME_INVALID
         most = max(len(connect.properties.user), len(will.properties.user) if will is not None else 0)
@@ -79,14 +81,14 @@ class Reached:
             raise MqttError(f"CONNECT exceeds limits.{bound}", code)
         asked_s = connect.properties.session_expiry_s
         if asked_s is not None and asked_s > session_expiry_max_s:
-            self.note("session_expiry_s", connect.client_id)  # granted is less, and CONNACK says so
+            self.note("session_expiry_s", connect.client_id)  # less is granted, as CONNACK states
         longest_s = limits.keep_alive_max_s
         if longest_s and connect.version == Version.V5 and not 0 < connect.keep_alive_s <= longest_s:
             self.note("keep_alive_max_s", connect.client_id)  # the same
 
 
 class Pace:
-    """A token bucket: `rate` publications a second, `burst` at once. Nothing is dropped: the sender waits."""
+    """Token bucket: `rate` publications a second, `burst` at once. Nothing is dropped: the sender waits."""
 
     __slots__ = ("_at", "_burst", "_rate", "_tokens")
 
@@ -95,7 +97,7 @@ class Pace:
         self._tokens, self._at = float(burst), now
 
     def take(self, now: float) -> float:
-        """Take one token: 0.0. None is left: the seconds to wait before asking again."""
+        """Takes one token and returns 0.0. Without a token, returns the seconds to wait before the next call."""
         if self._tokens < 1:
             self._tokens = min(self._burst, self._tokens + max(now - self._at, 0.0) * self._rate)
             self._at = now
@@ -106,7 +108,7 @@ class Pace:
 
 
 def fits(topic: str, limits: Limits) -> str | None:
-    """The bound that a topic name or filter exceeds, or None."""
+    """Returns the bound that a topic name or filter exceeds, or None."""
     if topic.count("/") >= limits.topic_levels:
         return "topic_levels"
     # A character is four bytes at most: most names need not be encoded.

@@ -1,7 +1,9 @@
-"""Subscriptions to content: where a SUBSCRIBE says its predicate, and who of a topic's receivers a message fits (C10).
+"""Subscriptions to content: the predicate in a SUBSCRIBE, and the receivers of a topic whose predicate a message
+fulfils
+(C10).
 
-A predicate is said behind a `?` in the filter, by any client, or in the user property `$where`, by one of MQTT 5. What
-it means is `bridge.predicates`' business. Not here: which topics a filter matches (`routing.py`), rights.
+A predicate stands behind a `?` in the filter, for any client, or in the user property `$where`, for clients of MQTT
+5. `bridge.predicates` gives it its meaning. Not here: the topics that a filter matches (`routing.py`), rights.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ _MALFORMED = "?"
 
 
 class Carried(Protocol):
-    """A message on its way, as predicates see it."""
+    """Message on its way, as predicates see it."""
 
     @property
     def payload(self) -> bytes: ...
@@ -32,7 +34,9 @@ class Carried(Protocol):
 
 
 def split_expression(topic_filter: str) -> tuple[str, str]:
-    """The filter and its expression with the `?`, if it has one. Filters below `$` have none, shared ones may."""
+    """Returns the filter and its expression with the `?`, if any. Filters below `$` have no expression, shared
+    ones may.
+    """
     inner = topic_filter
     if topic_filter.startswith(SHARE_PREFIX):
         inner = topic_filter[len(SHARE_PREFIX) :].partition("/")[2]
@@ -43,13 +47,13 @@ def split_expression(topic_filter: str) -> tuple[str, str]:
 
 
 def with_predicates(packet: Subscribe) -> Subscribe:
-    """The same with `Subscription.predicate` filled in; whether they are right is told by `inner_filter`."""
+    """Returns the packet with `Subscription.predicate` filled in; `inner_filter` checks the predicates."""
     where = [text or _MALFORMED for name, text in packet.properties.user if name == WHERE][-1:]
     asked = []
     for each in packet.subscriptions:
         expression = split_expression(each.filter)[1]
         said = [expression, *where] if expression else where
-        # Said in two places, it is not clear what is meant.
+        # Two predicates of one subscription are ambiguous.
         asked.append(replace(each, predicate=_MALFORMED if len(said) > 1 else "".join(said)))
     return replace(packet, subscriptions=tuple(asked))
 
@@ -60,12 +64,12 @@ def _parsed(text: str) -> Predicate:
 
 
 def predicate_of(options: Subscription) -> Predicate | None:
-    """None: it wants everything. Raises PredicateError."""
+    """Returns the predicate of a subscription; None for a subscription to all content. Raises PredicateError."""
     return _parsed(options.predicate) if options.predicate else None
 
 
 def inner_filter(options: Subscription) -> str | None:
-    """The filter without share prefix and expression; None if that or the predicate is not valid."""
+    """Returns the filter without share prefix and expression; None if the filter or the predicate is not valid."""
     try:
         predicate_of(options)
         return split_share(options.base)[1]
@@ -74,8 +78,9 @@ def inner_filter(options: Subscription) -> str | None:
 
 
 def route_name(options: Subscription) -> tuple[str | None, str]:
-    """Group, or None, and filter under which it is routed. A predicate makes it another group: no client can choose
-    its name, since none contains a '/'. Raises TopicError."""
+    """Returns group, or None, and filter under which a subscription is routed. A predicate makes another group, whose
+    name no client can choose, since group names of clients contain no '/'. Raises TopicError.
+    """
     group, topic_filter = split_share(options.base)
     if group is not None and options.predicate:
         group = f"{group}/{hashlib.sha256(options.predicate.encode()).hexdigest()[:16]}"
@@ -83,16 +88,16 @@ def route_name(options: Subscription) -> tuple[str | None, str]:
 
 
 def wants(options: Subscription, message: Carried) -> bool:
-    """Whether the message fulfils the subscription's predicate."""
+    """True if the message fulfils the subscription's predicate."""
     predicate = predicate_of(options)
     return predicate is None or predicate.holds(attributes_of(message))
 
 
 def attributes_of(message: Carried) -> Attributes:
-    """What predicates see of it."""
+    """Returns the attributes of a message that predicates see."""
     return Attributes(message.properties.user, message.payload)
 
 
 def all_predicates(options: Sequence[Subscription]) -> list[Predicate]:
-    """Those of the subscriptions that have valid ones."""
+    """Returns the valid predicates of the subscriptions."""
     return [_parsed(each.predicate) for each in options if each.predicate and inner_filter(each) is not None]

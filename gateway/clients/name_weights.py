@@ -1,9 +1,10 @@
-"""Weights of topic names, level by level: which name goes where a table of names is full.
+"""Weights of topic names, level by level: they decide which name is dropped when a table of names is full.
 
-Rights are given below prefixes. So is the table fair: from the first level on the heaviest branch is followed; names
-that end at one level are a branch of their own, of which the oldest goes. Whoever may publish below one prefix takes
-nothing from other prefixes until those are heavier, and one branch alone may fill the table. A change costs a few steps
-a level, however many names there are: each branch keeps its children in a heap, whose outdated entries are skipped.
+Rights are given below prefixes, and the table is fair in the same way. From the first level on the heaviest branch is
+followed; names that end at one level are a branch of their own, whose oldest name is dropped. A client that may
+publish below one prefix takes nothing from other prefixes until these are heavier, and one branch alone may fill the
+table. A change costs a few steps a level, however many names there are: each branch keeps its children in a heap,
+whose outdated entries are skipped.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ _NAMES = "\0"
 
 
 class _Branch:
-    """A level of names, or one name: then `topic` is said, and `place`, how old it is. `of_names`: names are below."""
+    """Branch of names at one level, or one name: then `topic` is set, and `place` is its age. `of_names`: names are
+    below.
+    """
 
     __slots__ = ("below", "of_names", "order", "place", "topic", "weight")
 
@@ -28,7 +31,7 @@ class _Branch:
         return (0 if self.of_names else -child.weight), child.place
 
     def reorder(self, level: str) -> None:
-        """Enters a child whose weight is another one."""
+        """Enters a child whose weight has changed."""
         child = self.below[level]
         if len(self.order) > 2 * len(self.below) + 8:
             self.order = [(*self.rank(one), key) for key, one in self.below.items()]
@@ -57,7 +60,7 @@ class NameWeights:
         return len(self._weights)
 
     def put(self, topic: str, weight: int) -> None:
-        """Enters a name, or another weight of it, as the newest."""
+        """Enters a name, or its new weight, as the newest."""
         self.drop(topic)
         self._weights[topic] = weight
         self._places += 1
@@ -91,7 +94,7 @@ class NameWeights:
                 del parent.below[level]
 
     def heaviest(self) -> str:
-        """Returns the name that goes. Raises IndexError where there is none."""
+        """Returns the name to drop. Raises IndexError if there are no names."""
         node = self._root
         while node.topic is None:
             node = node.heaviest()

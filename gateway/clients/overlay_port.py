@@ -1,4 +1,4 @@
-"""What the broker tells the overlay, and asks of it. Types only; `gateway/overlay/driver.py` implements `OverlayPort`.
+"""Interfaces between the broker and the overlay. Types only; `gateway/overlay/driver.py` implements `OverlayPort`.
 
 All methods are called on the event loop and must not block.
 """
@@ -45,7 +45,7 @@ EntityEvent: TypeAlias = EntityConnected | EntitySeen | EntityGone
 
 @value
 class PeerRefusal:
-    """What a member's PUBLISH is answered with instead of an acknowledgement."""
+    """Refusal of a member's PUBLISH, in place of an acknowledgement."""
 
     code: int
     properties: Properties
@@ -53,8 +53,9 @@ class PeerRefusal:
 
 @value
 class LocalGroup:
-    """A shared group that has local members. `is_whole`: one of them may receive all that the filter matches. `owner`:
-    the client id of its first member, for whom it is held."""
+    """Shared group that has local members. `is_whole`: one of them may receive every topic that the filter matches.
+    `owner`: the client id of its first member, to which the group is counted.
+    """
 
     name: str
     filter: str
@@ -63,42 +64,46 @@ class LocalGroup:
 
 
 class OverlayPort(Protocol):
-    """The broker's view of whatever carries publications beyond it. Absent: a plain broker."""
+    """Carrier of publications beyond the broker, as the broker sees it. Absent: a plain broker."""
 
     def publish(self, client_id: str, publication: Publication, done: Done) -> bool:
-        """Every authorised PUBLISH and will of a local client, before anybody here gets it. False: the topic is local.
+        """Takes every authorised PUBLISH and will of a local client, before any local delivery. False: the topic is
+        local.
 
-        True: it is taken, and `done(code)` is called once when PUBACK or PUBREC may go; a code >= 0x80
-        refuses it (clients below MQTT 5 are disconnected and will repeat it). If it is called with one before this
-        returns, nobody here gets the publication either.
+        True: the publication is taken, and `done(code)` is called once when PUBACK or PUBREC may go; a code >= 0x80
+        refuses it (clients below MQTT 5 are disconnected and will repeat it). If `done` is called with such a code
+        before this method returns, no local client gets the publication either.
         """
         ...
 
     def subscribed(self, topic_filter: str, wanted: Predicate | None = None, /) -> bool | None:
         """Takes the first local subscription of a filter, share prefix stripped, and every one where clients may have
-        predicates. `wanted` None: it wants everything. Returns False where it cannot be taken: it is refused (0x80)."""
+        predicates. `wanted` None: all content. Returns False if the overlay cannot take the subscription: it is
+        refused (0x80).
+        """
         ...
 
     def unsubscribed(self, topic_filter: str, /) -> None:
-        """The last local subscription of a filter is gone."""
+        """Takes the end of the last local subscription of a filter."""
         ...
 
     def recognise(self, certificate_der: bytes, client_id: str) -> str | None:
-        """Name of the member whose certificate this is; None refuses the connection (0x87)."""
+        """Returns the name of the member with this certificate; None refuses the connection (0x87)."""
         ...
 
     def peer_connected(self, peer: str, session: ServerSession) -> None:
-        """A member connected; called again for every connection, also of a session that lives on."""
+        """Takes the connection of a member; called again for every connection, also of a session that lives on."""
         ...
 
     def peer_disconnected(self, peer: str) -> None:
-        """The member's session has ended: with its connection, or when it expired."""
+        """Takes the end of a member's session: with its connection, or when it expired."""
         ...
 
     def peer_published(self, peer: str, publish: Publish) -> Callable[[Done], bool] | PeerRefusal | None:
-        """A PUBLISH of a member, alias resolved. None: it is acknowledged now; a refusal: it is refused now.
+        """Takes a PUBLISH of a member, alias resolved. None: it is acknowledged now; a refusal: it is refused now.
 
-        Else the answer is called at once with what acknowledges it later; False: read nothing of the member until then.
+        Otherwise the returned function is called at once with the callback that acknowledges later; if it returns
+        False, nothing is read from the member until then.
         """
         ...
 
@@ -109,36 +114,41 @@ class Constraining(Protocol):
     """Constrained topics (B2): enforced wherever a client names one. Absent: they are ordinary topics."""
 
     def admit(self, topic: str, client_id: str, *, publishes: bool) -> tuple[str, bool]:
-        """The spelling under which a name or filter is routed, and whether the client may publish or subscribe."""
+        """Returns the spelling under which a name or filter is routed, and True if the client may publish or
+        subscribe.
+        """
         ...
 
     def publishing(self, client_id: str, publish: Publish) -> bool:
-        """Whether a client may; the PUBLISH gets the spelling under which it is routed."""
+        """True if a client may publish; sets the topic of the PUBLISH to the spelling under which it is routed."""
         ...
 
     def willing(self, client_id: str, will: Will) -> tuple[Will, bool]:
-        """A client's will in that spelling, and whether it may be published."""
+        """Returns a client's will in the routed spelling, and True if it may be published."""
         ...
 
     def answered(self, client_id: str, publish: Publish) -> bool:
-        """A client's plain QoS 0 PUBLISH, not asked about before. True: all is done that `publishing` and `heard` would
-        have, and it is for nobody else. False: nothing is done."""
+        """Takes a client's plain QoS 0 PUBLISH before `publishing`. True: the work of `publishing` and `heard` is done,
+        and no other client gets the message. False: nothing is done.
+        """
         ...
 
     def heard(self, client_id: str, publish: Publish) -> bool:
-        """A client's PUBLISH that is accepted. True: it was said to the broker, and nobody else may hear it."""
+        """Takes an accepted PUBLISH of a client. True: the message is for the broker, and no client may receive it."""
         ...
 
     def arrived(self, publication: Publication) -> bool:
-        """A publication that is for local clients, over the overlay or our own. True: it is for nobody but us."""
+        """Takes a publication for local clients, from the overlay or from this broker. True: it is for this broker
+        alone.
+        """
         ...
 
     def willed(self, client_id: str, will: Will) -> None:
-        """A client's will that is published."""
+        """Takes a client's will that is published."""
         ...
 
     def fleet_view(self, group: str, limit: int) -> dict[str, object]:
-        """How traced entities stand, for a page; empty where that is not kept."""
+        """Returns the states of traced entities, for a page; empty if these are not kept."""
         ...
 
     def entity_event(self, event: EntityEvent) -> None: ...
@@ -151,29 +161,31 @@ class Circling(Protocol):
 
     @property
     def name(self) -> str:
-        """What this broker is called in marks."""
+        """The name of this broker in marks."""
         ...
 
     def came(self, client_id: str, bridge: str | None, publish: Publish) -> bool:
-        """Whether a client's PUBLISH is for nobody. `bridge`: as `Client.bridge`."""
+        """True if a client's PUBLISH is a copy to drop. `bridge`: see `Client.bridge`."""
         ...
 
     def given(self, client_id: str, bridge: str, topic: str, payload: bytes) -> None:
-        """The bridge of another broker gets a message."""
+        """Takes a message that the bridge of another broker gets."""
         ...
 
     def arrived(self, topic: str, payload: bytes, user: UserProperties, group: str = "") -> bool:
-        """Whether what came over the overlay is for nobody; `group`: for this shared group alone."""
+        """True if a publication from the overlay is a copy to drop; `group`: for this shared group alone."""
         ...
 
     def crossing(self, topic: str, user: UserProperties) -> UserProperties:
-        """User properties with which a message goes over the overlay; these very ones if there is nothing to add."""
+        """Returns the user properties with which a message goes over the overlay; the given object if there is nothing
+        to add.
+        """
         ...
 
 
 @runtime_checkable
 class Measured(Protocol):
-    """An `OverlayPort` that counts: shown to Prometheus. `gauges`: name -> what is so at this moment."""
+    """An `OverlayPort` that counts: shown to Prometheus. `gauges`: name -> value at this moment."""
 
     figures: Figures
 
@@ -184,19 +196,21 @@ class SharedSubscriptions(Protocol):
     """Optional methods of an `OverlayPort` that shares groups with other gateways."""
 
     def group_joined(self, group: LocalGroup) -> None:
-        """A shared group has local members; after `subscribed`. Told again when a member or a right came or went."""
+        """Takes a shared group with local members, after `subscribed`; again when a member or a right came or went."""
         ...
 
     def group_left(self, group: str, topic_filter: str) -> None:
-        """The last one is gone; before `unsubscribed`."""
+        """Takes the end of a group's last local member, before `unsubscribed`."""
         ...
 
 
 class Accepted(Protocol):
-    """Optional methods of an `OverlayPort` whose members have to hear of what is subscribed to here."""
+    """Optional methods of an `OverlayPort` whose members must know the local subscriptions."""
 
     def when_accepted(self, topic_filters: Sequence[str], done: Callable[[], None]) -> bool:
-        """Call `done` once they know of these filters, share prefixes stripped. False: there is nothing to wait for."""
+        """Calls `done` once the members know these filters, share prefixes stripped. False: there is nothing to wait
+        for.
+        """
         ...
 
     def unsettled(self, topic_filters: Sequence[str]) -> list[str]:
@@ -204,17 +218,19 @@ class Accepted(Protocol):
         ...
 
     def when_settled(self, scopes: Collection[str], done: Callable[[], None]) -> bool:
-        """Calls `done` once the retained values of the scopes are here, or after the longest wait. False: not."""
+        """Calls `done` once the retained values of the scopes are here, or after the longest wait. False: there is no
+        wait, and no call.
+        """
         ...
 
 
 class LocalBroker(Protocol):
-    """What an overlay needs of `EdgeBroker`."""
+    """Methods of `EdgeBroker` that an overlay needs."""
 
     def deliver_local(self, publication: Publication, groups_lost: Collection[SharedName] = ()) -> None: ...
 
     def deliver_stored(self, publication: Publication, groups_lost: Collection[SharedName] = ()) -> None:
-        """The same for a publication that replicas had retained: to new subscriptions it is a retained message."""
+        """Delivers a publication that replicas had retained: to new subscriptions it is a retained message."""
         ...
 
     def deliver_shared(self, name: SharedName, publication: Publication) -> None: ...
@@ -222,28 +238,28 @@ class LocalBroker(Protocol):
     def send_to_peer(self, peer: str, topic: str, payload: bytes, properties: UserProperties, on_ack: Done) -> bool: ...
 
     def kept(self) -> Mapping[bytes, bytes]:
-        """Rows that an earlier process was given to `keep`."""
+        """Returns the rows that an earlier process passed to `keep`."""
         ...
 
     def retained(self, topic_filter: str) -> Sequence[tuple[str, bytes]]:
-        """Topics and payloads of what is retained for local clients."""
+        """Returns topics and payloads of messages retained for local clients."""
         ...
 
     def keep(self, rows: Sequence[tuple[bytes, bytes | None]]) -> None:
-        """Write these in one transaction with what was delivered since the last one; None: the row is gone."""
+        """Writes these rows in one transaction with all deliveries since the last one; None: the row is deleted."""
         ...
 
     def when_kept(self, done: Callable[[], None]) -> None:
-        """Call when all that was delivered and is to be kept until now is on disk; never, if that cannot be."""
+        """Calls `done` when all deliveries to be kept until now are on disk; never, if they cannot be written."""
         ...
 
     def local_filters(self) -> Sequence[str]: ...
 
     def wanted_of(self, topic_filter: str) -> Predicate | None:
-        """The cover of what local clients want of a filter. None: everything."""
+        """Returns a predicate that covers all local subscriptions of a filter. None: all content."""
 
     def narrowed(self) -> Sequence[str]:
-        """A few of the filters of which somebody left since this was asked last, while some have predicates."""
+        """Returns a few of the filters that lost a subscription since the last call, while some have predicates."""
         ...
 
     def local_groups(self) -> Sequence[LocalGroup]: ...

@@ -1,4 +1,6 @@
-"""A message as the overlay takes it, and what of a message is the overlay's alone. No routing, no state."""
+"""Conversion of messages to and from publications of the overlay, and the properties that the overlay reserves. No
+routing, no state.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ RESERVED_PROPERTY = "vmq"
 
 
 def publication_of(message: Message, now: float) -> Publication:
-    """The message as the overlay takes it; expiry is what is left of it at `now`, in seconds."""
+    """Returns the message as a publication of the overlay; its expiry is the remaining time at `now`, in seconds."""
     properties = message.properties
     time_ms = time.time_ns() // 1_000_000
     if properties is NO_PROPERTIES and message.expires_at is None:  # as most are
@@ -34,7 +36,7 @@ def publication_of(message: Message, now: float) -> Publication:
 
 
 def message_of(publication: Publication, now: float) -> Message:
-    """The other way: what came over the overlay, as local clients get it. Raises TopicError."""
+    """Returns a publication of the overlay as a message for local clients. Raises TopicError."""
     topic, expiry_s = check_name(publication.topic), publication.expiry_s
     if is_bare(publication):  # as most are
         return Message(topic, publication.payload, publication.qos, publication.retain)
@@ -51,7 +53,7 @@ def message_of(publication: Publication, now: float) -> Message:
 
 
 def without_reserved(properties: Properties) -> Properties:
-    """The same without the user properties that belong to the overlay."""
+    """Returns the properties without the user properties that belong to the overlay."""
     user = tuple(pair for pair in properties.user if not pair[0].startswith(RESERVED_PROPERTY))
     if len(user) == len(properties.user):
         return properties

@@ -1,7 +1,7 @@
-"""The broker's record of one client, and the times at which clients need attention.
+"""Record of one client in the broker, and the times at which clients need attention.
 
-A `Client` joins what three others know: the protocol state (`mqtt5/session.py`), what amqtt's plugins see
-(`plugin.EdgeSession`) and the network connection, if there is one. No decisions here.
+A `Client` joins the protocol state (`mqtt5/session.py`), the view of amqtt's plugins (`plugin.EdgeSession`) and the
+network connection, if there is one. No decisions here.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 INTERNAL = "$veilmq/"
-"""What client ids and listeners of parts of this process begin with: bridges, the page. Nobody else may use it."""
+"""Prefix of client ids and listeners of parts of this process: bridges, the page. Refused to all others."""
 
 
 FINAL_REFUSALS = frozenset(
@@ -39,12 +39,15 @@ FINAL_REFUSALS = frozenset(
         ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR,
     }
 )
-"""Refusals that repeating cannot cure, of our own and of the overlay. A client below MQTT 5 is acknowledged then: it
-would else bring the message after each connect, for ever, and nothing behind it."""
+"""Refusals, of this broker and of the overlay, that a repetition cannot cure. A client below MQTT 5 then gets an
+acknowledgement: otherwise it would repeat the message after each connect, for ever, and send nothing behind it.
+"""
 
 
 class OwedAck:
-    """An acknowledgement that we owe a client; `code` None: not decided yet. `answers` are waited for."""
+    """Acknowledgement that the broker owes a client; `code` None: undecided. `answers`: how many answers are
+    awaited.
+    """
 
     __slots__ = ("_worst", "answers", "code", "publish")
 
@@ -61,13 +64,13 @@ class OwedAck:
 
     @property
     def refuses(self) -> bool:
-        """Says that the code is a refusal without a form below MQTT 5: the connection ends, and the client repeats."""
+        """True if the code is a refusal without a form below MQTT 5: the connection ends, and the client repeats."""
         code = self.code
         return code is not None and code >= 0x80 and code not in FINAL_REFUSALS
 
 
 class PeerMessage(Message):
-    """A publication to a member of the overlay whose acknowledgement somebody waits for."""
+    """Publication to a member of the overlay whose acknowledgement is awaited."""
 
     __slots__ = ("on_ack",)
 
@@ -75,7 +78,7 @@ class PeerMessage(Message):
 
 
 class ClientConnection(Protocol):
-    """The network connection of a client, as everybody but its own module sees it (`sockets/connection.py`)."""
+    """Network connection of a client, as all modules but its own see it (`sockets/connection.py`)."""
 
     closed: bool
     is_overlay: bool
@@ -105,7 +108,7 @@ class ClientConnection(Protocol):
 
 
 class StoredSession(Journal, Protocol):
-    """A session on disk, as everybody but the store sees it (`sessions/store.py`)."""
+    """Session on disk, as all modules but the store see it (`sessions/store.py`)."""
 
     id: int
     client: Client
@@ -115,7 +118,7 @@ class StoredSession(Journal, Protocol):
 
 
 class Client:
-    """One client id. `filters`: what the router holds for it; `alive` is False once the session has ended."""
+    """Record of one client id. `filters`: its filters in the router; `alive` is False once the session has ended."""
 
     __slots__ = (
         "acks",
@@ -143,18 +146,18 @@ class Client:
         self.session, self.view = session, view
         self.connection: ClientConnection | None = None
         self.peer: str | None = None
-        # If it is the bridge of another broker: the name of that broker, or "" if it did not say one.
+        # The name of the broker whose bridge the client is, "" if it gave none; None: no bridge.
         self.bridge: str | None = None
-        # Its publication that waits for others, of whatever connection; nothing that it publishes overtakes it.
+        # The client's publication that waits for other clients, of any connection; later ones do not overtake it.
         self.undecided: asyncio.Future[None] | None = None
-        # How fast it may publish; None: as fast as it likes.
+        # The rate at which the client may publish; None: unlimited.
         self.pace: Pace | None = None
         # 0 (3.1.1) or 1 (MQTT 5) where a QoS 0 message needs nothing of the session: no alias, no size limit.
         self.plain: int | None = None
-        # What is stored of the session (`store.py`), if anything is.
+        # The stored session (`store.py`), if any.
         self.record: StoredSession | None = None
         self.acks: deque[OwedAck] | tuple[()] = ()
-        # Is something in `acks` refused that its version cannot be told (`OwedAck.refuses`).
+        # True if `acks` has a refusal that the client's version cannot express (`OwedAck.refuses`).
         self.is_refused = False
         self.filters: dict[str, SessionSubscription] = NONE
         # Do publishers wait while its queue is long, is it so now, and when at the earliest again (`holding.py`).
@@ -185,7 +188,7 @@ class Client:
 
 
 class Undecided:
-    """A will that is due, of which a plugin has not said whether it may be published."""
+    """Will that is due and that a plugin has not yet allowed or refused."""
 
     __slots__ = ("decision", "is_back")
 
@@ -195,20 +198,20 @@ class Undecided:
 
 
 STALE_ENTRIES = 1_024
-"""Entries that no client waits for any more are cleared out when there are so many more than clients."""
+"""Stale entries are cleared out when there are so many more entries than clients."""
 COLLECT_S = 0.05
-"""Clients whose time has come are collected for at least so long, so that thousands cost one wake-up."""
+"""Seconds for which due clients are collected at least, so that thousands cost one wake-up."""
 
 
 class Deadlines:
-    """Calls `due(client, now)` when a client's session wants it: keep-alive, will delay, expiry.
+    """Timer of all clients. Calls `due(client, now)` when a client's session needs it: keep-alive, will delay, expiry.
 
-    One heap and one timer for all clients. A message moves a keep-alive deadline only in the session, not
-    here: an entry that comes too early is put back at its new time.
+    One heap and one timer for all clients. A message moves a keep-alive deadline only in the session, not here: an
+    entry that comes too early is put back at its new time.
     """
 
     def __init__(self, now: Callable[[], float], due: Callable[[Client, float], float | None]) -> None:
-        """`due` does what is due and returns when the client wants attention next, or None."""
+        """`due` does all work that is due and returns the client's next time, or None."""
         self._now, self._due = now, due
         self._heap: list[tuple[float, int, Client]] = []
         self._serial = itertools.count()
@@ -216,7 +219,7 @@ class Deadlines:
         self._timer_at = 0.0
 
     def wake(self, client: Client, at: float | None, clients: int) -> None:
-        """The client wants attention at `at` or later; an earlier entry of it stays and is put back."""
+        """Sets the time of a client to `at` or later; an earlier entry of the client stays and is put back."""
         if at is None or (client.wake_at is not None and client.wake_at <= at):
             return
         client.wake_at = at
@@ -227,7 +230,7 @@ class Deadlines:
         self._arm()
 
     def tick(self, now: float, clients: int) -> None:
-        """Attend to everybody whose time has come. Called by the timer, and by tests with a time of theirs."""
+        """Attends to all clients whose time has come. Called by the timer, and by tests with their own time."""
         while self._heap and self._heap[0][0] <= now:
             at, _, client = heapq.heappop(self._heap)
             if client.wake_at != at or not client.alive:

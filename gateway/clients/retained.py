@@ -1,7 +1,7 @@
-"""Retained messages of the broker: what a new subscriber gets at once (MQTT 5.0 §3.3.1.3).
+"""Retained messages of the broker, which a new subscriber gets at once (MQTT 5.0 §3.3.1.3).
 
-A mapping from topic to amqtt's `RetainedApplicationMessage`, because plugins of amqtt read and fill it;
-ours carry the MQTT 5 message besides. In memory, bounded in number and bytes.
+A mapping from topic to amqtt's `RetainedApplicationMessage`, because plugins of amqtt read and fill it; entries of
+this broker carry the MQTT 5 message too. In memory, bounded in number and bytes.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from gateway.clients.name_weights import NameWeights
 from gateway.mqtt5.message import Message
 
 ENTRY_BYTES = 256
-"""What an entry costs beside its topic and payload, so that many small ones count too."""
+"""The cost of an entry beside its topic and payload, so that many small entries count too."""
 
 
 class EdgeRetained(RetainedApplicationMessage):  # type: ignore[misc]
-    """A retained message as amqtt's plugins know it, with the message that subscribers get.
+    """Retained message as amqtt's plugins know it, with the message for subscribers.
 
-    `place`: how many were kept in its store before it since the start; -1 for what is from before.
+    `place`: the number of messages kept in its store before it since the start; -1 for messages of an earlier run.
     """
 
     __slots__ = ("message", "place")
@@ -34,11 +34,11 @@ class EdgeRetained(RetainedApplicationMessage):  # type: ignore[misc]
 
 
 class RetainedStore(UserDict[str, Any]):
-    """Topic -> retained message, with the names in a tree for filters with wildcards.
+    """Store of retained messages by topic, with the names in a tree for filters with wildcards.
 
-    `maximum` and `maximum_bytes` stop clients that retain under ever new names from filling memory: then the oldest of
-    the heaviest branch of topics goes (`name_weights.py`). Plugins may assign directly; that is the operator's code and
-    makes nothing go.
+    `maximum` and `maximum_bytes` stop clients that retain under ever new names from filling memory: then the oldest
+    message of the heaviest branch of topics is dropped (`name_weights.py`). Plugins may assign directly; this is the
+    operator's code and drops nothing.
     """
 
     def __init__(self, maximum: int, maximum_bytes: int) -> None:
@@ -46,15 +46,15 @@ class RetainedStore(UserDict[str, Any]):
         self._maximum, self._maximum_bytes = maximum, maximum_bytes
         self.held_bytes = 0
         self.kept_so_far = 0
-        # Told of every change: topic, and message or None.
+        # Called at every change: topic, and message or None.
         self.changed: Callable[[str, Message | None], None] | None = None
-        # Told of every message that went for another one: the bound, and its topic.
+        # Called for every message dropped to make room: the bound, and its topic.
         self.full: Callable[[str, str], None] = lambda bound, topic: None
         self._weights = NameWeights()
         super().__init__()
 
     def adopt(self, maximum: int, maximum_bytes: int) -> None:
-        """Other bounds for what comes; what is kept stays."""
+        """Sets other bounds for later messages; kept messages stay."""
         self._maximum, self._maximum_bytes = maximum, maximum_bytes
 
     def __setitem__(self, topic: str, retained: Any) -> None:
@@ -63,7 +63,7 @@ class RetainedStore(UserDict[str, Any]):
         else:
             self.held_bytes -= _cost(topic, old)
         self.held_bytes += _cost(topic, retained)
-        # A place among so many is worth as many bytes as there are for each.
+        # Each place counts as its share of `maximum_bytes`.
         self._weights.put(topic, _cost(topic, retained) + self._maximum_bytes // max(1, self._maximum))
         self.data[topic] = retained
         if self.changed is not None:
@@ -77,10 +77,10 @@ class RetainedStore(UserDict[str, Any]):
             self.changed(topic, None)
 
     def keep(self, session: Any, message: Message) -> RetainedApplicationMessage | None:
-        """Retain a publication, or clear the topic if its payload is empty.
+        """Retains a publication, or clears the topic if its payload is empty.
 
-        What plugins are told: the new entry, or the old one emptied; None if there was nothing to clear.
-        Raises StoreFullError for one that would have to go at once; then nothing is retained there.
+        Returns the entry to tell plugins: the new one, or the old one emptied; None if there was nothing to clear.
+        Raises StoreFullError for a message that would be dropped at once; then nothing is retained there.
         """
         topic = message.topic
         old = self.data.get(topic)
@@ -88,7 +88,7 @@ class RetainedStore(UserDict[str, Any]):
             if old is None:
                 return None
             del self[topic]
-            old.data = b""  # how amqtt tells its plugins that a topic was cleared
+            old.data = b""  # amqtt's sign to its plugins that a topic was cleared
             return old
         retained = EdgeRetained(session, message, self.kept_so_far)
         self[topic] = retained
@@ -107,9 +107,10 @@ class RetainedStore(UserDict[str, Any]):
         return "retained_bytes" if self.held_bytes > self._maximum_bytes else None
 
     def matching(self, topic_filter: str, now: float, until: int | None = None) -> Iterator[Message]:
-        """What a subscription to the filter gets; what has expired by `now` is dropped.
+        """Yields the messages for a subscription to the filter; drops messages that have expired by `now`.
 
-        `until`: `kept_so_far` when the subscription began; it got what was kept later as it was published.
+        `until`: `kept_so_far` when the subscription began; the subscriber got later messages when they were
+        published.
         """
         if has_wildcard(topic_filter):
             topics = list(self._names.matching(topic_filter))
@@ -117,7 +118,7 @@ class RetainedStore(UserDict[str, Any]):
             topics = [topic_filter] if topic_filter in self.data else []
         for topic in topics:
             retained = self.data.get(topic)
-            if retained is None:  # cleared while the receiver was waited for
+            if retained is None:  # cleared during a wait for the receiver
                 continue
             message = _message(retained)
             if message.expired(now):
@@ -131,7 +132,9 @@ class RetainedStore(UserDict[str, Any]):
 
 
 class StoreFullError(Exception):
-    """Bounds of the store are reached: the message reached its subscribers but is not retained. `bound`: which."""
+    """Error of a full store: the message reached its subscribers but is not retained. `bound`: the name of the
+    bound.
+    """
 
     def __init__(self, bound: str) -> None:
         super().__init__(bound)

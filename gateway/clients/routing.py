@@ -1,10 +1,9 @@
-"""Which clients get a publication, at which QoS and with which identifiers: subscriptions and shared groups.
+"""Receivers of a publication, with QoS and identifiers: subscriptions and shared groups.
 
-A `DeliveryPlan` is computed once per topic and kept until a subscription that matters changes, so that a publication
-costs one or two dict look-ups however many subscribers there are; predicates are asked beyond that only where somebody
-has one. Knows no sessions, sockets or permissions.
-Source: MQTT 5.0 §3.3.4 (overlapping subscriptions: one copy at the highest QoS, with all identifiers),
-§3.8.3.1 (options), §4.8.2 (shared subscriptions).
+A `DeliveryPlan` is computed once per topic and kept until a relevant subscription changes, so that a publication
+costs one or two dict look-ups however many subscribers there are. Predicates are evaluated only for topics that have
+some. Knows no sessions, sockets or permissions. Source: MQTT 5.0 §3.3.4 (overlapping subscriptions: one copy at the
+highest QoS, with all identifiers), §3.8.3.1 (options), §4.8.2 (shared subscriptions).
 """
 
 from __future__ import annotations
@@ -20,16 +19,18 @@ from gateway.clients.content_filters import Carried, attributes_of, predicate_of
 from gateway.mqtt5.packets import Subscription
 
 COVERED_MAX = 1_024
-"""Predicates of one filter that others are told the cover of; of more of them, the filter: to join them takes time."""
+"""Predicates of one filter whose cover is told to others; above it, the filter alone: joining more takes time."""
 NARROWED_MAX = 4_096
-"""Filters that are remembered until somebody asks; others stay as wide as they were."""
+"""Narrowed filters that are remembered until the next query; all others stay as wide as before."""
 C = TypeVar("C")
 
 
 @dataclass(slots=True, eq=False)
 class RouteEntry(Generic[C]):
-    """One subscription of one client. `filter`: without share prefix; `identifier` 0: none. `slots`: of its predicate
-    in the router's index; None: it wants everything, or its group has the predicate."""
+    """Subscription of one client. `filter`: without share prefix; `identifier` 0: none. `slots`: of its predicate in
+    the
+    router's index; None: all content, or its group has the predicate.
+    """
 
     client: C
     filter: str
@@ -39,8 +40,9 @@ class RouteEntry(Generic[C]):
 
 
 class SharedGroup(Generic[C]):
-    """A shared subscription: each publication goes to one member, in turn. `slots`: as a subscription's. `wide`: the
-    members that may receive all that the filter matches."""
+    """Shared subscription: each publication goes to one member, in turn. `slots`: of its predicate in the router's
+    index. `wide`: the members that may receive every topic that the filter matches.
+    """
 
     __slots__ = ("filter", "members", "name", "slots", "turn", "wide")
 
@@ -51,7 +53,7 @@ class SharedGroup(Generic[C]):
         self.turn = 0
 
     def in_turn(self) -> Iterator[RouteEntry[C]]:
-        """The members, beginning with the one whose turn it is; the next call begins one further."""
+        """Yields the members, beginning with the one whose turn it is; the next call begins one further."""
         members = list(self.members.values())
         start = self.turn = (self.turn + 1) % len(members)
         yield from members[start:]
@@ -60,7 +62,7 @@ class SharedGroup(Generic[C]):
 
 @dataclass(slots=True, eq=False)
 class Target(Generic[C]):
-    """One client that gets the topic by its ordinary subscriptions, however many of them match."""
+    """Client that gets the topic by its ordinary subscriptions, however many of them match."""
 
     client: C
     qos: int
@@ -81,7 +83,9 @@ class Target(Generic[C]):
         )
 
     def for_own_publication(self) -> Target[C] | None:
-        """What is left of the target where it published the message itself (No Local, §3.8.3.1)."""
+        """Returns the target without its No Local subscriptions, for a message that the client itself published
+        (§3.8.3.1).
+        """
         if not self.no_local:
             return self
         entries = tuple(entry for entry in self.entries if not entry.options.no_local)
@@ -90,10 +94,10 @@ class Target(Generic[C]):
 
 @dataclass(slots=True, eq=False)
 class DeliveryPlan(Generic[C]):
-    """Receivers of one topic. `found` tells whether the index still says the same; `name`: the topic in UTF-8.
+    """Receivers of one topic. `found` shows if the index still has the same entries; `name`: the topic in UTF-8.
 
-    `refused`: the bound that the topic exceeds, if any. `choices`: some of the receivers, who are not among `targets`
-    and `groups`, want only part of what is published here (`Router.plan_for`). `is_odd`: one of the two is the case.
+    `refused`: the bound that the topic exceeds, if any. `choices`: receivers with predicates, which are not among
+    `targets` and `groups` (`Router.plan_for`). `is_odd`: True if `refused` or `choices` is set.
     """
 
     name: bytes
@@ -107,10 +111,10 @@ class DeliveryPlan(Generic[C]):
 
 
 class Choices(Generic[C]):
-    """Of one topic those subscriptions and groups that have a predicate, and what they make of one message.
+    """Subscriptions and groups of one topic that have a predicate, and their evaluation for one message.
 
-    Rights come first: a predicate of somebody who may not receive the topic is neither evaluated nor counted, or counts
-    would tell the content (`judge`).
+    Rights come first: a predicate of a client that may not receive the topic is neither evaluated nor counted, or
+    counts would tell the content (`judge`).
     """
 
     __slots__ = ("_by_slot", "_clients", "_count", "_groups", "_index", "_mask", "_mixed", "_open", "version")
@@ -118,7 +122,7 @@ class Choices(Generic[C]):
     def __init__(
         self, index: PredicateIndex, chosen: list[RouteEntry[C] | SharedGroup[C]], mixed: dict[int, list[RouteEntry[C]]]
     ) -> None:
-        """`mixed`: by client the subscriptions without predicate of those that have some with one too."""
+        """`mixed`: by client, the subscriptions without predicate of clients that also have some with one."""
         self._index, self._mixed = index, mixed
         self._clients: dict[int, tuple[C, list[RouteEntry[C]]]] = {}
         self._groups = [one for one in chosen if isinstance(one, SharedGroup)]
@@ -134,16 +138,16 @@ class Choices(Generic[C]):
         self._mask = self._open = bits_of(self._by_slot)
         self._count = len(chosen) - len(self._groups)
         self.version = -1
-        """Of the rights that were judged by; -1: of none that last."""
+        """Version of the rights that `judge` used; -1: they are not to be reused."""
 
     def receivers(self) -> Iterator[C]:
-        """Those whose rights have to be known."""
+        """Yields the clients whose rights have to be known."""
         yield from (client for client, _ in self._clients.values())
         for group in self._groups:
             yield from group.members
 
     def judge(self, may: Callable[[C], bool], version: int = -1) -> None:
-        """Who may receive the topic, from now on."""
+        """Sets the clients that may receive the topic from now on."""
         refused = [entries for client, entries in self._clients.values() if not may(client)]
         hidden = bits_of(slot for entries in refused for entry in entries for slot in entry.slots or ())
         self._open = self._mask & ~hidden if refused else self._mask
@@ -153,7 +157,9 @@ class Choices(Generic[C]):
     def plan(
         self, base: DeliveryPlan[C], message: Carried, may: Callable[[C], bool] = lambda client: True
     ) -> DeliveryPlan[C]:
-        """The receivers of this message: those of `base`, and whose predicates hold. `may`: of members of groups."""
+        """Returns the receivers of this message: the receivers of `base`, and clients whose predicates hold. `may`: the
+        right of a group's member.
+        """
         matched = self._index.match(attributes_of(message), self._open)
         found = dict.fromkeys(self._by_slot[slot] for slot in slots_of(matched))
         targets, groups = list(base.targets), list(base.groups)
@@ -173,24 +179,26 @@ class Choices(Generic[C]):
 
 
 class Router(Generic[C]):
-    """Subscriptions of all clients. A client `C` is compared by identity."""
+    """Router of the subscriptions of all clients. A client `C` is compared by identity."""
 
     def __init__(self, refuses: Callable[[str], str | None] = lambda topic: None) -> None:
-        """`refuses`: the bound that a topic exceeds, which its plan then names; asked once while it is remembered."""
+        """`refuses`: returns the bound that a topic exceeds, which its plan then names; called once while the plan is
+        remembered.
+        """
         self._refuses = refuses
         self._index: TopicIndex[RouteEntry[C] | SharedGroup[C]] = TopicIndex()
         self._plans: dict[str, DeliveryPlan[C]] = {}
         self._predicates = PredicateIndex()
         self.predicates = 0  # subscriptions that have one
-        self.narrowed: set[str] = set()  # filters of which a subscription went while some had predicates
+        self.narrowed: set[str] = set()  # filters that lost a subscription while some had predicates
 
     def refuse(self, refuses: Callable[[str], str | None]) -> None:
-        """Another answer to which bound a topic exceeds."""
+        """Replaces the check of the bounds of a topic, and drops all plans."""
         self._refuses = refuses
         self._plans.clear()
 
     def subscribe(self, client: C, options: Subscription, identifier: int = 0) -> bool:
-        """Add or replace a subscription. True if its filter (without share prefix) is new to the broker.
+        """Adds or replaces a subscription. True if its filter (without share prefix) is new to the broker.
 
         Raises `bridge.base.topics.TopicError`.
         """
@@ -215,11 +223,11 @@ class Router(Generic[C]):
         return fresh
 
     def has_room(self, predicates: list[Predicate]) -> bool:
-        """Whether subscriptions with these may be added."""
+        """True if subscriptions with these predicates may be added."""
         return self._predicates.has_room(predicates)
 
     def _forget(self, held: RouteEntry[C] | SharedGroup[C] | None) -> None:
-        """What it holds in the index of predicates."""
+        """Removes the predicate of an entry from the index, and notes its filter as narrowed."""
         if held is not None and self.predicates and len(self.narrowed) < NARROWED_MAX:
             self.narrowed.add(held.filter)
         if held is not None and held.slots is not None:
@@ -227,7 +235,7 @@ class Router(Generic[C]):
             self.predicates -= isinstance(held, RouteEntry)
 
     def unsubscribe(self, client: C, options: Subscription) -> bool:
-        """Remove a subscription. True if nobody else holds its filter (without share prefix)."""
+        """Removes a subscription. True if no other client holds its filter (without share prefix)."""
         group_name, topic_filter = route_name(options)
         if group_name is None:
             self._forget(self._index.entry(topic_filter, _key(client, options)))
@@ -243,21 +251,23 @@ class Router(Generic[C]):
         return self._index.remove(topic_filter, group_name)
 
     def group(self, name: str, topic_filter: str) -> SharedGroup[C] | None:
-        """The shared group of that name and filter (without share prefix), if it has members."""
+        """Returns the shared group of that name and filter (without share prefix), if it has members."""
         found = self._index.entry(topic_filter, name)
         return found if isinstance(found, SharedGroup) else None
 
     def groups(self) -> list[SharedGroup[C]]:
-        """Every shared group that has members."""
+        """Returns every shared group that has members."""
         found = [value for topic_filter in self._index for value in self._index.entries(topic_filter).values()]
         return [group for group in found if isinstance(group, SharedGroup)]
 
     def filters(self) -> list[str]:
-        """Distinct filters that local clients hold, share prefixes stripped."""
+        """Returns the distinct filters of local clients, share prefixes stripped."""
         return list(self._index)
 
     def wanted_of(self, topic_filter: str) -> Predicate | None:
-        """A predicate that holds wherever one of this filter's subscriptions wants a message. None: everything."""
+        """Returns a predicate that holds for every message that a subscription of this filter wants. None: all
+        content.
+        """
         predicates: list[Predicate] = []
         for value in self._index.entries(topic_filter).values():
             options = next(iter(value.members.values())).options if isinstance(value, SharedGroup) else value.options
@@ -268,7 +278,7 @@ class Router(Generic[C]):
         return widen(predicates) if predicates else None
 
     def entries(self) -> Iterator[RouteEntry[C]]:
-        """Every subscription of every client."""
+        """Yields every subscription of every client."""
         for topic_filter in self._index:
             for value in self._index.entries(topic_filter).values():
                 if isinstance(value, SharedGroup):
@@ -277,11 +287,11 @@ class Router(Generic[C]):
                     yield value
 
     def reaches(self, topic: str) -> bool:
-        """Whether anybody subscribed to the topic; what is not asked again is not remembered."""
+        """True if any client subscribed to the topic; remembers nothing, for topics that are not asked again."""
         return self._index.reaches(topic)
 
     def plan(self, topic: str) -> DeliveryPlan[C]:
-        """Who gets the topic."""
+        """Returns the receivers of a topic."""
         found = self._index.match(topic)
         plan = self._plans.get(topic)
         # The index hands out the same tuple until a change of its filters could alter it.
@@ -312,11 +322,13 @@ class Router(Generic[C]):
         return plan
 
     def plan_for(self, topic: str, message: Carried) -> DeliveryPlan[C]:
-        """Who gets this message of the topic."""
+        """Returns the receivers of this message of the topic."""
         plan = self.plan(topic)
         return plan if plan.choices is None else plan.choices.plan(plan, message)
 
 
 def _key(client: Hashable, options: Subscription) -> Hashable:
-    """A client holds a filter once, and once more for every expression that it wrote behind it."""
+    """Returns the key of a subscription: a client holds a filter once, and once more for every expression behind
+    it.
+    """
     return (client, options.predicate) if options.predicate[:1] == "?" else client

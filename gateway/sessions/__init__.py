@@ -1,4 +1,4 @@
-"""What must survive a restart of what local clients are owed: sessions, queues, retained messages, in SQLite.
+"""Durable state of local clients, which must survive a restart: sessions, queues, retained messages, in SQLite.
 
 Imports `clients`, `outbox` and below; never the broker that uses it.
 """

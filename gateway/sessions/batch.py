@@ -1,6 +1,7 @@
-"""Changes of sessions that are written together, as the newest state of each row. Data; no I/O, no decisions.
+"""Batches of changes to sessions that are written together, as the newest state of each row. Data; no I/O, no
+decisions.
 
-`store.SessionStore` fills one `Batch` while another is being written, and says who waits for it.
+`store.SessionStore` fills one `Batch` while another is being written, and tells the waiting callers.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _Delivery: TypeAlias = "tuple[StoredSession, Queued | None, int, int]"  # packet
 
 
 class HeldMessage:
-    """A message that is stored for `references` deliveries. `debt`: the PUBACK that waits for nothing else."""
+    """Message that is stored for `references` deliveries. `debt`: the PUBACK that waits for nothing else."""
 
     __slots__ = ("debt", "id", "references")
 
@@ -31,7 +32,7 @@ class HeldMessage:
 
 @dataclass(slots=True, eq=False)
 class Debt:
-    """An acknowledgement that waits. `flow`: the QoS 2 flow of the publisher that is stored with it, or 0."""
+    """Acknowledgement that waits. `flow`: the QoS 2 flow of the publisher that is stored with it, or 0."""
 
     client: Client
     owed: OwedAck
@@ -73,7 +74,7 @@ class Batch:
         return bool(self.gated or self.waiters) or any(debt.is_open for debt in self.debts)
 
     def changes(self) -> Changes:
-        """As rows, without those of sessions that have ended meanwhile."""
+        """Returns the changes as rows, without rows of sessions that have ended meanwhile."""
         gone = {session for session, record in self.sessions.items() if record is None}
         result = Changes(
             sessions=[record.row() for record in self.sessions.values() if record is not None],
@@ -109,7 +110,7 @@ class Batch:
         return result
 
     def put_before(self, later: Batch) -> None:
-        """Not written after all: these changes become part of `later`, which knows newer ones."""
+        """Moves the changes of this unwritten batch into `later`, whose own changes are newer."""
         later.first = self.first
         for name in ("sessions", "subscriptions", "received", "retained", "kept"):
             setattr(later, name, {**getattr(self, name), **getattr(later, name)})

@@ -1,7 +1,7 @@
-"""Sessions of bridges on disk, of which some may be of a bridge that is configured no more.
+"""Sessions of bridges on disk, including sessions of bridges that are no longer configured.
 
-A bridge has a session at our broker so that messages wait for it. One that is renamed or taken out of the configuration
-leaves its session, in which messages go on to wait, within the bounds of a session.
+A bridge has a session at the local broker so that messages wait for it. A bridge that is renamed or taken out of the
+configuration leaves its session, in which messages go on to wait, within the bounds of a session.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from gateway.outbox.database import StoreError
 from gateway.sessions.database import DATABASE, Changes, SessionDatabase
 
 PREFIX = f"{INTERNAL}bridge/"
-"""What client ids of bridges begin with; the bridge's name follows."""
+"""Prefix of client ids of bridges; the bridge's name follows."""
 _WAITING = "SELECT client, (SELECT count(*) FROM deliveries WHERE session = sessions.id) FROM sessions"
 
 
 def waiting_for_bridges(directory: Path) -> dict[str, int]:
-    """Returns how many messages wait for each bridge that has a session, by its name. A broker may run meanwhile.
+    """Returns the number of messages that wait for each bridge with a session, by its name. A broker may run meanwhile.
 
     Raises StoreError.
     """
@@ -49,7 +49,7 @@ def forget_bridge(directory: Path, name: str) -> int:
     try:
         gone = [row[0] for row in database.load().sessions if row[1] == PREFIX + name]
         database.commit(Changes(gone_sessions=gone))
-        database.load()  # which drops what belongs to no session any more
+        database.load()  # drops rows that belong to no session
     finally:
         database.close()
     return waiting[name]

@@ -19,14 +19,14 @@ STEP_S = 1.0
 
 
 class ClockMark(NamedTuple):
-    """An instant of a broker and the machine's clock at the same moment, in seconds since the UNIX epoch."""
+    """Instant of a broker and the machine's clock at the same moment, in seconds since the UNIX epoch."""
 
     now: float
     wall: float
 
 
 class ClockMarks:
-    """The maker of marks of one run. `now`: the broker's instant; `difference`: machine's clock less a steady clock."""
+    """Maker of marks of one run. `now`: the broker's instant; `difference`: machine's clock less a steady clock."""
 
     def __init__(
         self, now: Callable[[], float], difference: Callable[[], float] = lambda: time.time() - time.monotonic()

@@ -1,9 +1,9 @@
-"""The database of what the broker keeps of its clients: sessions, subscriptions, messages on their way, retained.
+"""Database of the broker's state of its clients: sessions, subscriptions, messages on their way, retained messages.
 
-Synchronous and single-writer; `gateway/sessions/store.py` decides what is written and when. A call of `commit`
-that returned has its changes on disk (SQLite in WAL mode with synchronous FULL: one fsync for a whole group). A
-group is few statements however many rows it has: each of them hands the interpreter lock over, and the event
-loop wants it. Payloads are stored as they came; the directory and its files are open to their owner only.
+Synchronous and single-writer; `gateway/sessions/store.py` decides the content and time of writes. When a call of
+`commit` returns, its changes are on disk (SQLite in WAL mode with synchronous FULL: one fsync for a whole group). A
+group is few statements however many rows it has: each statement hands the interpreter lock over, and the event loop
+wants it. Payloads are stored as they came; the directory and its files are open to their owner only.
 """
 
 from __future__ import annotations
@@ -67,11 +67,11 @@ WAITING, IN_FLIGHT, RELEASED = 0, 1, 2
 
 @dataclass(slots=True)
 class Changes:
-    """One group: rows to insert or replace, in the order of the table's columns, and keys to delete.
+    """Changes of one group: rows to insert or replace, in the order of the table's columns, and keys to delete.
 
-    Deletions are made first, except that a session's deletion takes its subscriptions and flows along.
-    `received`: QoS 2 messages whose PUBREL has not come, as session << 16 | packet identifier, and the topic of what is
-    to be retained. `kept`: what the overlay remembers of what it delivered; the store does not know what it means.
+    Deletions are made first, except that a session's deletion takes its subscriptions and flows along. `received`:
+    QoS 2 messages whose PUBREL has not come, as session << 16 | packet identifier, with the topic if the message is
+    to be retained. `kept`: the overlay's memory of its deliveries, which the store does not interpret.
     """
 
     sessions: Rows = field(default_factory=list)
@@ -93,7 +93,7 @@ class Changes:
 
 @dataclass(slots=True)
 class Content:
-    """Everything that is stored, as rows in the order of the tables' columns; deliveries in order of their id."""
+    """Content of the database, as rows in the order of the tables' columns; deliveries in order of their id."""
 
     sessions: Rows
     subscriptions: dict[int, Rows]
@@ -106,10 +106,10 @@ class Content:
 
 
 class SessionDatabase:
-    """One database file below the data directory, locked against a second broker."""
+    """Database file below the data directory, locked against a second broker."""
 
     def __init__(self, directory: Path) -> None:
-        """Open or make it. Raises StoreError in one line."""
+        """Opens or makes the file. Raises StoreError in one line."""
         self._directory = directory
         try:
             private_directory(directory)
@@ -141,10 +141,10 @@ class SessionDatabase:
         os.close(self._lock)
 
     def load(self) -> Content:
-        """Everything. Raises StoreError."""
+        """Returns the whole content. Raises StoreError."""
         db = self._db
         try:
-            # What belongs to no session any more, and what no delivery refers to.
+            # Rows that belong to no session, and messages without a delivery.
             db.execute("DELETE FROM deliveries WHERE session NOT IN (SELECT id FROM sessions)")
             db.execute("DELETE FROM subscriptions WHERE session NOT IN (SELECT id FROM sessions)")
             db.execute("DELETE FROM received WHERE flow >> 16 NOT IN (SELECT id FROM sessions)")
@@ -190,7 +190,7 @@ class SessionDatabase:
         LogEvent.STORED_TIMES_MOVED.say(log, shift)
 
     def commit(self, changes: Changes) -> None:
-        """All of it in one transaction, on disk when this returns. Raises StoreError; then nothing happened."""
+        """Writes all changes in one transaction, on disk on return. Raises StoreError; then nothing was changed."""
         db = self._db
         try:
             with db:

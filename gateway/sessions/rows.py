@@ -1,7 +1,7 @@
-"""Between what the broker holds of its clients and the rows of `database`. No state, no I/O.
+"""Conversion between the broker's state of its clients and the rows of `database`. No state, no I/O.
 
-A message is stored as the MQTT 5 PUBLISH that it would be, with the instant of its expiry beside it, so that one
-codec reads the network and the disk.
+A message is stored as its MQTT 5 PUBLISH, with the instant of its expiry beside it, so that one codec reads the
+network and the disk.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ Row = tuple[Any, ...]
 
 
 def message_row(key: int | str, message: Message) -> Row:
-    """For `messages` (key: its id) and `retained` (its topic)."""
+    """Returns the row of a message for `messages` (key: its id) or `retained` (its topic)."""
     return key, message.whole(), message.expires_at, message.publisher
 
 
 def message_of(row: Row) -> Message:
-    """Raises StoreError if the packet is damaged."""
+    """Returns the message in a row. Raises StoreError if the packet is damaged."""
     _, packet, expires_at, publisher = row
     decoder = Decoder(Version.V5)
     packets = decoder.feed(packet)
@@ -38,7 +38,7 @@ def message_of(row: Row) -> Message:
 
 
 def session_row(key: int, client_id: str, user: str | None, anonymous: bool, connected: bool, kept: KeptSession) -> Row:
-    """A session as a row."""
+    """Returns a session as a row."""
     will = kept.will
     last = (None,) * 5
     if will is not None:
@@ -49,7 +49,7 @@ def session_row(key: int, client_id: str, user: str | None, anonymous: bool, con
 
 
 def kept_of(row: Row) -> KeptSession:
-    """Raises StoreError if the will is damaged."""
+    """Returns the session state in a row. Raises StoreError if the will is damaged."""
     version, expiry_s, _, will_at, ends_at, topic, payload, qos, retain, encoded = row[4:]
     will = None
     if topic is not None:
@@ -64,21 +64,21 @@ def kept_of(row: Row) -> KeptSession:
 
 
 def subscription_row(session: int, subscription: SessionSubscription) -> Row:
-    """A subscription as a row."""
+    """Returns a subscription as a row."""
     one = subscription.options
     options = (one.qos, one.no_local, one.retain_as_published, one.retain_handling)
     return session, one.filter, *options, subscription.identifier, one.predicate
 
 
 def subscription_of(row: Row) -> SessionSubscription:
-    """The subscription in a row."""
+    """Returns the subscription in a row."""
     _, topic_filter, qos, no_local, retain_as_published, retain_handling, identifier, predicate = row
     options = Subscription(topic_filter, qos, bool(no_local), bool(retain_as_published), retain_handling, predicate)
     return SessionSubscription(options, identifier)
 
 
 def delivery_row(key: int, session: int, message: int, queued: Queued | None, packet_id: int, stage: int) -> Row:
-    """`queued` None: a flow of QoS 2 of which only PUBREL and PUBCOMP are left."""
+    """Returns a delivery as a row. `queued` None: a flow of QoS 2 with only PUBREL and PUBCOMP to come."""
     if queued is None:
         return key, session, 0, 2, 0, None, packet_id, stage
     identifiers = json.dumps(queued.subscription_ids) if queued.subscription_ids else None
@@ -86,7 +86,7 @@ def delivery_row(key: int, session: int, message: int, queued: Queued | None, pa
 
 
 def queued_of(row: Row, message: Message) -> Queued:
-    """The delivery in a row."""
+    """Returns the delivery in a row."""
     key, _, _, qos, retain, identifiers = row[:6]
     ids = tuple(json.loads(identifiers)) if identifiers else ()
     return Queued(message, qos, bool(retain), message.held_bytes, ids, key)

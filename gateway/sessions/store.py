@@ -1,20 +1,20 @@
-"""What must survive a restart of what local clients are owed, written in groups while the broker goes on.
+"""Store of sessions, queues and retained messages, written in groups while the broker goes on.
 
-Changes are collected as the newest state of each row (`Batch`) and written by one thread, one transaction at a
-time: what is queued and taken again meanwhile costs no write. Whoever must not hear of a change before it is on disk
-waits for its batch:
+Changes are collected as the newest state of each row (`Batch`) and written by one thread, one transaction at a time:
+a message that is queued and delivered meanwhile costs no write. A receiver that must not hear of a change before it
+is on disk waits for its batch:
 
 * PUBACK and PUBREC, as a debt (`owe`), where a persistent session or a retained message needs the publication.
-  PUBACK goes earlier if every persistent session has acknowledged the message first: nobody needs it then.
-* members of the overlay, whose publications are acknowledged when what they changed here is written (`when_written`);
-* everything else that is written to a client after a change of its own persistent session (`gate`): CONNACK,
+  PUBACK goes earlier if every persistent session has acknowledged the message first: then it need not be stored.
+* members of the overlay, whose publications are acknowledged when their changes here are written (`when_written`); *
+every other packet that is written to a client after a change of its own persistent session (`gate`): CONNACK,
   SUBACK, PUBREL, PUBCOMP, and PUBLISH of QoS 2, whose packet identifier must not be given away twice.
 
-Batches are committed in order, so the disk always holds a prefix of what happened. Not here: the database
-(`database.py`), rows (`rows.py`), what a session does (`mqtt5/`), the overlay's outbox (`store.py`).
+Batches are committed in order, so the disk always holds a prefix of the changes. Not here: the database
+(`database.py`), rows (`rows.py`), the behaviour of a session (`mqtt5/`), the overlay's outbox (`store.py`).
 
-Policy when the disk is full: publications of the group that failed and of the next `RETRY_S` seconds are refused
-with 0x97 where they would have to be stored; everything else goes on, from memory, and is written later.
+Policy when the disk is full: publications of the group that failed and of the next `RETRY_S` seconds are refused with
+0x97 where they would have to be stored; everything else goes on, from memory, and is written later.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from gateway.sessions.rows import session_row
 log = logging.getLogger("veilmq.broker")
 
 LAZY_S = 0.05
-"""What nobody waits for is written at least so often."""
+"""Seconds until changes that no caller waits for are written."""
 RETRY_S = 1.0
-"""After the disk refused a group, so long passes before it is asked to take publications again."""
+"""Seconds after a refusal of the disk until publications to be stored are accepted again."""
 
 
 class SessionRecord:
-    """One session on disk; the `Journal` of its flows where it is persistent."""
+    """Session on disk; the `Journal` of its flows where it is persistent."""
 
     __slots__ = ("_store", "client", "id", "released_ids")
 
@@ -63,7 +63,7 @@ class SessionRecord:
         )
 
     def gate(self) -> None:
-        """What is written to the client from now on waits for the batch."""
+        """Makes all later bytes to the client wait for the batch."""
         self._store.gate(self.client.connection)
 
     def queued(self, queued: Queued, packet_id: int) -> None:
@@ -112,7 +112,7 @@ class SessionRecord:
 
 
 class SessionStore:
-    """See the module. Made by `open`; used from the event loop's thread only."""
+    """Store of one broker. Made by `open`; used from the event loop's thread only."""
 
     def __init__(self, database: SessionDatabase) -> None:
         self._database = database
@@ -125,10 +125,10 @@ class SessionStore:
         self._is_soon = False
         self._failures = 0
         self._full_until = 0.0
-        self._marks_late = False  # times are stored: at the end the clock is marked, too
+        self._marks_late = False  # True if stored times need a clock mark at the end
         self._is_closing = False
         self.kept: dict[bytes, bytes] = {}
-        """What an earlier process asked to `keep`."""
+        """Rows that an earlier process passed to `keep`."""
         self.pending = Batch(1, 1)
         self.committed = 0
         """Number of the last batch that is on disk."""
@@ -141,11 +141,14 @@ class SessionStore:
 
     @classmethod
     def open(cls, directory: Path) -> SessionStore:
-        """Open or make the database below the data directory. Raises StoreError (one line). On a running loop."""
+        """Opens or makes the database below the data directory. Raises StoreError (one line). Needs a running loop."""
         return cls(SessionDatabase(directory))
 
     def load(self, now: Callable[[], float] | None = None) -> Content:
-        """What an earlier process left. Before anything is changed. Raises StoreError. `now`: the broker's instant."""
+        """Returns the content left by an earlier process. Call before any change. Raises StoreError. `now`: the
+        broker's
+        instant.
+        """
         if now is not None:
             self._database.set_right(now())
             self.mark = ClockMarks(now)
@@ -163,7 +166,7 @@ class SessionStore:
         return self._last_id
 
     def hold(self, message: Message) -> int:
-        """Store a message for one more delivery: the delivery's id."""
+        """Stores a message for one more delivery and returns the delivery's id."""
         held = message.stored
         if not isinstance(held, HeldMessage):
             held = message.stored = HeldMessage(self.new_id())
@@ -173,7 +176,7 @@ class SessionStore:
         return self.new_id()
 
     def delivered(self, id_: int, message: Message | None) -> None:
-        """A delivery is over; the message goes with its last one."""
+        """Ends a delivery; the message is deleted with its last delivery."""
         pending = self.pending
         pending.deliveries.pop(id_, None)
         if id_ < pending.first:
@@ -196,7 +199,7 @@ class SessionStore:
             self.decided(debt.client)
 
     def opened(self, client: Client) -> None:
-        """A client has connected: note its session if it is to outlive the process, or has a will."""
+        """Notes the session of a client that connected if it is to outlive the process, or has a will."""
         session, record = client.session, client.record
         if record is None:
             if client.peer is not None or (not session.session_expiry_s and session.will is None):
@@ -211,13 +214,13 @@ class SessionStore:
             self.touch()
 
     def changed(self, client: Client) -> None:
-        """Its connection has ended, or its will was published."""
+        """Notes that a client's connection has ended, or that its will was published."""
         if client.record is not None and client.alive:
             self.pending.sessions[client.record.id] = client.record
             self.touch()
 
     def forgotten(self, client: Client) -> None:
-        """The session has ended."""
+        """Deletes a session that has ended."""
         record = client.record
         if record is not None:
             if client.session.journal is not None:
@@ -228,19 +231,19 @@ class SessionStore:
             self.touch()
 
     def subscribed(self, client: Client, topic_filter: str, subscription: SessionSubscription | None) -> None:
-        """A subscription was granted, or (None) ended."""
+        """Notes a subscription that was granted, or (None) ended."""
         if client.session.journal is not None and client.record is not None:
             self.pending.subscriptions[client.record.id, topic_filter] = subscription
             client.record.gate()
 
     def retained(self, topic: str, message: Message | None) -> None:
-        """The retained message of a topic changed, or (None) was cleared."""
+        """Notes a new retained message of a topic; None: it was cleared."""
         self.pending.retained[topic] = message
         self.changes += 1
         self.touch()
 
     def owe(self, client: Client, owed: OwedAck, publish: Publish, message: Message) -> bool:
-        """Let an acknowledgement wait for the batch. False: nothing of the publication needs to be stored."""
+        """Lets an acknowledgement wait for the batch. False: nothing of the publication needs to be stored."""
         flow, retained = 0, publish.retain
         held = message.stored
         if publish.qos == 2 and client.session.journal is not None:
@@ -258,13 +261,15 @@ class SessionStore:
         return True
 
     def keep(self, rows: Sequence[tuple[bytes, bytes | None]]) -> None:
-        """Rows of the overlay's that are written together with what it delivered beside them; None: gone."""
+        """Keeps rows of the overlay, which are written together with its deliveries; None: the row is deleted."""
         if not self._is_closing:
             self.pending.kept.update(rows)
             self.touch()
 
     def when_written(self, done: Callable[[], None]) -> None:
-        """Call when all that has changed until now is on disk: at once, if nothing has. Never once we close."""
+        """Calls `done` when all changes until now are on disk: at once, if there are none. Never after the store began
+        to close.
+        """
         if self._is_closing:
             return
         if self._writing is None and self.pending.is_empty:
@@ -274,8 +279,8 @@ class SessionStore:
         self.touch(soon=True)
 
     def gate(self, connection: ClientConnection | None) -> None:
-        """What is written to the connection from now on leaves when the batch is on disk."""
-        if connection is None or self._failures > 1:  # a disk that takes nothing must not silence clients
+        """Holds all later bytes to the connection until the batch is on disk."""
+        if connection is None or self._failures > 1:  # a disk that refuses every write must not silence clients
             self.touch()
             return
         if connection.gate(self.pending.number):
@@ -284,13 +289,13 @@ class SessionStore:
 
     @property
     def is_full(self) -> bool:
-        """The disk has refused what it was to take: publications that must be stored are refused."""
+        """True if the disk has refused a write: publications that must be stored are refused."""
         return bool(self._full_until) and self._loop.time() < self._full_until
 
     # ---------------------------------------------------------------------------------------------- writing
 
     def touch(self, soon: bool = False) -> None:
-        """There is something to write: at the end of this turn of the event loop, or in a while."""
+        """Schedules a write: at the end of this turn of the event loop if `soon`, else in a while."""
         if self._writing is not None or self._is_soon:
             return
         if soon and self._failures < 2:
@@ -304,7 +309,7 @@ class SessionStore:
     def _write(self, lazily: bool = False) -> None:
         self._timer, self._is_soon = None, False
         batch = self.pending
-        if not lazily and not batch.is_awaited:  # what was awaited is settled already
+        if not lazily and not batch.is_awaited:  # awaited rows are settled already
             if not batch.is_empty:
                 self.touch()
             return
@@ -359,7 +364,7 @@ class SessionStore:
             self.decided(client)
 
     def _fail(self, batch: Batch, error: StoreError) -> None:
-        """Refuse the publications of the batch, take back what waits of them, try the rest again later."""
+        """Refuses the publications of the batch, takes back their waiting deliveries, tries the rest again later."""
         self._failures += 1
         self._full_until = self._loop.time() + RETRY_S
         if self._failures == 1:
@@ -370,7 +375,7 @@ class SessionStore:
         for debt in batch.debts:
             if debt.is_open:
                 pending.received.pop(debt.flow, None)
-        self._settle(batch, error.code)  # before its messages go, which would settle them as taken
+        self._settle(batch, error.code)  # before its messages are removed, which would settle the debts as stored
         for record, queued, packet_id, _ in list(pending.deliveries.values()):
             if queued is not None and queued.message in refused:
                 self._withdraw(record, queued, packet_id)
@@ -384,7 +389,7 @@ class SessionStore:
         if session.withdraw(queued):
             record.dropped(queued)
         elif queued.qos == 2 and packet_id in session.outbound.unacknowledged:
-            # Behind the gate: it has an identifier and was not sent. The client comes back without it.
+            # Held behind the gate: has an identifier and was not sent, so the client can do without it.
             session.take_back(packet_id)
             record.dropped(queued)
             if record.client.connection is not None:
@@ -392,7 +397,7 @@ class SessionStore:
         # A QoS 1 message has been sent: its receiver may have it although its publisher was refused.
 
     async def close(self) -> None:
-        """Write what is left, then let go of the directory."""
+        """Writes all pending changes, then releases the directory."""
         if self._timer is not None:
             self._timer.cancel()
         self._is_soon = self._is_closing = True  # nothing is scheduled any more
