@@ -1,9 +1,9 @@
-"""A publisher's gateway, a subscriber's gateway, and an attacker who is all that lies between them (E1, E2).
+"""A publisher's gateway, a subscriber's gateway, and an attacker that holds everything between them (E1, E2).
 
 Both gateways are the product's own. The attacker holds all three replicas of the only region, more than the overlay
-promises to stand, so every wire passes it, with all shares of every key; what it lacks is the scope's epoch key and the
-publisher's identity. It hands on forgeries first, then the true wires, then repetitions; what the subscriber's gateway
-would deliver to its clients is compared with what was published. Not here: what the attacker can read (`forgery`).
+promises to withstand, so every wire passes it, with all shares of every key; it lacks only the scope's epoch key and
+the publisher's identity. It hands on forgeries first, then the true wires, then repetitions; the deliveries of the
+subscriber's gateway are compared with the publications. Not here: reading by the attacker (`forgery`).
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from keys.identity import Identity, Role
 REPLICAS = ("r1a", "r1b", "r1c")
 SCOPE = Scope("plant/#")
 PAUSE_S = 30.0
-"""Between two publications: budgets that forgeries spent fill again, as they would at the paper's rates."""
+"""Seconds between two publications: budgets that forgeries spent fill again, as they would at the paper's rates."""
 
 
 class AttackedReader:
-    """One pair of gateways; `attack` sends one publication through the attacker."""
+    """A pair of gateways; `attack` sends one publication through the attacker."""
 
     def __init__(self, draws: Draws) -> None:
         self._draws, self._now, self._sequence = draws, NOW, 0
@@ -63,7 +63,7 @@ class AttackedReader:
         return self._settle(node, node.handle(event, self._now))
 
     def _settle(self, node: GatewayNode, effects: Sequence[Effect]) -> list[Effect]:
-        """The attacker acknowledges whatever it gets, lest anybody waits."""
+        """Acknowledges all wires as the attacker, lest a gateway waits."""
         found = list(effects)
         for effect in found:  # grows meanwhile
             if isinstance(effect, Send) and effect.ticket:
@@ -71,8 +71,10 @@ class AttackedReader:
         return found
 
     def attack(self) -> bool:
-        """Send one publication through the attacker; whether the subscriber was deceived. AssertionError if it refused
-        the true one."""
+        """Sends one publication through the attacker; returns True if the subscriber was deceived.
+
+        Raises AssertionError if it refused the true publication.
+        """
         self._now += PAUSE_S
         self._sequence += 1
         payload = self._draws.randbytes(PAYLOAD_BYTES)
@@ -91,7 +93,9 @@ class AttackedReader:
         return [effect.publication for effect in effects if isinstance(effect, Deliver)]
 
     def _forgeries(self, sends: Sequence[Send]) -> Iterator[tuple[str, Wire]]:
-        """Of every wire with content: another payload, topic and header, one that is the attacker's own."""
+        """Yields forgeries of every wire with content: another payload, topic and header, and one of the
+        attacker's own.
+        """
         for send in sends:
             wire = send.wire
             if wire.payload:
@@ -103,7 +107,7 @@ class AttackedReader:
             yield send.peer, replace(_with_header(wire, partial(self._signed, flipped, wire.topic)), payload=flipped)
 
     def _signed(self, content: bytes, topic: str, frame: bytes) -> bytes:
-        """The header as it would fit other content, under the attacker's own signature."""
+        """Returns the header as it would fit other content, under the attacker's own signature."""
         header = replace(SignedHeader.decode(frame).header, digests=(content_digest(content),))
         return sign_header(self._identities[REPLICAS[0]], header, topic).encode()
 

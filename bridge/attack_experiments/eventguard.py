@@ -1,9 +1,10 @@
 """START HERE for the EventGuard experiments (E1 to E5, paper 001): Figures 4 and 5, and the list of all of them.
 
-Both count on the network of `pubsub` what crosses bad nodes, so that no message need be followed alone; what a crossing
-means is not assumed but tried, on real bytes by `forgery` and a real gateway by `attacked_reader` (Figure 4), and on a
-real replica by `firsthop` (Figure 5). Figure 6 is in `loads`, the saturation test in `saturation`: these two have what
-operations cost as an input. Table 1 is measured (`primitives`). Everything else follows from the seed.
+Both count on the network of `pubsub` the crossings of bad nodes, so that no message need be followed alone; the
+effect of a crossing is not assumed but tried, on real bytes by `forgery` and a real gateway by `attacked_reader`
+(Figure 4), and on a real replica by `firsthop` (Figure 5). Figure 6 is in `loads`, the saturation test in
+`saturation`: these two have the costs of operations as an input. Table 1 is measured (`primitives`). Everything else
+follows from the seed.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ GUARDED = {
     "EventGuard-cluster-10": (Placement.CLUSTER_10, False),
     "cluster-1, relayed": (Placement.CLUSTER_1, True),
 }
-"""Where attackers are, and whether those that touch pass on each other's floods."""
+"""The placement of attackers, and True if adjacent attackers pass on each other's floods."""
 SHORT_PATH = 4  # regions on a path that an overlay of ours may have (A8)
 
 
@@ -42,7 +43,9 @@ SHORT_PATH = 4  # regions on a path that an overlay of ours may have (A8)
 
 
 def figure_4(seed: int, progress: Progress, *, size: Size | None = None, runs: int = RUNS) -> Figure:
-    """Deliveries whose confidentiality or integrity a bad node on their way can violate, by fraction of bad nodes."""
+    """Counts deliveries whose confidentiality or integrity a bad node on their way can violate, by fraction of bad
+    nodes.
+    """
     size = size or Size()
     sizes = {f"N={share}": replace(size, subscribers=size.subscribers // part) for share, part in _shares(size)}
     names = (*sizes, "EventGuard", "VeilMQ, shares only")
@@ -76,7 +79,7 @@ def figure_4(seed: int, progress: Progress, *, size: Size | None = None, runs: i
 
 
 def _shares(size: Size) -> list[tuple[str, int]]:
-    """The paper's 1K, 4K and 8K subscribers, in the proportion of the full size."""
+    """Returns the paper's 1K, 4K and 8K subscribers, in the proportion of the full size."""
     return [(_thousands(size.subscribers // part), part) for part in (8, 2, 1)]
 
 
@@ -89,7 +92,9 @@ def _count(fraction: float, network: Network) -> int:
 
 
 def violated(network: Network, bad: Sequence[bool]) -> float:
-    """The fraction of deliveries that cross a node with `bad[v]`. Clean ones stay inside one part of good nodes."""
+    """Returns the fraction of deliveries that cross a node with `bad[v]`. Clean ones stay inside one part of good
+    nodes.
+    """
     top = components(network.nodes, [not each for each in bad])
     reachable: Counter[tuple[int, int]] = Counter((top[leaf], topic) for leaf, topic in network.subscriptions)
     clean = 0.0
@@ -101,7 +106,7 @@ def violated(network: Network, bad: Sequence[bool]) -> float:
 
 
 def replicated(network: Network, draws: Draws) -> list[float]:
-    """`violated` by fraction, where every node is a region of 3 replicas and bad once more than f = 1 of them are."""
+    """Returns `violated` by fraction, where every node is a region of 3 replicas and bad once more than f = 1 are."""
     replicas = list(range(network.nodes * REPLICAS))
     draws.shuffle(replicas)
     fractions = []
@@ -112,7 +117,9 @@ def replicated(network: Network, draws: Draws) -> list[float]:
 
 
 def guarded_sample(network: Network, order: list[int], fraction: float, draws: Draws) -> tuple[int, int]:
-    """Of `SAMPLED_MESSAGES` random deliveries: how many cross a bad node, and how many of these it reads or alters."""
+    """Counts, of `SAMPLED_MESSAGES` random deliveries, crossings of a bad node, and crossings that it reads or
+    alters.
+    """
     bad = marked(order, _count(fraction, network), network.nodes)
     transit, reader = Transit(draws, guarded=True), AttackedReader(draws)
     crossing = broken = 0
@@ -147,7 +154,10 @@ def _notes_4(attacked: int, control: str) -> tuple[str, ...]:
 
 
 def figure_5(seed: int, progress: Progress, *, size: Size | None = None, runs: int = RUNS) -> Figure:
-    """Bandwidth of honest parties that floods take, by fraction of bad nodes: with and without guards, by placement."""
+    """Counts the bandwidth of honest parties that floods take, by fraction of bad nodes.
+
+    With and without guards, by placement.
+    """
     size = size or Size()
     found: dict[str, list[list[float]]] = {name: [] for name in ("Siena", *GUARDED)}
     tried = passed = true = 0
@@ -173,7 +183,7 @@ def figure_5(seed: int, progress: Progress, *, size: Size | None = None, runs: i
 
 
 def flooded(network: Network, orders: Mapping[Placement, list[int]], leak: float) -> dict[str, list[float]]:
-    """One run's lines of Figure 5. `leak`: the part of a flood that an honest node was seen to pass on."""
+    """Returns one run's lines of Figure 5. `leak`: the part of a flood that an honest node was seen to pass on."""
     wanted = network.receptions()
     lines: dict[str, list[float]] = {name: [] for name in ("Siena", *GUARDED)}
     for p in FRACTIONS:
@@ -189,7 +199,7 @@ def flooded(network: Network, orders: Mapping[Placement, list[int]], leak: float
 
 
 def wasted(network: Network, bad: Sequence[bool], wanted: Sequence[float], flood: float) -> float:
-    """The part of floods in all that honest nodes and subscribers receive. Bad nodes pass on what is genuine.
+    """Returns the part of floods in all receptions of honest nodes and subscribers. Bad nodes pass on genuine ones.
 
     `wanted`: of `Network.receptions`; `flood`: receptions in the time in which each attacker sends one forgery.
     """
@@ -199,7 +209,9 @@ def wasted(network: Network, bad: Sequence[bool], wanted: Sequence[float], flood
 
 
 def unguarded(network: Network, bad: Sequence[bool]) -> float:
-    """Receptions by honest parties if one publication of every attacker, on any topic, goes to all who want it."""
+    """Counts receptions by honest parties if one publication of every attacker, on any topic, goes to all that
+    want it.
+    """
     below = [0] * (network.nodes + 1)
     for v in range(network.nodes, 0, -1):
         below[v] += bad[v]
@@ -216,7 +228,7 @@ def unguarded(network: Network, bad: Sequence[bool]) -> float:
 
 
 def first_hop(network: Network, bad: list[bool], *, relayed: bool) -> float:
-    """The same, where every honest node drops what is forged: only neighbours of attackers receive it, once.
+    """Counts receptions by honest parties if every honest node drops forgeries: only attackers' neighbours, once each.
 
     `relayed`: attackers that touch each other pass on each other's floods, beyond their own rate.
     """
@@ -276,4 +288,6 @@ FIGURES: Mapping[str, Callable[..., Figure]] = {
     "saturation": figure_saturation,
     "table-1": figure_primitives,
 }
-"""By the paper's numbers. Each takes `(seed, progress)` and, by keyword, sizes and where it counts work the `costs`."""
+"""Figures by the paper's numbers. Each takes `(seed, progress)` and, by keyword, sizes and where it counts work the
+`costs`.
+"""

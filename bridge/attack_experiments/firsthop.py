@@ -1,8 +1,8 @@
-"""What an honest node passes on of a flood from a bad neighbour (E4): real wires into a real `ReplicaNode`.
+"""The part of a bad neighbour's flood that an honest node passes on (E4): real wires into a real `ReplicaNode`.
 
 Two regions of three replicas; one replica of the first is bad and floods an honest one of the second, behind which a
-gateway has subscribed. Ten kinds of forgery are tried; whatever makes the honest replica send anything on is counted.
-Not here: a publisher with a certificate that floods with publications of its own, against which signatures do not
+gateway has subscribed. Ten kinds of forgery are tried; each one that makes the honest replica send anything on is
+counted. Not here: a certified publisher that floods with publications of its own, against which signatures do not
 help; `budgets` makes it pay itself.
 """
 
@@ -29,7 +29,7 @@ BAD, HONEST = "r1a", "r2a"
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """`forged` publications out of `tried` went on; `true` ones out of `published`."""
+    """Counts: `forged` publications out of `tried` went on; `true` ones out of `published`."""
 
     tried: int
     forged: int
@@ -38,12 +38,12 @@ class Passed:
 
     @property
     def fraction(self) -> float:
-        """Of a flood, what survives one honest node."""
+        """The part of a flood that survives one honest node."""
         return self.forged / self.tried if self.tried else 0.0
 
 
 def certified(owner: Identity, identity: Identity, name: str, role: Role, region: int, not_after_ms: int) -> Member:
-    """A member of a trust domain of its own, as the owner lists it."""
+    """Returns a member of a trust domain of its own, as the owner lists it."""
     certificate = Certificate.issue(
         owner,
         name=name,
@@ -58,7 +58,7 @@ def certified(owner: Identity, identity: Identity, name: str, role: Role, region
 
 
 def first_honest_node(draws: Draws, rounds: int) -> Passed:
-    """Publish `rounds` times through the bad replica, which adds its flood to each publication."""
+    """Publishes `rounds` times through the bad replica, which adds its flood to each publication."""
     site = _Site(draws)
     tried = forged = true = 0
     for sequence in range(1, rounds + 1):
@@ -97,14 +97,14 @@ class _Site:
         return certified(owner, identity, name, role, region, LEASE_MS)
 
     def passes(self, wire: Wire) -> bool:
-        """Whether the honest replica sends anything on because the bad one sent it this."""
+        """Returns True if the honest replica sends anything on because the bad one sent it this wire."""
         return any(isinstance(effect, Send) for effect in self._node.handle(Received(BAD, wire), NOW))
 
     def genuine(self, sequence: int) -> Wire:
         return self._wire("publisher", "publisher", sequence)
 
     def _wire(self, named: str, signer: str, sequence: int, topic: str = TOPIC) -> Wire:
-        """A publication that names one party as its publisher and is signed by another, or by the same."""
+        """Returns a publication that names one party as its publisher and is signed by any party."""
         content = self._draws.randbytes(PAYLOAD_BYTES)
         bare = unsigned_header(self._identities[named].party_id, self._draws.randbytes(16), sequence)
         header = replace(bare, digests=(content_digest(content),))
@@ -112,7 +112,7 @@ class _Site:
         return Wire(topic, content, properties=((PROPERTY_HEADER, to_property(signed.encode())),))
 
     def floods_before(self, genuine: Wire) -> Iterator[Wire]:
-        """Inventions, and falsifications of a publication that the honest node has not seen yet."""
+        """Yields inventions, and falsifications of a publication that the honest node has not seen yet."""
         ahead = self._draws.randrange(1 << 40) + (1 << 20)
         yield self._wire("publisher", BAD, ahead)
         yield self._wire(BAD, BAD, ahead)
@@ -124,6 +124,6 @@ class _Site:
         yield replace(genuine, topic="plant/speed")
 
     def floods_after(self, genuine: Wire) -> Iterator[Wire]:
-        """Repetitions of what the honest node passed on already."""
+        """Yields repetitions of a publication that the honest node passed on already."""
         yield genuine
         yield replace(genuine, qos=0, retain=True)

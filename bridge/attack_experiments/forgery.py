@@ -1,8 +1,8 @@
-"""What an attacker who holds a publication on its way can read or alter without the receiver noticing (E1, E2).
+"""Forgeries by an attacker that holds a publication on its way: its reads and alterations unnoticed (E1, E2).
 
-The bytes, keys and signatures are those of `keys`. The attacker has the secret of the data key (as a node without
+The bytes, keys and signatures are from `keys`. The attacker has the secret of the data key (as a node without
 replicas would), keys of other topics and epochs, and an identity of its own; not the topic's epoch key and not the
-publisher's signing key. Not here: which publications cross bad nodes (`pubsub`), what an honest node passes on
+publisher's signing key. Not here: which publications cross bad nodes (`pubsub`), forwarding by an honest node
 (`firsthop`).
 """
 
@@ -39,7 +39,7 @@ EPOCH = 7
 
 @dataclass(frozen=True, slots=True)
 class Passing:
-    """One publication as it crosses a node: its topic, the frame of its signed header (empty: none), its content."""
+    """A publication as it crosses a node: its topic, the frame of its signed header (empty: none), its content."""
 
     topic: str
     header: bytes
@@ -48,7 +48,7 @@ class Passing:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What an attacker got out of one publication."""
+    """The attacker's findings from one publication."""
 
     read: bool
     altered: bool
@@ -59,10 +59,13 @@ class Findings:
 
 
 class Transit:
-    """A publisher and an authorised subscriber of one topic, and an attacker who holds every message between them."""
+    """A publisher and an authorised subscriber of one topic, and an attacker that holds every message between them."""
 
     def __init__(self, draws: Draws, *, guarded: bool, insider: bool = False) -> None:
-        """`insider`: the attacker is an authorised subscriber, too, so it can read; that is the control of the test."""
+        """Draws the parties.
+
+        `insider`: the attacker is an authorised subscriber, too, so it can read; that is the control of the test.
+        """
         root = draws.randbytes(32)
         self._guarded = guarded
         self._draws = draws
@@ -83,7 +86,7 @@ class Transit:
         self._sequence = 0
 
     def attack(self) -> Findings:
-        """Send one publication through the attacker, who tries all it can."""
+        """Sends one publication through the attacker, which tries all its attacks."""
         payload = self._draws.randbytes(PAYLOAD_BYTES)
         passing, header = self._publish(payload)
         read = payload in passing.content or any(payload in text for text in self._openings(passing, header))
@@ -105,7 +108,7 @@ class Transit:
         return Passing(TOPIC, sign_header(self._publisher, header, TOPIC).encode(), sealed), header
 
     def _openings(self, passing: Passing, header: MessageHeader) -> Iterator[bytes]:
-        """What the content opens to under every key that the attacker has."""
+        """Yields the content opened under every key that the attacker has."""
         for key in self._known:
             # The check value is only a hint in clear; with one of its own the attacker gets as far as the commitment.
             guess, _, _ = make_key(
@@ -118,7 +121,7 @@ class Transit:
                 continue
 
     def _forgeries(self, passing: Passing, header: MessageHeader) -> Iterator[Passing]:
-        """Everything that a node could hand on instead."""
+        """Yields everything that a node could hand on instead."""
         flipped = flip(passing.content, self._draws)
         yield replace(passing, content=flipped)
         yield replace(passing, topic=TOPIC + "/x")
@@ -137,7 +140,7 @@ class Transit:
 
 
 class _Subscriber:
-    """Verifies and opens as every honest receiver does; without guards it believes what comes."""
+    """A subscriber that verifies and opens as every honest receiver does; without guards it believes all."""
 
     def __init__(self, transit: Transit) -> None:
         self._guarded = transit._guarded
@@ -146,7 +149,7 @@ class _Subscriber:
         self._window = SequenceWindow()
 
     def believes(self, passing: Passing) -> bytes | None:
-        """The payload that it takes for the publisher's, None if it refuses."""
+        """Returns the payload that it takes for the publisher's, None if it refuses."""
         if not self._guarded:
             return passing.content
         try:
@@ -169,12 +172,12 @@ class _Subscriber:
 
 
 def record(header: MessageHeader, payload: bytes) -> bytes:
-    """What is sealed under a header: one publication."""
+    """Returns the content to seal under a header: one publication."""
     return packed(TOPIC, [Numbered(header.sequence, Publication(TOPIC, payload, 1, time_ms=header.time_ms))]).payload
 
 
 def unsigned_header(publisher: bytes, key_id: bytes, sequence: int) -> MessageHeader:
-    """A header of now that lacks the digest of its content."""
+    """Returns a header of now that lacks the digest of its content."""
     return MessageHeader(
         publisher=publisher,
         key_id=key_id,
@@ -191,6 +194,6 @@ def unsigned_header(publisher: bytes, key_id: bytes, sequence: int) -> MessageHe
 
 
 def flip(data: bytes, draws: Draws) -> bytes:
-    """`data` with one bit changed."""
+    """Returns `data` with one bit changed."""
     at = draws.randrange(len(data))
     return data[:at] + bytes([data[at] ^ 1 << draws.randrange(8)]) + data[at + 1 :]

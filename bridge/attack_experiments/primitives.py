@@ -1,4 +1,4 @@
-"""Table 1 of the EventGuard paper: how fast the cryptographic primitives are, theirs and ours, by a clock from outside.
+"""Table 1 of the EventGuard paper: the speed of the cryptographic primitives, theirs and ours, by a clock from outside.
 
 Where it used MD5, HMAC-MD5, AES-128-CBC and ElGamal of 512 bits, VeilMQ uses SHA-256, HMAC-SHA-256, AES-256-GCM and
 Ed25519. Ours are called as the product calls them. Paper item E2.
@@ -26,7 +26,7 @@ PAPER = {
     ("keyed hash", SMALL_BYTES): 1.5, ("keyed hash", LARGE_BYTES): 49.0,
     ("encryption", LARGE_BYTES): 10.0, ("sign", 0): 714.0, ("verify", 0): 588.0,
 }  # fmt: skip
-"""By primitive and bytes of a block: MB/s; of a signature: a second."""
+"""The paper's numbers, by primitive and bytes of a block: MB/s; of a signature: a second."""
 OURS = {
     "hash": "SHA-256", "keyed hash": "HMAC-SHA-256", "encryption": "AES-256-GCM", "sign": "Ed25519", "verify": "Ed25519"
 }  # fmt: skip
@@ -39,7 +39,7 @@ THEIRS = {
 def figure_primitives(
     seed: int, progress: Progress, *, clock: Callable[[], float], rounds: int = ROUNDS, calls: int = CALLS
 ) -> Figure:
-    """The table. `clock`: seconds."""
+    """Measures the table. `clock`: seconds."""
     work = _work(Draws("primitives", seed))
     rows = []
     for done, ((primitive, size), paper) in enumerate(PAPER.items(), 1):

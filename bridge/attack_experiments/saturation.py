@@ -1,10 +1,10 @@
-"""How much a tree of nodes carries, with the guards and without: the saturation test of the EventGuard paper (E5).
+"""Capacity of a tree of nodes, with the guards and without: the saturation test of the EventGuard paper (E5).
 
-One publisher is the root of a complete binary tree, 32 subscribers hang from its leaves and get everything. Each party
-is one server that takes messages in order and works on each for a time that follows from `loads.Costs`. In a tree every
-server has one source, so a run needs no queue of events: a message leaves when its predecessor has left and its own
-work is done. Publications come at a fixed rate; link latencies are drawn, and matter for the latency alone. Not here:
-several publishers, lost links.
+One publisher is the root of a complete binary tree, 32 subscribers hang from its leaves and get everything. Each
+party is one server that takes messages in order and works on each for a time that follows from `loads.Costs`. In a
+tree every server has one source, so a run needs no queue of events: a message leaves when its predecessor has left
+and its own work is done. Publications come at a fixed rate; link latencies are drawn, and matter for the latency
+alone. Not here: several publishers, lost links.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ GUARDS = {"off": "guards off", "on": "guards on", "batched": "guards on, 16 reco
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Seconds that a party needs for one publication, and `copy_s` more for each neighbour that gets it from there."""
+    """The seconds of a party for one publication, and `copy_s` more for each neighbour that gets it from there."""
 
     publisher_s: float
     node_s: float
@@ -40,7 +40,7 @@ class Work:
 
     @classmethod
     def of(cls, costs: Costs, guards: str) -> Work:
-        """`guards`: one of `GUARDS`."""
+        """Returns the work under `guards`, one of `GUARDS`."""
         parse_s, copy_s = costs.parse_us / 1e6, costs.write_us / 1e6
         if guards == "off":
             return cls(0.0, parse_s, parse_s, copy_s)
@@ -53,7 +53,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """One party. `source`: the index of who feeds it, None for the publisher. `last`: it is a subscriber."""
+    """A party. `source`: the index of its feeder, None for the publisher. `last`: it is a subscriber."""
 
     source: int | None
     work_s: float
@@ -62,7 +62,10 @@ class Server:
 
 
 def tree(nodes: int, subscribers: int, work: Work, draws: Draws) -> list[Server]:
-    """Sources before what they feed. `nodes`: 2^h - 2, without the publisher, which is the root. Raises ValueError."""
+    """Returns the servers, sources before the servers that they feed.
+
+    `nodes`: 2^h - 2, without the publisher, which is the root. Raises ValueError.
+    """
     inner = nodes + 1
     if inner & (inner + 1):
         raise ValueError(f"{nodes} nodes and the publisher make no complete binary tree")
@@ -83,7 +86,7 @@ def tree(nodes: int, subscribers: int, work: Work, draws: Draws) -> list[Server]
 
 
 def latency_at(servers: Sequence[Server], rate: float, observe_s: float = OBSERVE_S) -> float | None:
-    """Mean seconds from publication to the end of a subscriber's work; None if some backlog kept rising."""
+    """Returns mean seconds from publication to the end of a subscriber's work; None if some backlog kept rising."""
     count = max(2, int(rate * observe_s * OBSERVATIONS) + 1)
     published = [index / rate for index in range(count)]
     left: list[list[float]] = []
@@ -103,7 +106,7 @@ def latency_at(servers: Sequence[Server], rate: float, observe_s: float = OBSERV
 
 
 def rises(came: Sequence[float], done: Sequence[float], observe_s: float) -> bool:
-    """Whether the backlog rose for `RISES` observations in a row, counted from the first message on."""
+    """Returns True if the backlog rose for `RISES` observations in a row, counted from the first message on."""
     longest = before = 0
     for step in range(OBSERVATIONS + 1):
         at = came[0] + step * observe_s
@@ -116,7 +119,9 @@ def rises(came: Sequence[float], done: Sequence[float], observe_s: float) -> boo
 
 
 def saturating_rate(servers: Sequence[Server], observe_s: float = OBSERVE_S) -> float:
-    """The smallest rate a second at which some party is saturated, to `PRECISION`. Raises ValueError if none is."""
+    """Returns the smallest rate a second at which some party is saturated, to `PRECISION`. Raises ValueError if
+    none is.
+    """
     low, high = 0.0, 64.0
     while latency_at(servers, high, observe_s) is not None:
         low, high = high, 2 * high
@@ -140,7 +145,9 @@ def figure_saturation(
     subscribers: int = SUBSCRIBERS,
     runs: int = RUNS,
 ) -> Figure:
-    """Throughput against the size of the tree; latencies at half the rate that saturates it with guards on."""
+    """Computes throughput against the size of the tree; latencies at half the rate that saturates it with guards
+    on.
+    """
     costs = costs or Costs()
     works = {guards: Work.of(costs, guards) for guards in GUARDS}
     rates: dict[str, list[float]] = {guards: [] for guards in GUARDS}
@@ -171,7 +178,7 @@ def figure_saturation(
 
 
 def _latencies(nodes: int, subscribers: int, work: Work, rate: float, seed: int, runs: int) -> list[float]:
-    """Milliseconds, one figure a run, each with links of its own."""
+    """Returns milliseconds, one figure a run, each with links of its own."""
     found = []
     for run in range(runs):
         latency_s = latency_at(tree(nodes, subscribers, work, Draws("links", seed, run, nodes)), rate)

@@ -68,7 +68,7 @@ class Overlay(Reorganised):
         self.members = {member.certificate.name: member for member in members}
         self.by_party = {c.party_id: c for member in self.members.values() for c in member.certificates}
         self.hosted = frozenset(n for n, m in self.members.items() if m.certificate.role is Role.HOSTED)
-        """Names of the brokers that know nothing of us."""
+        """Names of the hosted brokers, which know nothing of VeilMQ."""
         self.set_grants(policy.grants)
         self.trees = Trees.of(policy.tree, policy.edges, self.latest)
         self._numbered = {scope.number: scope for scope in policy.scopes}

@@ -1,4 +1,4 @@
-"""The papers' figures, drawn with seeds: what all experiments share, and those of secret forwarding and of tracing.
+"""The papers' figures, drawn with seeds: common parts of all experiments, and figures of secret forwarding and tracing.
 
-Not the product's machines under an adversary: those are driven by `bridge/sim`.
+Not the product's machines under an adversary: `bridge/sim` drives them.
 """

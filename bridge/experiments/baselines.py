@@ -1,9 +1,9 @@
-"""The schemes that the secret-forwarding paper rejects, and the attacks for which it does (A3, A4; Figures 3 and 4).
+"""Schemes that the secret-forwarding paper rejects, and the attacks for which it does (A3, A4; Figures 3 and 4).
 
 A secret goes down a path of virtual nodes. Algorithm 1 passes the publisher's shares on as they are; network coding
-passes coded blocks on in the same way, all of which are needed; Algorithm 2 is the re-splitting of `keys.sharetree`. A
-coalition of bad replicas either reads (it behaves, pools all that it sees, and rebuilds the secret if it can) or stops
-(it drops all that it gets). Both are carried out on real shares and blocks: what is returned is whether the bytes of
+passes coded blocks on alike, all of which are needed; Algorithm 2 is the re-splitting of `keys.sharetree`. A
+coalition of bad replicas either reads (it behaves, pools all that it sees, and rebuilds the secret if it can) or
+stops (it drops all that it gets). Both are carried out on real shares and blocks: the result is True if the bytes of
 the secret came out. For the simulator only: nothing here may carry a key. Not here: forged shares (`adversary`).
 """
 
@@ -21,23 +21,23 @@ from keys.columnsearch import CHOICES_LIMIT, ColumnSearch
 from keys.sharetree import SECRET_BYTES, Hop, first_split, resplit
 
 Coalition: TypeAlias = Sequence[frozenset[int]]
-"""For every virtual node of the path, publisher's end first, the places (1..n) of its bad replicas."""
+"""The places (1..n) of bad replicas of every virtual node of the path, publisher's end first."""
 Holdings: TypeAlias = dict[int, set[int]]
-"""Which shares (numbered from 1) each place of a virtual node has."""
+"""The shares (numbered from 1) of each place of a virtual node."""
 
 
 class Spread(Enum):
-    """How Algorithm 1 hands the shares of one virtual node to the replicas of the next."""
+    """The way in which Algorithm 1 hands the shares of one virtual node to the replicas of the next."""
 
     PRINTED = "as printed"
     """Every share to every replica that has fewer than k: one replica ends up with k of them, enough to read."""
     FILL = "fill up to k - 1"
-    """A share to the first replica that has fewer than k - 1. This is what the two pictures of Figure 3 show."""
+    """A share to the first replica that has fewer than k - 1, as the two pictures of Figure 3 show."""
     EVEN = "one column each"
     """Share i to replica i, the ideal case of the paper's text: no replica has more than its column."""
 
     def receivers(self, share: int, has: Mapping[int, set[int]], threshold: int) -> list[int]:
-        """The places that get `share` next, when the places of the next node have `has` so far."""
+        """Returns the places that get `share` next, when the places of the next node have `has` so far."""
         if self is Spread.EVEN:
             return [(share - 1) % len(has) + 1]
         if self is Spread.PRINTED:
@@ -47,14 +47,14 @@ class Spread(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What a coalition has in the end. `pooled`: shares seen by any of its replicas; `most`: by one replica alone."""
+    """The final shares of a coalition. `pooled`: shares seen by any of its replicas; `most`: by one replica alone."""
 
     pooled: frozenset[int]
     most: frozenset[int]
 
 
 def forwarded(counts: Sequence[int], spread: Spread, threshold: int, silent: Coalition = ()) -> list[Holdings]:
-    """Who has which share in each virtual node, if the replicas in `silent` pass nothing on.
+    """Returns the shares of each place in each virtual node, if the replicas in `silent` pass nothing on.
 
     `counts`: replicas of each node. The publisher deals one share to each replica of the first.
     """
@@ -72,7 +72,10 @@ def forwarded(counts: Sequence[int], spread: Spread, threshold: int, silent: Coa
 
 
 def gathered(path: Sequence[Holdings], bad: Coalition) -> Reach:
-    """What `bad` sees of `path`; its replicas also hand all they have to a bad one of the next node, as in Figure 3."""
+    """Returns the shares of `path` that `bad` sees.
+
+    Bad replicas also hand all shares to a bad one of the next node, as in Figure 3.
+    """
     carried: set[int] = set()
     most: set[int] = set()
     for has, places in zip(path, bad, strict=True):
@@ -84,18 +87,18 @@ def gathered(path: Sequence[Holdings], bad: Coalition) -> Reach:
 
 
 def arriving(path: Sequence[Holdings], silent: Coalition) -> frozenset[int]:
-    """The shares that a subscriber behind the last virtual node gets when `silent` drops all that it has."""
+    """Returns the shares that a subscriber behind the last virtual node gets when `silent` drops all its shares."""
     return frozenset().union(*(shares for place, shares in path[-1].items() if place not in silent[-1]))
 
 
 class Scheme(Protocol):
-    """One way to get a secret down a path: what a coalition reads, what it can stop."""
+    """A scheme for getting a secret down a path, with the two attacks of a coalition."""
 
     def reads(self, bad: Coalition) -> bool:
-        """Whether the replicas of `bad` together rebuild the secret."""
+        """Returns True if the replicas of `bad` together rebuild the secret."""
 
     def delivers(self, bad: Coalition) -> bool:
-        """Whether the subscriber rebuilds the secret though the replicas of `bad` pass nothing on."""
+        """Returns True if the subscriber rebuilds the secret though the replicas of `bad` pass nothing on."""
 
 
 class Algorithm1:
@@ -118,7 +121,9 @@ class Algorithm1:
         return self._rebuilt(gathered(self._undisturbed, bad).pooled)
 
     def one_replica_reads(self, bad: Coalition) -> bool:
-        """Whether a single bad replica does, given what bad ones of the node before hand it alone."""
+        """Returns True if a single bad replica reads, given the shares that bad ones of the node before hand it
+        alone.
+        """
         return self._rebuilt(gathered(self._undisturbed, bad).most)
 
     def delivers(self, bad: Coalition) -> bool:
@@ -126,7 +131,7 @@ class Algorithm1:
 
 
 class NetworkCoding:
-    """n random combinations of the n pieces of the secret; whoever has all blocks solves for the pieces (A4)."""
+    """n random combinations of the n pieces of the secret; a holder of all blocks solves for the pieces (A4)."""
 
     def __init__(self, counts: Sequence[int], draws: Draws) -> None:
         count = counts[0]
@@ -149,7 +154,10 @@ class NetworkCoding:
         return self._rebuilt(gathered(self._undisturbed, bad).pooled)
 
     def one_replica_reads(self, bad: Coalition) -> bool:
-        """Figure 4(a): blocks handed from bad replica to bad replica, to one that gets the rest by the rules."""
+        """Returns True if one bad replica reads, as in Figure 4(a).
+
+        Bad replicas hand blocks on to one that gets the rest by the rules.
+        """
         return self._rebuilt(gathered(self._undisturbed, bad).most)
 
     def delivers(self, bad: Coalition) -> bool:
@@ -164,7 +172,7 @@ def _combined(vector: bytes, pieces: Sequence[bytes]) -> bytes:
 
 
 def solve(blocks: Sequence[tuple[bytes, bytes]]) -> list[bytes]:
-    """The pieces behind `blocks` of (coefficients, combination) by elimination; none unless they determine all."""
+    """Solves `blocks` of (coefficients, combination) for the pieces by elimination; none unless they determine all."""
     if not blocks:
         return []
     unknowns = len(blocks[0][0])
@@ -198,7 +206,7 @@ class Algorithm2:
             )
 
     def reads(self, bad: Coalition) -> bool:
-        """Whether k values of one split are known for some share, and so upwards to the secret."""
+        """Returns True if k values of one split are known for some share, and so upwards to the secret."""
         known: dict[tuple[int, ...], bytes] = {}
         for level, (hop, places) in reversed(list(enumerate(zip(self._hops, bad, strict=True)))):
             known.update((s.places, s.value) for s in self._levels[level] if s.places[-1] in places)
@@ -221,13 +229,13 @@ class Algorithm2:
 
 
 def coalitions(counts: Sequence[int]) -> Iterator[Coalition]:
-    """Every choice of f = floor((n-1)/2) bad replicas in each virtual node; fewer can do no more than these."""
+    """Yields every choice of f = floor((n-1)/2) bad replicas in each virtual node; fewer can do no more than these."""
     return product(*([frozenset(chosen) for chosen in combinations(range(1, n + 1), (n - 1) // 2)] for n in counts))
 
 
 @dataclass(frozen=True, slots=True)
 class Attacked:
-    """Of `placements`, those in which the coalition `read` the secret, and those in which it `stopped` it."""
+    """Counts of `placements`, and of placements in which the coalition `read` the secret, or `stopped` it."""
 
     placements: int
     read: int
@@ -235,7 +243,7 @@ class Attacked:
 
 
 def attacked(scheme: Scheme, counts: Sequence[int], done: Callable[[], None] = lambda: None) -> Attacked:
-    """Carry both attacks out for every coalition; `done` is called after each."""
+    """Carries both attacks out for every coalition; `done` is called after each."""
     placements = read = stopped = 0
     for bad in coalitions(counts):
         placements += 1

@@ -1,8 +1,8 @@
-"""What the papers say in numbers, beside what our figures give: hits and misses alike, each miss with its reason.
+"""Numbers that the papers claim, beside our figures: hits and misses alike, each miss with its reason.
 
-A claim names a figure of ours and how its number is read from the rows. `within` is how far ours may be off to count as
-a hit, as a factor; it was chosen before the numbers were looked at where the paper's inputs are known (1.1), and wider
-(2) where a trace, a testbed or service times are not. What has no figure of ours at all is in `ABSENT`.
+A claim names a figure of ours and how its number is read from the rows. `within` is the factor by which ours may be
+off to count as a hit; it was chosen before the numbers were looked at where the paper's inputs are known (1.1), and
+wider (2) where a trace, a testbed or service times are not. Claims without any figure of ours are in `ABSENT`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ EXACT, CLOSE, ORDER = 1.0001, 1.1, 2.0
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One number of a paper. `read`: ours, from the figure."""
+    """A number of a paper. `read`: reads ours from the figure."""
 
     experiment: str
     figure: str
@@ -31,7 +31,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A claim and what ours is."""
+    """A claim and our number."""
 
     claim: Claim
     ours: float
@@ -45,7 +45,10 @@ class Compared:
 
 
 def cell(column: str, **where: float | str) -> Callable[[Figure], float]:
-    """Reads the number in `column` of the first row whose other columns, but for signs and spaces, are as said."""
+    """Returns a function that reads the number in `column` of the first row whose other columns are as said.
+
+    Signs and spaces are ignored.
+    """
 
     def read(figure: Figure) -> float:
         places = {_plain(name): at for at, name in enumerate(figure.columns)}
@@ -62,7 +65,7 @@ def _plain(name: str) -> str:
 
 
 def _reduced(column: str, one: dict[str, float | str], other: dict[str, float | str]) -> Callable[[Figure], float]:
-    """In per cent, how much less the number of one row is than that of another; negative."""
+    """Returns a function: the percentage by which the number of one row is less than that of another; negative."""
 
     def read(figure: Figure) -> float:
         return (cell(column, **one)(figure) / cell(column, **other)(figure) - 1) * 100
@@ -71,7 +74,7 @@ def _reduced(column: str, one: dict[str, float | str], other: dict[str, float | 
 
 
 def _over(column: str, key: str, one: str, other: str) -> Callable[[Figure], float]:
-    """The same, the mean over all points of the first column."""
+    """Returns a function like `_reduced`, as the mean over all points of the first column."""
 
     def read(figure: Figure) -> float:
         points = dict.fromkeys(row[0] for row in figure.rows)
@@ -101,17 +104,17 @@ def _difference(figure: str) -> Callable[[Figure], float]:
 
 
 def _least_hops(found: Figure) -> float:
-    """Of figure 5: where the cost is least."""
+    """Returns the hops of least cost in figure 5."""
     return min((float(row[1]), float(row[0])) for row in found.rows if row[0] != "static")[1]
 
 
 def _beaten_at(found: Figure) -> float:
-    """Of figure 6: the first α at which CI saves less than another by half a per cent; 1.1 if there is none."""
+    """Returns the first α of figure 6 at which CI saves less than another by half a per cent; 1.1 if there is none."""
     return next((float(alpha) for alpha, ci, *others in found.rows if float(ci) < max(map(float, others)) - 0.5), 1.1)
 
 
 def _more_replicas(found: Figure) -> float:
-    """Of the latency over regions."""
+    """Returns the latency of seven replicas over that of three, with a fresh key and three regions."""
     return cell("fresh key ms", n=7.0, regions=3.0)(found) / cell("fresh key ms", n=3.0, regions=3.0)(found)
 
 
@@ -241,11 +244,11 @@ ABSENT: Sequence[tuple[str, str]] = (
         "Its figures are not in our part of the paper; ours have nothing beside them.",
     ),
 )
-"""What of the papers has no figure here, and why."""
+"""Parts of the papers without a figure here, and the reason."""
 
 
 def compared(figures: Sequence[Figure]) -> list[Compared]:
-    """Every claim about one of these figures."""
+    """Compares every claim about one of these figures."""
     by_name = {(figure.experiment, figure.number): figure for figure in figures}
     return [
         Compared(claim, claim.read(by_name[claim.experiment, claim.figure]))

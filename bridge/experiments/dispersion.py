@@ -1,9 +1,9 @@
-"""How far friends are apart: users on a tree of brokers, and the shares that one interaction costs (Figure 9).
+"""Distance of friends: users on a tree of brokers, and the shares that one interaction costs (Figure 9).
 
-Users sit on brokers by a Zipf distribution over the brokers' ranks, so that with a high alpha they are close together.
-The distribution of hops between two of them is computed over all pairs of brokers instead of being sampled: the median
-of the paper lies on a step of a few powers of three, where samples would only add noise. Not here: who interacts with
-whom and how often (`socialtrace`).
+Users sit on brokers by a Zipf distribution over the brokers' ranks, so that with a high alpha they are close
+together. The distribution of hops between two of them is computed over all pairs of brokers instead of being sampled:
+the median of the paper lies on a step of a few powers of three, where samples would only add noise. Not here: the
+interactions and their number (`socialtrace`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PAPER = {
 }
 
 Histogram: TypeAlias = dict[int, float]
-"""Hops between the brokers of publisher and subscriber: probability."""
+"""The probability of each number of hops between the brokers of publisher and subscriber."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +38,14 @@ class Tree:
 
     @classmethod
     def complete(cls, brokers: int, fanout: int) -> Tree:
-        """Every broker has `fanout` children, as far as there are brokers; numbered level by level."""
+        """Returns a tree in which every broker has `fanout` children, as far as there are brokers; numbered level by
+        level.
+        """
         return cls((-1, *((v - 1) // fanout for v in range(1, brokers))))
 
     @classmethod
     def irregular(cls, brokers: int, fanout: int, draws: Draws) -> Tree:
-        """1 to 2 * fanout - 1 children each, so `fanout` on average; numbered level by level."""
+        """Returns a tree with 1 to 2 * fanout - 1 children each, so `fanout` on average; numbered level by level."""
         parents, parent = [-1], 0
         while len(parents) < brokers:
             parents += [parent] * min(1 + draws.randrange(2 * fanout - 1), brokers - len(parents))
@@ -54,7 +56,7 @@ class Tree:
         return len(self.parents)
 
     def path(self, a: int, b: int) -> list[int]:
-        """Brokers from a to b, both included."""
+        """Returns the brokers from a to b, both included."""
         left, right = [a], [b]
         while left[-1] != right[-1]:
             side = left if left[-1] > right[-1] else right
@@ -62,7 +64,7 @@ class Tree:
         return left + right[-2::-1]
 
     def distances(self) -> list[list[int]]:
-        """Hops between any two brokers."""
+        """Returns the hops between any two brokers."""
         rows: list[list[int]] = []
         for v, parent in enumerate(self.parents):
             above = [hops + 1 for hops in rows[parent]] if v else []
@@ -72,7 +74,7 @@ class Tree:
         return rows
 
     def depth_first(self) -> list[int]:
-        """All brokers in an order in which subtrees stay together."""
+        """Returns all brokers in an order in which subtrees stay together."""
         children: list[list[int]] = [[] for _ in self.parents]
         for v in range(len(self.parents) - 1, 0, -1):
             children[self.parents[v]].append(v)
@@ -85,7 +87,7 @@ class Tree:
 
 
 def zipf_weights(order: Sequence[int], alpha: float) -> list[float]:
-    """For each broker the fraction of users on it, where `order` lists the brokers by falling popularity."""
+    """Returns for each broker the fraction of users on it; `order` lists the brokers by falling popularity."""
     popularity = [(rank + 1) ** -alpha for rank in range(len(order))]
     whole = sum(popularity)
     weights = [0.0] * len(order)
@@ -95,7 +97,7 @@ def zipf_weights(order: Sequence[int], alpha: float) -> list[float]:
 
 
 def hops_between(distances: Sequence[Sequence[int]], weights: Sequence[float]) -> Histogram:
-    """The distribution of hops between two users whose brokers are drawn by `weights`, independently."""
+    """Returns the distribution of hops between two users whose brokers are drawn by `weights`, independently."""
     found = [0.0] * len(weights)
     for row, weight in zip(distances, weights, strict=True):
         for hops, other in zip(row, weights, strict=True):
@@ -104,23 +106,25 @@ def hops_between(distances: Sequence[Sequence[int]], weights: Sequence[float]) -
 
 
 def delivered(hops: int) -> float:
-    """Shares that reach the subscriber: a path of h hops between brokers has h + 1 virtual nodes of 3 replicas."""
+    """Returns the shares that reach the subscriber: h hops between brokers have h + 1 virtual nodes of 3 replicas."""
     return float(REPLICAS ** (hops + 1))
 
 
 def by_hops(hops: int) -> float:
-    """r^h to the letter, with h counted between brokers: the first split is not counted."""
+    """Returns r^h to the letter, with h counted between brokers: the first split is not counted."""
     return float(REPLICAS**hops)
 
 
 def on_the_way(hops: int) -> float:
-    """Shares that any link carries: those to the first virtual node, to the second, and so on to the subscriber."""
+    """Returns the shares that any link carries: to the first virtual node, to the second, and so on to the
+    subscriber.
+    """
     return sum(float(REPLICAS**level) for level in (*range(1, hops + 2), hops + 1))
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Of one distribution of hops: mean hops, and median and mean of the shares."""
+    """Mean hops of one distribution of hops, and median and mean of the shares."""
 
     hops: float
     median: float
@@ -128,7 +132,7 @@ class Summary:
 
 
 def summary(histogram: Mapping[int, float], shares: Callable[[int], float]) -> Summary:
-    """Mean and median of hops and shares over a histogram of distances."""
+    """Returns mean and median of hops and shares over a histogram of distances."""
     whole = sum(histogram.values())
     mean_hops = sum(hops * p for hops, p in histogram.items()) / whole
     ordered = sorted(histogram)
@@ -138,12 +142,12 @@ def summary(histogram: Mapping[int, float], shares: Callable[[int], float]) -> S
 
 
 def apart(histogram: Mapping[int, float]) -> Histogram:
-    """Without the pairs that share a broker."""
+    """Returns the histogram without the pairs that share a broker."""
     return {hops: p for hops, p in histogram.items() if hops}
 
 
 def conventions(brokers: int, fanout: int, alpha: float, draws: Draws) -> list[tuple[str, Histogram, Summary]]:
-    """Ways to read the paper, the one that we hold for the likeliest first."""
+    """Returns the possible readings of the paper, the likeliest first."""
     complete = Tree.complete(brokers, fanout)
     distances = complete.distances()
     near_root = hops_between(distances, zipf_weights(range(brokers), alpha))
@@ -172,7 +176,7 @@ def figure_9(
     fanouts: Sequence[int] = FANOUTS,
     alphas: Sequence[float] = ALPHAS,
 ) -> Figure:
-    """The distribution of the shares of one interaction, by fan-out and alpha; all conventions in the table."""
+    """Draws the distribution of the shares of one interaction, by fan-out and alpha; all conventions in the table."""
     series, rows = [], []
     cases = [(fanout, alpha) for fanout in fanouts for alpha in alphas]
     for done, (fanout, alpha) in enumerate(cases):

@@ -1,8 +1,8 @@
-"""Random numbers for experiments: the same from the same seed on every machine, without the module `random`.
+"""Random numbers for experiments: equal from one seed on every machine, without the module `random`.
 
-A stream is SHAKE-256 of the seed's name, read 8 bytes at a time: pure, good far beyond what a simulation could notice,
-and quick enough (0.2 µs a number). It offers `kernel.RandomSource` and the few distributions that the experiments need.
-Not for secrets of anything but a simulation: who knows the seed knows them all.
+A stream is SHAKE-256 of the seed's name, read 8 bytes at a time: pure, better than any simulation could notice, and
+quick enough (0.2 µs a number). It offers `kernel.RandomSource` and the few distributions that the experiments need.
+Not for secrets of anything but a simulation: the seed gives all numbers.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ class Draws:
             block += 1
 
     def random(self) -> float:
-        """Uniform in [0, 1)."""
+        """Returns a number uniform in [0, 1)."""
         return (next(self._numbers) >> 11) * _TO_UNIT
 
     def uniform(self, a: float, b: float, /) -> float:
         return a + (b - a) * self.random()
 
     def randrange(self, stop: int, /) -> int:
-        """0 to stop - 1, with a bias below stop / 2^64."""
+        """Returns 0 to stop - 1, with a bias below stop / 2^64."""
         return next(self._numbers) * stop >> 64
 
     def randbytes(self, n: int, /) -> bytes:
@@ -58,7 +58,7 @@ class Draws:
             items[last], items[other] = items[other], items[last]
 
     def beta(self, a: float, b: float) -> float:
-        """Beta(a, b) by Jöhnk's rejection; meant for a + b of about 1, where three in four tries hit."""
+        """Draws Beta(a, b) by Jöhnk's rejection; meant for a + b of about 1, where three in four tries hit."""
         while True:
             x: float = self.random() ** (1 / a)
             y: float = self.random() ** (1 / b)
@@ -76,7 +76,7 @@ class Zipf:
         return bisect_left(self._cumulative, draws.random() * self._cumulative[-1])
 
     def distinct(self, draws: Draws, count: int) -> list[int]:
-        """`count` different ranks, each drawn by its popularity among those that are left."""
+        """Draws `count` different ranks, each by its popularity among the ranks that are left."""
         if count > len(self._cumulative):
             raise ValueError(f"{count} different ranks out of {len(self._cumulative)}")
         chosen: dict[int, None] = {}

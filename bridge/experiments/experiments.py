@@ -1,8 +1,8 @@
-"""What an experiment returns: one figure as series for a plot and rows for a table, and what the paper says.
+"""The result of an experiment: one figure as series for a plot and rows for a table, with the paper's numbers.
 
 An experiment is a function `(seed, progress) -> Figure`; it draws every number from `random.Random`-like sources that
-its caller seeds. Tables are printed by the command line, pictures drawn by `gateway.simulating.pictures`: nothing here
-does either.
+its caller seeds. Tables are printed by the command line, pictures drawn by `gateway.simulating.pictures`: nothing
+here does either.
 """
 
 from __future__ import annotations
@@ -12,13 +12,16 @@ from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
 Progress: TypeAlias = Callable[[float], None]
-"""Called with the fraction that is done, 0 to 1, now and then."""
+"""Function called now and then with the fraction that is done, 0 to 1."""
 C = TypeVar("C")
 R = TypeVar("R")
 
 
 def one_by_one(measure: Callable[[C], R]) -> Callable[[Sequence[C], Progress], list[R]]:
-    """Runs the cells of an experiment one after the other, in this process, and gives their results in order."""
+    """Returns a sweep that runs the cells of an experiment one after the other, in this process.
+
+    The sweep gives their results in order.
+    """
 
     def run(cells: Sequence[C], progress: Progress) -> list[R]:
         found = []
@@ -32,7 +35,7 @@ def one_by_one(measure: Callable[[C], R]) -> Callable[[Sequence[C], Progress], l
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One line, or one set of bars, of a figure."""
+    """A line, or a set of bars, of a figure."""
 
     name: str
     xs: tuple[float, ...]
@@ -52,6 +55,6 @@ class Figure:
     columns: tuple[str, ...]
     rows: tuple[tuple[float | str, ...], ...]
     notes: tuple[str, ...] = ()
-    """What the paper reports, and why we deviate where we do: one sentence each."""
+    """The paper's report, and the reasons of our deviations: one sentence each."""
     log_x: bool = False
     log_y: bool = False

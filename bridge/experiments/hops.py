@@ -1,8 +1,8 @@
-"""How long a message takes over regions, with a fresh key and a known one: the latency of figure 7 of paper A.
+"""Latency of a message over regions, with a fresh key and a known one: the latency of figure 7 of paper A.
 
-Replicas of a region split at the same time, so one of them counts; the one that is timed does what it would do on the
-path: it splits each of its shares for the next region, really, by a clock from outside. What else a hop costs (read,
-verify, write) comes from `Costs`. Links take no time: theirs is the operator's. Paper items A5 and A8.
+Replicas of a region split at one time, so one of them counts; the timed replica acts as on the path: it splits each
+of its shares for the next region, really, by a clock from outside. The other costs of a hop (read, verify, write)
+come from `Costs`. Links take no time: theirs is the operator's. Paper items A5 and A8.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from keys.sharetree import Hop, Share, first_split, level1_values, resplit
 COUNTS = (3, 5, 7)
 HOPS = (1, 2, 3, 4)
 SHARES_MAX = 1_024
-"""Of one key at a reader, the bound of an overlay: longer paths are left out."""
+"""Shares of one key at a reader, the bound of an overlay: longer paths are left out."""
 ROUNDS = 9
 
 
@@ -33,7 +33,7 @@ def figure_latency(
     hops: Sequence[int] = HOPS,
     rounds: int = ROUNDS,
 ) -> Figure:
-    """Latency by regions on the path and replicas in each. `clock`: seconds."""
+    """Measures latency by regions on the path and replicas in each. `clock`: seconds."""
     costs = costs or Costs()
     paths = [(n, h) for n in counts for h in hops if n**h <= SHARES_MAX]
     rows: list[tuple[float, float, float, float, float]] = []
@@ -71,13 +71,18 @@ def _line(rows: Sequence[tuple[float, ...]], count: int, column: int) -> tuple[t
 
 
 def _known_us(costs: Costs, hops: int) -> float:
-    """A message whose key everybody has: sealed and signed, verified and written in each region, opened."""
+    """Returns the microseconds of a message whose key everybody has.
+
+    It is sealed and signed, verified and written in each region, opened.
+    """
     return costs.seal_us + costs.sign_us + hops * (costs.parse_us + costs.verify_us + costs.write_us) + costs.open_us
 
 
 def _steps_s(draws: Draws, count: int, regions: int, clock: Callable[[], float]) -> list[float]:
-    """Seconds of each step of a key's way: the publisher's split, one replica's of each region but the last, and the
-    reader's recombination."""
+    """Measures the seconds of each step of a key's way.
+
+    Steps are the publisher's split, one replica's of each region but the last, and the reader's recombination.
+    """
     threshold = shamir.threshold_of(count)
     hops = [Hop(region, 1, threshold, count) for region in range(1, regions + 1)]
     secret, seed, digest = draws.randbytes(32), draws.randbytes(32), draws.randbytes(32)

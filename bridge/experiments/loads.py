@@ -1,8 +1,8 @@
-"""Who does how much work: what each operation costs, and Figure 6 of the EventGuard paper (E3).
+"""Work of each party: the cost of each operation, and Figure 6 of the EventGuard paper (E3).
 
 `Costs` are microseconds of one core. The defaults were measured once on a small shared virtual machine; the command
-line measures the real operations anew and passes them in, since nothing here reads a clock. Not here: what queues do
-under such loads (`saturation`).
+line measures the real operations anew and passes them in, since nothing here reads a clock. Not here: queues under
+such loads (`saturation`).
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ class Costs:
     statement_us: float = 38.0
     """Make and sign a statement of a subscription."""
     check_statement_us: float = 115.0
-    """Decode and verify one."""
+    """Decode and verify one statement."""
     tcp_us: float = 12.0
     """Carry one packet over a loopback: system calls of both sides."""
     udp_us: float = 9.0
-    """The same as a datagram."""
+    """Carry one datagram over a loopback: system calls of both sides."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What one publication or one statement sets off, on average: nodes that work on it, subscribers that get it."""
+    """The mean effect of one publication or statement: nodes that work on it, subscribers that get it."""
 
     nodes: float
     subscribers: float
@@ -63,7 +63,7 @@ PARTIES = ("key service", "publisher", "subscriber", "node, statements to publis
 
 
 def loads(ratio: float, reach: Reach, size: Size, costs: Costs) -> tuple[float, ...]:
-    """Microseconds of work for one operation of the whole system, of one of each of `PARTIES`.
+    """Returns the microseconds of work for one operation of the whole system, of one of each of `PARTIES`.
 
     `ratio`: subscriptions for one publication, with as many unsubscriptions; together they are one operation.
     """
@@ -82,7 +82,9 @@ def loads(ratio: float, reach: Reach, size: Size, costs: Costs) -> tuple[float, 
 
 
 def reach_of(network: Network, draws: Draws) -> Reach:
-    """Counted on one network. Statements go to all nodes between the subscriber and the publishers of its topic."""
+    """Counts the reach on one network. Statements go to all nodes between the subscriber and the publishers of its
+    topic.
+    """
     homes: dict[int, list[int]] = {}
     for home, topics in zip(network.publisher_at, network.publishes, strict=True):
         for topic in topics:
@@ -98,7 +100,10 @@ def reach_of(network: Network, draws: Draws) -> Reach:
 def figure_6(
     seed: int, progress: Progress, *, costs: Costs | None = None, size: Size | None = None, runs: int = RUNS
 ) -> Figure:
-    """Work of each party against the ratio of subscriptions to publications, their sum constant; a node at 0 is 1."""
+    """Draws the work of each party against the ratio of subscriptions to publications.
+
+    Their sum is constant; a node at 0 is 1.
+    """
     size, costs = size or Size(), costs or Costs()
     by_run: list[list[tuple[float, ...]]] = []
     for run in range(runs):

@@ -22,7 +22,7 @@ long ones, as between stub and transit networks. No truncated normal or exponent
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How large a run is; the defaults are the paper's. Nodes are half as many as subscribers, and grow with them."""
+    """The size of a run; the defaults are the paper's. Nodes are half as many as subscribers, and grow with them."""
 
     subscribers: int = 8192
     publishers: int = 32
@@ -37,7 +37,7 @@ class Size:
 
 
 class Placement(Enum):
-    """Where attackers are: anywhere, or in that many connected clusters."""
+    """The placement of attackers: anywhere, or in that many connected clusters."""
 
     SPARSE = 0
     CLUSTER_1 = 1
@@ -45,12 +45,12 @@ class Placement(Enum):
 
 
 def one_way_ms(draws: Draws) -> float:
-    """Half of a round trip of the paper's links."""
+    """Draws half of a round trip of the paper's links."""
     return (RTT_MIN_MS + (RTT_MAX_MS - RTT_MIN_MS) * draws.beta(*RTT_BETA)) / 2
 
 
 class Network:
-    """Who is where and wants what in one run."""
+    """The nodes, publishers, subscribers and their topics in one run."""
 
     def __init__(self, size: Size, draws: Draws) -> None:
         self.size = size
@@ -77,7 +77,7 @@ class Network:
         return tuple(topics[: self.size.topics_a_publisher])
 
     def _sum_up(self) -> None:
-        """`down[v]`: topics wanted in the subtree of v; `up[v]`: those wanted beyond its link to the parent."""
+        """Sums topics up: `down[v]` wanted in the subtree of v; `up[v]` wanted beyond its link to the parent."""
         here = [0] * (2 * self.nodes + 2)
         for leaf, topic in self.subscriptions:
             here[leaf] |= 1 << topic
@@ -89,12 +89,12 @@ class Network:
             self.up[v] = self.up[v // 2] | here[v // 2] | self.down[v ^ 1]
 
     def links(self, v: int) -> list[tuple[int, int]]:
-        """(neighbour, topics that are wanted in its direction)."""
+        """Returns pairs of (neighbour, topics that are wanted in its direction)."""
         up = [(v // 2, self.up[v])] if v > 1 else []
         return up + [(child, self.down[child]) for child in (2 * v, 2 * v + 1) if child <= self.nodes]
 
     def path(self, a: int, b: int) -> list[int]:
-        """Nodes from a to b, both included, over their nearest common ancestor."""
+        """Returns the nodes from a to b, both included, over their nearest common ancestor."""
         left, right = [a], [b]
         while left[-1] != right[-1]:
             side = left if left[-1] > right[-1] else right
@@ -102,9 +102,10 @@ class Network:
         return left + right[-2::-1]
 
     def receptions(self) -> list[float]:
-        """How many copies of publications each node gets in the time in which each publisher publishes one.
+        """Returns the copies of publications that each node gets while each publisher publishes one.
 
-        A publisher divides itself evenly over its topics. Its own node gets all; others what is wanted beyond them.
+        A publisher divides itself evenly over its topics. Its own node gets all; others get the topics wanted beyond
+        them.
         """
         copies = [0.0] * (self.nodes + 1)
         for home, topics in zip(self.publisher_at, self.publishes, strict=True):
@@ -120,12 +121,12 @@ class Network:
         return copies
 
     def deliveries(self) -> float:
-        """How many subscribers get publications in the time in which each publisher publishes one."""
+        """Returns the number of deliveries to subscribers while each publisher publishes one."""
         return sum(sum(len(self.leaves_of[topic]) for topic in topics) / len(topics) for topics in self.publishes)
 
 
 def attackers(network: Network, placement: Placement, draws: Draws) -> list[int]:
-    """All nodes in the order in which they turn bad: the first p * nodes are the attackers at fraction p.
+    """Returns all nodes in the order in which they turn bad: the first p * nodes are the attackers at fraction p.
 
     Clusters grow breadth-first from random nodes, each by one node in turn.
     """
@@ -146,7 +147,7 @@ def attackers(network: Network, placement: Placement, draws: Draws) -> list[int]
 
 
 def _growth(network: Network, seed: int, taken: list[bool]) -> Iterator[int]:
-    """Nodes of one cluster, nearest first, that no other cluster took before."""
+    """Yields the nodes of one cluster, nearest first, that no other cluster took before."""
     waiting = deque([seed])
     while waiting:
         v = waiting.popleft()
@@ -157,7 +158,7 @@ def _growth(network: Network, seed: int, taken: list[bool]) -> Iterator[int]:
 
 
 def marked(order: list[int], count: int, nodes: int) -> list[bool]:
-    """`bad[v]` for the first `count` of an order."""
+    """Returns `bad[v]` for the first `count` of an order."""
     bad = [False] * (nodes + 1)
     for v in order[:count]:
         bad[v] = True
@@ -165,7 +166,7 @@ def marked(order: list[int], count: int, nodes: int) -> list[bool]:
 
 
 def components(nodes: int, member: list[bool]) -> list[int]:
-    """For each node with `member[v]` the topmost node of its connected part; 0 for the others."""
+    """Returns for each node with `member[v]` the topmost node of its connected part; 0 for the others."""
     top = [0] * (nodes + 1)
     for v in range(1, nodes + 1):
         if member[v]:

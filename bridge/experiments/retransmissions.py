@@ -1,9 +1,9 @@
-"""What a few bad brokers cost in retransmissions, and what failover and placement save (Figure 11).
+"""Retransmissions that a few bad brokers cost, and that failover and placement save (Figure 11).
 
 Bad brokers drop all content. A publication that meets one is sent again past it, so an interaction costs one
 retransmission for each bad broker on its path. With failover, the broker before a bad one uses another replica of
-that virtual node and tries the silent one again only now and then, which needs three replicas there; where they are
-is what `bridge.topology.placement` decides. Expected numbers: loads of links follow from the tree, only the bad
+that virtual node and tries the silent one again only now and then, which needs three replicas there;
+`bridge.topology.placement` decides their place. Expected numbers: loads of links follow from the tree, only the bad
 brokers are drawn.
 """
 
@@ -22,11 +22,11 @@ from bridge.topology import SHARING_MIN, Path, place
 BAD = (1, 5, 10, 15, 20)
 RUNS = 100
 HISTORY = 2_000
-"""Interactions whose losses placement gets to see, a seventh of a percent of the month."""
+"""Interactions whose losses placement sees, a seventh of a percent of the month."""
 BUDGET = 20
 """Brokers added to the 400, enough to make 10 of them virtual nodes of three."""
 TRIED_AGAIN_EVERY = 1_000
-"""A suspicion must end, since no detector is perfect: after so many messages a silent replica is tried again."""
+"""Messages after which a silent replica is tried again: a suspicion must end, since no detector is perfect."""
 HEADLINE = (1.0, 0.5)
 """Alpha and c of the figure that the paper states: more than 2.5 million at f = 15."""
 
@@ -42,7 +42,7 @@ class Network:
         for v in range(brokers - 1, 0, -1):
             below[self.tree.parents[v]] += below[v]
         self.inflows: list[list[float]] = [[interactions * weight] for weight in self.weights]
-        """For each broker what its own publishers send, then what comes from each neighbour."""
+        """Publications of each broker's own publishers, then from each neighbour."""
         for v in range(1, brokers):
             crossing = interactions * below[v] * (1 - below[v])
             self.inflows[v].append(crossing)
@@ -51,12 +51,12 @@ class Network:
         self._users = Zipf(brokers, clustering)
 
     def observed(self, draws: Draws, count: int) -> list[Path]:
-        """The different paths of `count` interactions."""
+        """Draws the different paths of `count` interactions."""
         pairs = {(self._users.draw(draws), self._users.draw(draws)): None for _ in range(count)}
         return [Path(tuple(self.tree.path(a, b))) for a, b in pairs]
 
     def retransmissions(self, bad: Sequence[int], sizes: Mapping[int, int] | None = None) -> float:
-        """In the month, if one replica of each broker in `bad` drops all.
+        """Returns the retransmissions of the month, if one replica of each broker in `bad` drops all.
 
         `sizes`: replicas of a broker, 1 if it is not in it; None: no failover at all.
         """
@@ -70,7 +70,9 @@ class Network:
 
 
 def by_need(paths: Sequence[Path], bad: Sequence[int], budget: int, *, one_pack: bool) -> dict[int, int]:
-    """Sizes that `bridge.topology.placement` gives when each bad broker failed once for each path that it is on."""
+    """Returns the sizes that `bridge.topology.placement` gives when each bad broker failed once for each of its
+    paths.
+    """
     failures = dict.fromkeys(bad, 0)
     for path in paths:
         for v in path.nodes:
@@ -80,7 +82,7 @@ def by_need(paths: Sequence[Path], bad: Sequence[int], budget: int, *, one_pack:
 
 
 def anywhere(brokers: int, budget: int, draws: Draws) -> dict[int, int]:
-    """Sizes that the same budget gives where need is not looked at: pairs, at brokers drawn at random."""
+    """Returns the sizes that an equal budget gives without regard to need: pairs, at brokers drawn at random."""
     return dict.fromkeys(Zipf(brokers, 0).distinct(draws, min(budget // 2, brokers)), SHARING_MIN)
 
 
@@ -88,7 +90,7 @@ STRATEGIES = ("off", "uniform", "by need, packs add up", "by need, one pack", "t
 
 
 def compared(network: Network, f: int, alpha: float, budget: int, runs: int, seed: int) -> dict[str, list[float]]:
-    """Retransmissions of each run by strategy; the bad brokers of a run are the same for all of them."""
+    """Returns the retransmissions of each run by strategy; all strategies have the bad brokers of a run in common."""
     brokers = len(network.tree)
     found: dict[str, list[float]] = {name: [] for name in STRATEGIES}
     everywhere = dict.fromkeys(range(brokers), SHARING_MIN)
@@ -124,7 +126,9 @@ def figure_11(
     budget: int = BUDGET,
     runs: int = RUNS,
 ) -> Figure:
-    """Retransmissions in a month against the number of bad brokers: all alphas and c, then failover at the headline."""
+    """Draws retransmissions in a month against the number of bad brokers: all alphas and c, then failover at the
+    headline.
+    """
     rows: list[tuple[float | str, ...]] = []
     series = []
     steps = len(clusterings) * len(alphas) + len(bad)

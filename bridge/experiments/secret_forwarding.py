@@ -1,9 +1,9 @@
-"""The figures of the secret-forwarding paper (000) by number, and those of them that are about shares as such.
+"""Figures of the secret-forwarding paper (000) by number, and the figures about shares as such.
 
-`FIGURES[number](seed, progress, **sizes)` gives a `Figure`; sizes default to the paper's. Here: the attacks of Figures
-3 and 4, counted over all placements of bad replicas; how shares and their traffic grow (7); how long splitting takes
-(8), with a clock from outside. Elsewhere: latency over regions (`hops`), friends apart (9, `dispersion`), a month of
-interactions (10, `socialtrace`), bad brokers (11, `retransmissions`).
+`FIGURES[number](seed, progress, **sizes)` gives a `Figure`; sizes default to the paper's. Here: the attacks of
+Figures 3 and 4, counted over all placements of bad replicas; growth of shares and their traffic (7); duration of
+splitting (8), with a clock from outside. Elsewhere: latency over regions (`hops`), friends apart (9, `dispersion`), a
+month of interactions (10, `socialtrace`), bad brokers (11, `retransmissions`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ PAPER_SPLIT_MS, PAPER_RECOMBINE_MS = 1.0, 5.2
 
 
 def figure_3(seed: int, progress: Progress, *, counts: Sequence[int] = COUNTS, hops: Sequence[int] = HOPS) -> Figure:
-    """In how many placements Algorithm 1 loses its secret, or its delivery; beside it Algorithm 2."""
+    """Counts the placements in which Algorithm 1 loses its secret, or its delivery; beside it Algorithm 2."""
     schemes = {
         f"Algorithm 1, {spread.value}": _algorithm_1(spread, Draws("figure 3", seed, spread.value)) for spread in Spread
     }
@@ -57,7 +57,7 @@ def figure_3(seed: int, progress: Progress, *, counts: Sequence[int] = COUNTS, h
 
 
 def figure_4(seed: int, progress: Progress, *, counts: Sequence[int] = COUNTS, hops: Sequence[int] = HOPS) -> Figure:
-    """The same for network coding, whose blocks are all needed."""
+    """Counts the placements in which network coding loses its secret, or its delivery: all blocks are needed."""
 
     def network_coding(counts: Sequence[int]) -> Scheme:
         return NetworkCoding(counts, Draws("figure 4", seed, *counts))
@@ -138,7 +138,7 @@ def figure_7(
     fanouts: Sequence[int] = (2, 3, 4, 5),
     refreshes: Sequence[int] = REFRESHES,
 ) -> Figure:
-    """Shares of one key by path length and fan-out, and the traffic that they add to each 10^9 bytes of content.
+    """Counts shares of one key by path length and fan-out, and the traffic that they add to each 10^9 bytes of content.
 
     Nothing is drawn; `seed` is there because every figure has one. The whole tree is served: one subscriber a leaf.
     """
@@ -176,9 +176,9 @@ def figure_7(
 
 
 def tree_shares(hops: int, fanout: int) -> int:
-    """Shares over all links of a tree with `hops` levels of nodes, d^(l-1) in level l, and a subscriber at each leaf.
+    """Returns the shares over all links of a tree with `hops` levels of nodes, and a subscriber at each leaf.
 
-    A node of level l gets r^l, a subscriber as many as its node.
+    Level l has d^(l-1) nodes. A node of level l gets r^l, a subscriber as many as its node.
     """
     nodes = [(fanout ** (level - 1), level) for level in (*range(1, hops + 1), hops)]
     return sum(int(width * REPLICAS**level) for width, level in nodes)
@@ -193,7 +193,7 @@ def figure_8(
     key_bytes: Sequence[int] = KEY_BYTES,
     rounds: int = 2_000,
 ) -> Figure:
-    """Milliseconds to split and to recombine AES keys, measured on `clock` (seconds, e.g. `time.perf_counter`)."""
+    """Measures milliseconds to split and to recombine AES keys on `clock` (seconds, e.g. `time.perf_counter`)."""
     rows, series = [], []
     for at, size in enumerate(key_bytes):
         timed = []
@@ -233,7 +233,7 @@ def figure_8(
 def _times(
     draws: Draws, count: int, size: int, rounds: int, clock: Callable[[], float]
 ) -> tuple[list[float], list[float]]:
-    """Seconds of every split and every recombination, each of another key."""
+    """Measures the seconds of every split and every recombination, each of another key."""
     threshold = shamir.threshold_of(count)
     split, combine = [], []
     for _ in range(rounds):
@@ -261,4 +261,4 @@ FIGURES: Mapping[str, Callable[..., Figure]] = MappingProxyType(
         "11": figure_11,
     }
 )
-"""By number. All take (seed, progress); "7-latency" and "8" also need `clock`."""
+"""Figures by number. All take (seed, progress); "7-latency" and "8" also need `clock`."""

@@ -1,9 +1,9 @@
-"""A month of interactions between friends, and what refreshing keys less often saves (Figure 10).
+"""A month of interactions between friends, and the savings of refreshing keys less often (Figure 10).
 
 The trace of the paper is not public: this one has its size (1.4 million interactions, 3 million users, 28.3 million
 relations) and is drawn anew from a seed. Users publish by Zipf, exponent 1; so do they choose among their friends.
-Brokers of users are drawn as in `dispersion`. Only counters are kept, no list of interactions. Not here: lost messages
-(`retransmissions`).
+Brokers of users are drawn as in `dispersion`. Only counters are kept, no list of interactions. Not here: lost
+messages (`retransmissions`).
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ PAPER_GB = {1: "144 GB", 10: "39 GB"}
 
 
 def frame_bytes(nodes: int) -> int:
-    """Bytes of the `vmq-shares` properties that a subscriber gets with one key over a path of `nodes` virtual nodes.
+    """Returns the bytes of the `vmq-shares` properties that a subscriber gets with one key over `nodes` virtual nodes.
 
-    One frame from each replica of the last node, in base64. Our paths end at 4 nodes; beyond, the same layout is
+    One frame comes from each replica of the last node, in base64. Our paths end at 4 nodes; beyond, the layout is
     continued for the sake of comparison.
     """
     opening = len(frames.opening(frames.Kind.SHARES)) + 1 + 8 * nodes + 2
@@ -52,7 +52,7 @@ class Month:
 
 
 class Trace:
-    """What a month of interactions adds up to. Number i of a sequence carries a key if m divides i, from 0 on."""
+    """The sums of a month of interactions. Number i of a sequence carries a key if m divides i, from 0 on."""
 
     def __init__(self) -> None:
         self._keys = [0] * _PERIOD
@@ -66,7 +66,7 @@ class Trace:
         self._bytes[at] += frame_bytes(hops + 1)
 
     def month(self, messages: int) -> Month:
-        """`messages`: one of `REFRESH_MESSAGES`, how many share a key."""
+        """Returns the sums for one rate. `messages`: one of `REFRESH_MESSAGES`, the messages that share a key."""
         return Month(sum(self._keys[::messages]), sum(self._shares[::messages]), sum(self._bytes[::messages]))
 
 
@@ -80,7 +80,7 @@ def play(
     fanout: int,
     alpha: float,
 ) -> tuple[Trace, Trace]:
-    """Draw the month once. Two traces of it: keys of a pair of friends, keys of a publisher for all its friends."""
+    """Draws the month once. Returns two traces: keys of a pair of friends, keys of a publisher for all its friends."""
     distances = Tree.complete(brokers, fanout).distances()
     places = Zipf(brokers, alpha)
     by_pair, by_publisher = Trace(), Trace()
@@ -117,7 +117,7 @@ def figure_10(
     alphas: Sequence[float] = (0.5, 1.0),
     refresh_messages: Sequence[int] = REFRESH_MESSAGES,
 ) -> Figure:
-    """Gigabytes of shares in a month against the refresh rate of keys, in-band and from a repository."""
+    """Draws gigabytes of shares in a month against the refresh rate of keys, in-band and from a repository."""
     rows: list[tuple[float | str, ...]] = []
     series, means = [], []
     xs = tuple(1 / messages for messages in refresh_messages)
@@ -157,7 +157,7 @@ _DRAWN = {"a key a pair of friends": 2, "a key a publisher": 5, "repository": 9}
 def _table(
     by_pair: Trace, by_publisher: Trace, refresh_messages: Sequence[int], interactions: int
 ) -> list[tuple[float, ...]]:
-    """A row of `_COLUMNS` for each rate; shares count by r^(h+1) unless the name says r^h."""
+    """Returns a row of `_COLUMNS` for each rate; shares count by r^(h+1) unless the name says r^h."""
     all_shares = by_pair.month(1).shares
     table: list[tuple[float, ...]] = []
     for messages in refresh_messages:

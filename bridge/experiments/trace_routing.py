@@ -1,9 +1,9 @@
-"""Table 3 of the paper on availability traces: what a trace costs from an entity to a tracker, by hops and transport.
+"""Table 3 of the paper on availability traces: the cost of a trace from an entity to a tracker, by hops and transport.
 
-Added up from what single operations cost (`Costs`), in the order of the paper: the entity signs, its broker verifies,
-makes the trace and signs it, each broker on the way reads, verifies and passes on, the tracker verifies. Rows *secured*
-seal and open beside that. Rows of UDP take what a datagram costs instead of a segment of TCP: VeilMQ itself sends
-nothing over UDP. Paper items B4, B7 and B8.
+Added up from single operations (`Costs`), in the order of the paper: the entity signs, its broker verifies, makes the
+trace and signs it, each broker on the way reads, verifies and passes on, the tracker verifies. Rows *secured* seal
+and open beside that. Rows of UDP count a datagram instead of a segment of TCP: VeilMQ itself sends nothing over UDP.
+Paper items B4, B7 and B8.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PAPER_MS = {
 
 
 def trace_us(costs: Costs, hops: int, transport: str, protection: str) -> float:
-    """One trace over so many hops between brokers."""
+    """Returns the microseconds of one trace over so many hops between brokers."""
     carried = costs.tcp_us if transport == TCP else costs.udp_us
     passed_on = carried + costs.parse_us + costs.verify_us + costs.write_us
     made = 2 * costs.sign_us + costs.verify_us
@@ -35,7 +35,7 @@ def trace_us(costs: Costs, hops: int, transport: str, protection: str) -> float:
 
 
 def figure_routing(seed: int, progress: Progress, *, costs: Costs | None = None) -> Figure:
-    """The rows of the table that are about hops. Nothing is drawn; `seed` is there because every figure has one."""
+    """Computes the rows of the table that are about hops. Nothing is drawn; every figure has a `seed`."""
     del seed
     costs = costs or Costs()
     rows, series = [], []
@@ -67,4 +67,4 @@ def figure_routing(seed: int, progress: Progress, *, costs: Costs | None = None)
 
 
 FIGURES: Mapping[str, Callable[..., Figure]] = MappingProxyType({"table-3": figure_routing})
-"""By the paper's numbers. Takes `(seed, progress)` and, by keyword, the `costs`."""
+"""Figures by the paper's numbers. Each takes `(seed, progress)` and, by keyword, the `costs`."""

@@ -1,7 +1,7 @@
 """Figures of paper C: the structured overlay counted, its three cases of dynamic routing, and its evaluation.
 
-Counts are exact. What depends on time is played (`octopis_cells`) with service times that the paper lacks; which of
-them were fitted to which of its numbers stands in the notes, and everything else follows.
+Counts are exact. Results that depend on time are played (`octopis_cells`) with service times that the paper lacks;
+the notes say which of them were fitted to which of its numbers, and everything else follows.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bridge.overlay_experiments.planes import Flooded, caterpillar, mean_lengths
 from bridge.topology import IDLE, LinkLoad, PlanePlace, RowTable, Scot, dynamic, static, subscribe_all
 
 Sweep: TypeAlias = Callable[[Sequence[Cell], Progress], list[Numbers]]
-"""Runs cells, here or elsewhere, and gives their results in order."""
+"""Function that runs cells, here or elsewhere, and gives their results in order."""
 
 EXPERIMENT = "octopis"
 RUNS = 3
@@ -41,7 +41,9 @@ serially: Sweep = one_by_one(measure)
 
 
 def figure_links(seed: int, progress: Progress) -> Figure:
-    """Figures 2 to 5: brokers, links and subscription messages of the example, and of the overlay of the evaluation."""
+    """Counts, for figures 2 to 5, brokers, links and subscription messages of the example, and of the evaluated
+    overlay.
+    """
     del seed
     rows = []
     for name, scot in (("example, Fig 3", Scot(6, EXAMPLE, 3)), ("evaluation, Fig 8", caterpillar())):
@@ -86,7 +88,9 @@ CASES: Mapping[str, tuple[int, frozenset[tuple[PlanePlace, PlanePlace]]]] = {
 
 
 def example_messages(congested: frozenset[tuple[PlanePlace, PlanePlace]] | None) -> int:
-    """Copies of a notification from (b,2) to subscribers at (a,2), (c,2), (c,0), (c,1); None: statically routed."""
+    """Counts copies of a notification from (b,2) to subscribers at (a,2), (c,2), (c,0), (c,1); None: statically
+    routed.
+    """
     scot = Scot(6, EXAMPLE, 3)
     tables = {place: RowTable(scot, place) for place in scot.brokers}
     hosts = ((A, 2), (C, 2), (C, 0), (C, 1))
@@ -116,7 +120,7 @@ def example_messages(congested: frozenset[tuple[PlanePlace, PlanePlace]] | None)
 
 
 def figure_7(seed: int, progress: Progress) -> Figure:
-    """Messages of one notification in the three cases of dynamic routing."""
+    """Counts messages of one notification in the three cases of dynamic routing."""
     del seed
     snr = example_messages(None)
     rows = [(name, snr, example_messages(congested), f"6:{paper}") for name, (paper, congested) in CASES.items()]
@@ -142,7 +146,7 @@ def figure_7(seed: int, progress: Progress) -> Figure:
 
 
 def figure_9a(seed: int, progress: Progress, *, sweep: Sweep = serially, runs: int = RUNS) -> Figure:
-    """Messages of all subscriptions, with and without clusters; lengths of their trees; their delay (9b)."""
+    """Plays all subscriptions, with and without clusters: their messages, lengths of their trees, their delay (9b)."""
     cells = [Cell("subscribing", name, seed + run, 0) for name in ("SNR", "BID") for run in range(runs)]
     found = sweep(cells, progress)
     clustered, flooded = found[:runs], found[runs:]
@@ -183,7 +187,7 @@ def figure_9c(
     seed: int, progress: Progress, *, sweep: Sweep = serially, runs: int = RUNS, share: float = 0.01,
     subscribers: Sequence[int] = SUBSCRIBERS,
 ) -> Figure:  # fmt: skip
-    """Delay, messages and matching of notifications against subscribers: 9c, 9d, 10a."""
+    """Plays delay, messages and matching of notifications against subscribers: 9c, 9d, 10a."""
     paper = "delay -47 %, messages -12 %, matching: BID 25 % less"
     return _steady("9c", "Notifications over subscribers (9c, 9d, 10a)", "subscribers", paper, progress, sweep, [
         (float(count), [
@@ -196,7 +200,7 @@ def figure_10b(
     seed: int, progress: Progress, *, sweep: Sweep = serially, runs: int = RUNS, share: float = 0.01,
     publishers: Sequence[int] = PUBLISHERS,
 ) -> Figure:  # fmt: skip
-    """The same against publishers: 10b, 10c, 10d."""
+    """Plays delay, messages and matching of notifications against publishers: 10b, 10c, 10d."""
     paper = "delay -42 %, messages: BID +36.4 %, matching: SNR +265 %"
     return _steady("10b", "Notifications over publishers (10b to 10d)", "publishers", paper, progress, sweep, [
         (float(count), [
@@ -253,7 +257,9 @@ def figure_11(
     seed: int, progress: Progress, *, sweep: Sweep = serially, runs: int = RUNS, share: float = 0.02,
     rates: Sequence[int] = RATES,
 ) -> Figure:  # fmt: skip
-    """A fast publisher for a minute or more: delay, queues, and when all is well again (11a to 11c)."""
+    """Plays a fast publisher for a minute or more: delay, queues, and the time until all is well again (11a to
+    11c).
+    """
     cells = [
         Cell("burst", name, seed + run, 5_000, notifications=2_000, per_minute=float(rate), share=share)
         for rate in rates for name in ALGORITHMS for run in range(runs)
@@ -320,4 +326,4 @@ def _less(ours: float, other: float) -> str:
 FIGURES: Mapping[str, Callable[..., Figure]] = MappingProxyType(
     {"2-5": figure_links, "7": figure_7, "9a": figure_9a, "9c": figure_9c, "10b": figure_10b, "11": figure_11}
 )
-"""By the number of their first part. Those that play cells take `sweep`, `runs` and mostly `share`."""
+"""Figures by the number of their first part. Figures that play cells take `sweep`, `runs` and mostly `share`."""

@@ -1,4 +1,4 @@
-"""Runs of the experiments with planes, one cell each: what goes in is a `Cell`, what comes out are plain numbers.
+"""Runs of the experiments with planes, one cell each: input is a `Cell`, output are plain numbers.
 
 A cell follows from its fields alone, so cells may run anywhere and in any order, and a result may be kept and read
 again (`gateway.simulating.sweeping`). `share` is the part of the paper's notifications that is played: rates,
@@ -21,18 +21,18 @@ from bridge.topology import PlaneStep, RowTable
 Numbers: TypeAlias = dict[str, float | list[float]]
 
 STARTS_S = 5.0
-"""All publishers begin within so long."""
+"""Seconds within which all publishers begin."""
 FAST_SUBSCRIBERS = 0.002
 FAST_MESSAGES = 100_000
 STEP = 37
-"""A publisher goes on to the symbol so many further."""
+"""Symbols by which a publisher goes on each time."""
 FLOOD_PER_S, FLOODS = 80.0, 400
 """Subscriptions a second while their delay is measured, and how many are; fitted: the paper does not say its rate."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One run. `kind`: `steady`, `burst` (`per_minute` is the fast publisher's) or `subscribing`."""
+    """A run. `kind`: `steady`, `burst` (`per_minute` is the fast publisher's) or `subscribing`."""
 
     kind: str
     algorithm: str
@@ -46,12 +46,14 @@ class Cell:
 
 
 def measure(cell: Cell) -> Numbers:
-    """Run it."""
+    """Runs the cell."""
     return KINDS[cell.kind](cell)
 
 
 def _market(cell: Cell) -> tuple[Market, list[Published], Draws]:
-    """The overlay, its subscribers, and what ordinary publishers say; the same for every algorithm."""
+    """Returns the overlay, its subscribers, and the notifications of ordinary publishers; equal for every
+    algorithm.
+    """
     draws = Draws("planes", cell.seed, cell.subscribers, cell.publishers)
     market = Market(caterpillar(), cell.subscribers, draws)
     every_s = 60.0 / (cell.per_minute if cell.kind == "steady" else 60.0)
@@ -108,7 +110,10 @@ def _burst(cell: Cell) -> Numbers:
 
 
 def _subscribing(cell: Cell) -> Numbers:
-    """Subscriptions one after the other through queues of brokers; the delay to the last broker, and the messages."""
+    """Plays subscriptions one after the other through queues of brokers.
+
+    Returns the delay to the last broker, and the messages.
+    """
     draws, scot, service = Draws("subscribing", cell.seed), caterpillar(), cell.service
     flooded = Flooded(scot, Draws("floods", cell.seed))
     brokers = scot.brokers

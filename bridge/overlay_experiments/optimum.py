@@ -1,8 +1,8 @@
-"""What the cost-and-interest heuristic reaches beside the best there is: of seven brokers all trees are counted out.
+"""The cost-and-interest heuristic beside the optimum: of seven brokers all trees are counted out.
 
-There are n^(n-2) trees of n brokers (Cayley), 16,807 of seven, one for each of Prüfer's sequences. Each costs what the
-deliveries of every kind of notification cost along it at that moment. Paper D gives no such figure: its heuristic is
-compared with other heuristics only.
+There are n^(n-2) trees of n brokers (Cayley), 16,807 of seven, one for each of Prüfer's sequences. The cost of each
+is that of delivering every kind of notification along it at that moment. Paper D gives no such figure: its heuristic
+is compared with other heuristics only.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MIN_GAIN = 0.02  # of `organise` in an overlay's description
 
 
 def all_trees(count: int) -> Iterator[list[set[int]]]:
-    """Every tree of `count` brokers, by its neighbours."""
+    """Yields every tree of `count` brokers, by its neighbours."""
     for code in product(range(count), repeat=count - 2):
         degree = [1 + code.count(node) for node in range(count)]
         tree: list[set[int]] = [set() for _ in range(count)]
@@ -43,7 +43,7 @@ def all_trees(count: int) -> Iterator[list[set[int]]]:
 
 
 def by_eq_2(overlay: Organised, tree: list[set[int]]) -> list[set[int]]:
-    """Returns where the overlay's own swaps lead from `tree` while nothing else changes."""
+    """Returns the tree to which the overlay's own swaps lead from `tree` while nothing else changes."""
     links = list(combinations(range(len(tree)), 2))
     while swaps := good_swaps(dict(enumerate(tree)), links, overlay, MIN_GAIN):
         made = swapped_tree(dict(enumerate(tree)), swaps[0].added, swaps[0].removed)
@@ -52,7 +52,7 @@ def by_eq_2(overlay: Organised, tree: list[set[int]]) -> list[set[int]]:
 
 
 def figure_optimum(seed: int, progress: Progress, runs: int = RUNS, ticks: int = TICKS) -> Figure:
-    """By network: what a notification of each kind costs together, on the first tree, on CI's, and on the best one."""
+    """Computes by network the cost of a notification of each kind: on the first tree, on CI's, and on the best one."""
     trees = list(all_trees(BROKERS))
     rows: list[tuple[float | str, ...]] = []
     for number in range(runs):

@@ -1,11 +1,12 @@
-"""Brokers that change their tree by themselves, played (paper D, its section 5): what heuristics save and cost.
+"""Brokers that change their tree by themselves, played (paper D, its section 5): savings and cost of heuristics.
 
-Time goes in steps of 25 ticks. In a step each publisher's notifications are counted, delivered along the tree of the
-moment and paid for; some subscribers move; and a tenth of the brokers tell those within η hops what they had in the
-last 250 ticks. Who hears that judges a direct link (`bridge.organising`) and asks the cycle which link goes instead.
+Time goes in steps of 25 ticks. In a step each publisher's notifications are counted, delivered along the present tree
+and paid for; some subscribers move; and a tenth of the brokers tell brokers within η hops their notifications of the
+last 250 ticks. A broker that hears them judges a direct link (`bridge.organising`) and asks the cycle which link goes
+instead.
 
 Common interest is exact here: a filter of 100,000 bits with an interval's 250 ids in it is wrong once in a billion.
-Broadcasts, requests and changes cost what notifications cost: the processing of who gets one, and the link.
+Broadcasts, requests and changes cost as much as notifications: the processing of each receiver, and the link.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ TELL_TICKS = 1_000
 
 
 class Heuristic(StrEnum):
-    """Who changes the tree, and by what."""
+    """The heuristic by which the tree is changed."""
 
     STATIC = "static"
     CI = "CI"
@@ -39,7 +40,7 @@ class Heuristic(StrEnum):
 
 @dataclass
 class Costs:
-    """What links and brokers cost; all that a run does not change by itself."""
+    """The costs of links and brokers, which a run does not change by itself."""
 
     links: Matrix
     processing: list[float]
@@ -47,7 +48,9 @@ class Costs:
 
 @dataclass
 class Told:
-    """What a run cost in so many ticks: notifications, broadcasts, requests and changes, and how many changes."""
+    """The costs of a run in so many ticks: notifications, broadcasts, requests and changes, and the number of
+    changes.
+    """
 
     delivering: float = 0.0
     telling: float = 0.0
@@ -56,10 +59,10 @@ class Told:
 
 
 class Organised:
-    """One overlay of brokers under one heuristic."""
+    """An overlay of brokers under one heuristic."""
 
     def __init__(self, costs: Costs, heuristic: Heuristic, hops: int, seed: int, name: str, kinds: int = KINDS) -> None:
-        """`name` and `seed` name the world: the same for all heuristics. `kinds`: of notifications."""
+        """Draws the overlay. `name` and `seed` name the world: equal for all heuristics. `kinds`: of notifications."""
         self.costs, self._heuristic, self._hops = costs, heuristic, hops
         self._draws = Draws("organised", name, seed)
         brokers = len(costs.processing)
@@ -73,19 +76,19 @@ class Organised:
         self._subscribers = [[self._client() for _ in range(SUBSCRIBERS)] for _ in range(kinds)]
         self._recent: deque[list[tuple[frozenset[int], int]]] = deque()  # of each step of an interval: whom, how many
         self._common: list[dict[int, float]] = [dict.fromkeys(range(brokers), 0.0) for _ in range(brokers)]
-        """With each broker, the notifications of the last interval that concerned both; with itself all of its own."""
+        """By two brokers: notifications of the last interval that concerned both; with itself all of its own."""
         self._phis: dict[int, float] = {}  # of this step and tree
         self._spent: dict[int, float] = {}  # by kind: what one notification costs
         self._now = 0
         self.told = Told()
 
     def redraw(self, costs: Costs) -> None:
-        """Links, or brokers, cost something else now."""
+        """Changes the costs of links, or brokers."""
         self.costs = costs
         self._spent.clear()
 
     def run(self, ticks: int) -> list[Told]:
-        """Play so many ticks; what each thousand cost."""
+        """Plays so many ticks; returns the costs of each thousand."""
         found = []
         for step in range(1, ticks // STEP_TICKS + 1):
             self._now += STEP_TICKS
@@ -102,7 +105,7 @@ class Organised:
     # ------------------------------------------------------------------------------------------- clients
 
     def _client(self) -> int:
-        """A broker, by its load."""
+        """Draws a broker, by its load."""
         while True:
             broker = self._draws.randrange(len(self._load))
             if self._draws.random() < self._load[broker]:
@@ -116,7 +119,7 @@ class Organised:
         return count
 
     def _move(self) -> None:
-        """Subscribers go, and others come elsewhere."""
+        """Moves some subscribers to other brokers."""
         for _ in range(self._poisson(self._kinds * SUBSCRIBERS * STEP_TICKS / LIFE_TICKS)):
             kind = self._draws.randrange(self._kinds)
             self._subscribers[kind][self._draws.randrange(SUBSCRIBERS)] = self._client()
@@ -143,7 +146,7 @@ class Organised:
         return delivery_cost(tree, concerned, self.link, self.costs.processing)
 
     def concerned(self, brokers: Collection[int]) -> float:
-        """Returns how many kinds concern one or more of these brokers: for functions that judge by Eq 2."""
+        """Returns the number of kinds that concern one or more of these brokers: for functions that judge by Eq 2."""
         clients = zip(self._publishers, self._subscribers, strict=True)
         return float(sum(not {publisher, *subscribers}.isdisjoint(brokers) for publisher, subscribers in clients))
 
@@ -154,11 +157,13 @@ class Organised:
         return self.costs.processing[broker]
 
     def tree_cost(self, tree: Sequence[set[int]]) -> float:
-        """What one notification of each kind would cost along this tree now, all together."""
+        """Returns the cost of one notification of each kind along this tree now, all together."""
         return sum(self._delivery_cost(tree, kind) for kind in range(self._kinds))
 
     def _count(self, said: list[tuple[frozenset[int], int]], sign: int) -> None:
-        """What one step brought comes to what brokers have in common, or goes again. Whole numbers: nothing is lost."""
+        """Adds the notifications of one step to the brokers' common counts, or takes them away. Whole numbers: nothing
+        is lost.
+        """
         for concerned, count in said:
             for broker in concerned:
                 common = self._common[broker]
@@ -172,7 +177,7 @@ class Organised:
         self.tree[b].add(a)
 
     def _tell(self, origin: int) -> None:
-        """A broadcast: everybody within η hops hears it, on the way that it took, and may want a link."""
+        """Sends a broadcast: every broker within η hops hears it, on the way that it took, and may want a link."""
         common = self._common[origin]
         ways = [[origin]]
         for way in ways:
@@ -186,7 +191,9 @@ class Organised:
                         return  # the tree is another one now: what else it would have brought is out of date
 
     def _wants(self, path: list[int], common_of_end: dict[int, float]) -> bool:
-        """The first broker of `path` has heard of the last. Whether the tree was changed for it."""
+        """Lets the first broker of `path`, which has heard of the last, judge a link; returns True if the tree was
+        changed.
+        """
         first, last = path[0], path[-1]
         if not common_of_end[first]:
             return False
@@ -205,7 +212,7 @@ class Organised:
         return self._agree(path, [*links, direct], taken)
 
     def _phi(self, broker: int, common: dict[int, float]) -> float:
-        """Over the neighbourhood of η hops."""
+        """Returns φ of a broker over the neighbourhood of η hops."""
         if broker in self._phis:
             return self._phis[broker]
         near = {broker: common[broker]}
@@ -217,7 +224,7 @@ class Organised:
         return self._phis[broker]
 
     def _agree(self, ring: list[int], links: list[float], taken: list[float]) -> bool:
-        """The request goes round; the last broker decides."""
+        """Sends the request round the cycle; the last broker decides."""
         common = [self._common[broker] for broker in ring]
         phis = [self._phi(broker, shared) for broker, shared in zip(ring, common, strict=True)]
         vectors = ring_vectors(ring, common, phis, links, taken)
@@ -227,7 +234,7 @@ class Organised:
         return removed < len(ring) - 1 and self._swap(ring, removed)
 
     def _swap(self, path: Sequence[int], removed: int) -> bool:
-        """The link number `removed` of the path goes, one between its ends comes."""
+        """Removes the link number `removed` of the path, and adds one between its ends."""
         one, other = path[removed], path[removed + 1]
         self.tree[one].discard(other)
         self.tree[other].discard(one)

@@ -1,11 +1,11 @@
-"""Placement over a month of drawn failures: whether it acts where replicas fail, and what that is worth (A11, A12).
+"""Placement over a month of drawn failures: its steps at the replicas that fail, and their worth (A11, A12).
 
 Six regions of three in a tree. Each replica fails and is repaired at drawn times; in the bad region one of them, or
-all, fail much more often. Every day the owner asks what members witnessed of each other in the week before (one replica
-of every region lies), and signs one step at most. Without placement the same failures hit the same replicas.
+all, fail much more often. Every day the owner asks members for their testimony on each other in the week before (one
+replica of every region lies), and signs one step at most. Without placement the failures hit the replicas alike.
 
-Failures are drawn; what counts of them, and what is done, is decided by the product's own functions
-(`topology.witnesses`, `topology.proposing`).
+Failures are drawn; the product's own functions decide which of them count, and the steps (`topology.witnesses`,
+`topology.proposing`).
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ EDGES = ((1, 2), (2, 3), (2, 4), (4, 5), (4, 6))
 PATHS = ((1, 2, 3), (1, 2, 4, 5), (3, 2, 4, 6), (5, 4, 6))
 REPLICAS = 3
 MEANS_S = (5 * DAY_S, 1_200.0)
-"""An ordinary replica runs for five days and is away for twenty minutes, in the mean."""
+"""Mean seconds that an ordinary replica runs (five days), and is away (twenty minutes)."""
 BAD_MEANS_S = (4 * 3_600.0, 3_600.0)
-"""A bad one runs for four hours and is away for one."""
+"""Mean seconds that a bad replica runs (four hours), and is away (one hour)."""
 LINK_BREAKS_S = 2 * DAY_S
-"""So often a witness sees a link break though both ends run; it is back within a minute."""
+"""Mean seconds between breaks of a link that a witness sees though both ends run; it is back within a minute."""
 RUNS = 25
 EXPERIMENT = "placement"
 
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """What is wrong: so many replicas of one region are bad, and the owner has so many spares."""
+    """The trouble of a month: the bad replicas of one region, and the owner's spares."""
 
     name: str
     bad: int
@@ -57,7 +57,7 @@ TROUBLES = (
 
 @dataclass
 class PlacedMonth:
-    """One month of one world. `away`: when each replica was down, in order; `views`: regions day by day."""
+    """A month of one world. `away`: times at which each replica was down, in order; `views`: regions day by day."""
 
     trouble: Trouble
     seed: int
@@ -89,8 +89,10 @@ class PlacedMonth:
             times.append((begins, at))
 
     def play(self, places: bool) -> tuple[list[float], float]:
-        """The part of each day in which what is carried found a quorum on its whole path, and the mean of the days
-        after the first week. `places`: whether the owner follows what is proposed."""
+        """Returns the carried part of each day, and the mean of the days after the first week.
+
+        A publication is carried if its whole path has a quorum. `places`: True if the owner follows the proposals.
+        """
         regions = {region: list(members) for region, members in self.regions.items()}
         spares = [f"spare-{number}" for number in range(self.trouble.spares)]
         days = []
@@ -101,7 +103,7 @@ class PlacedMonth:
         return days, fmean(days[WINDOW_DAYS:])
 
     def _place(self, regions: dict[int, list[str]], spares: list[str], day: int) -> None:
-        """Ask, and sign one step."""
+        """Asks for a proposal, and signs one step."""
         paths = [Path(nodes, weight) for nodes, weight in zip(PATHS, self.weights, strict=True)]
         reports = {}
         near = {a: {y for x, y in (*EDGES, *((d, c) for c, d in EDGES)) if x == a} for a in regions}
@@ -124,7 +126,7 @@ class PlacedMonth:
             regions[step.region].remove(step.member)
 
     def _saw(self, peer: str, day: int, draws: Draws) -> LinkSeen:
-        """What an honest witness says: the failures of the peer, and breaks of the link between."""
+        """Returns an honest witness's testimony: the failures of the peer, and breaks of the link between."""
         end = day * DAY_S
         begin = end - WINDOW_DAYS * DAY_S
         times = [(max(a, begin), min(b, end)) for a, b in self.away[peer] if b > begin and a < end]
@@ -133,11 +135,11 @@ class PlacedMonth:
 
     @staticmethod
     def _lied(peer: str, day: int, draws: Draws) -> LinkSeen:
-        """Of half of them that they fail all the time, of the others that they never do."""
+        """Returns a liar's testimony: half of the peers fail all the time, the others never do."""
         return LinkSeen(1e6, 1.0, 1.0) if draws.random() < 0.5 else LinkSeen(watched_s=1.0)
 
     def _carried(self, regions: Mapping[int, Sequence[str]], begin: float, end: float) -> float:
-        """One sweep over what begins and ends to be away: how long each path had a quorum everywhere."""
+        """Returns the time that each path had a quorum everywhere, in one sweep over failures and repairs."""
         changes = [
             (min(max(at, begin), end), region, change)
             for region, members in regions.items()
@@ -161,7 +163,7 @@ class PlacedMonth:
 
 
 def figure_month(seed: int, progress: Progress, runs: int = RUNS) -> Figure:
-    """What is carried, with and without placement; whether the first step is where it fails."""
+    """Plays the carried part, with and without placement, and checks that the first step is at the bad region."""
     rows: list[tuple[float | str, ...]] = []
     lines = []
     for done, trouble in enumerate(TROUBLES, 1):

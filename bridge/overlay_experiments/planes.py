@@ -1,8 +1,9 @@
-"""The overlay and the workload of the experiments with planes: who is where, who wants what, and which way it goes.
+"""The overlay and the workload of the experiments with planes: brokers, interests, and ways.
 
 The paper's size by default: a tree of 15 regions (five inner ones in a row, two leaves each) times five planes; 500
-symbols, of which every subscriber wants 2 %. Interest is a number with a bit for each broker. The unclustered baseline
-gets its routes from floods in which the first copy wins; how uneven links are decides how much longer they are.
+symbols, of which every subscriber wants 2 %. Interest is a number with a bit for each broker. The unclustered
+baseline gets its routes from floods in which the first copy wins; the unevenness of links decides how much longer
+they are.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ exponential. Fitted to the paper's trees (14 % shorter than flooded ones) and me
 
 
 def caterpillar(inner: int = INNER, leaves_each: int = LEAVES_EACH, planes: int = PLANES) -> Scot:
-    """Inner regions in a row, then the leaves of each."""
+    """Returns an overlay with inner regions in a row, each with its leaves."""
     row = [(at, at + 1) for at in range(inner - 1)]
     leaves = [(at // leaves_each, inner + at) for at in range(inner * leaves_each)]
     return Scot(inner * (1 + leaves_each), row + leaves, planes)
@@ -49,12 +50,12 @@ class Market:
         self.local[symbol][host] = self.local[symbol].get(host, 0) + 1
 
     def hire(self, hosts: list[int]) -> None:
-        """Subscribers of the fast publisher."""
+        """Adds the subscribers of the fast publisher."""
         for host in hosts:
             self._want(SYMBOLS, host)
 
     def _masks(self) -> dict[tuple[int, int], int]:
-        """Of each directed edge of the tree the brokers of plane 0 that lie beyond it."""
+        """Returns for each directed edge of the tree the brokers of plane 0 that lie beyond it."""
         scot, masks = self.scot, dict[tuple[int, int], int]()
         for region in range(scot.regions):
             for other in range(scot.regions):
@@ -64,11 +65,14 @@ class Market:
         return masks
 
     def number(self, place: PlanePlace) -> int:
-        """Of a broker."""
+        """Returns the number of a broker."""
         return place[0] * self.scot.planes + place[1]
 
     def regions(self, symbol: int, at: int, before: int) -> tuple[int, ...]:
-        """The next regions in our plane beyond which somebody wants the symbol, without the one it came from (-1)."""
+        """Returns the next regions in our plane beyond which a subscriber wants the symbol, without region `before`
+        (-1:
+        none).
+        """
         key = symbol, at, before
         found = self._regions.get(key)
         if found is None:
@@ -81,14 +85,16 @@ class Market:
         return found
 
     def planes(self, symbol: int, plane: int) -> int:
-        """The other planes in which somebody wants the symbol, as bits."""
+        """Returns the other planes in which a subscriber wants the symbol, as bits."""
         column = sum(1 << region * self.scot.planes for region in range(self.scot.regions))
         wanted = (each for each in range(self.scot.planes) if self.interest[symbol] & column << each)
         return sum(1 << each for each in wanted if each != plane)
 
 
 class Flooded:
-    """The unclustered baseline: of each broker that hosts subscribers the tree along which its subscriptions spread."""
+    """The unclustered baseline: for each broker that hosts subscribers the tree along which its subscriptions
+    spread.
+    """
 
     def __init__(self, scot: Scot, draws: Draws, lasting: float = LASTING, passing: float = PASSING) -> None:
         self.scot, self._brokers = scot, scot.brokers
@@ -123,7 +129,7 @@ class Flooded:
         self.length.append(links)
 
     def next_hops(self, at: int, origins: int) -> dict[int, int]:
-        """By neighbour the origins, as bits, that are reached over it from broker `at`."""
+        """Returns by neighbour the origins, as bits, that are reached over it from broker `at`."""
         found: dict[int, int] = {}
         for origin in planes_of(origins):
             hop = self.last_hop[origin][at]
@@ -132,12 +138,15 @@ class Flooded:
 
 
 def exponential(draws: Draws) -> float:
-    """With mean 1."""
+    """Draws an exponential number with mean 1."""
     return -log(1 - draws.random())
 
 
 def mean_lengths(scot: Scot, flooded: Flooded) -> tuple[float, float]:
-    """Links from a broker to a subscription's host, over all pairs: in the two-step trees, and in the flooded ones."""
+    """Returns the mean links from a broker to a subscription's host, over all pairs.
+
+    First in the two-step trees, then in the flooded ones.
+    """
     brokers = scot.brokers
     pairs = [(a, b) for a in range(len(brokers)) for b in range(len(brokers)) if a != b]
     clustered = sum(scot.distance(brokers[a][0], brokers[b][0]) + (brokers[a][1] != brokers[b][1]) for a, b in pairs)

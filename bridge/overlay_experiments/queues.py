@@ -1,9 +1,9 @@
-"""Notifications through brokers with queues: matching, sending and links take time, and what waits is counted.
+"""Notifications through brokers with queues: matching, sending and links take time, and waiting copies are counted.
 
 Every broker matches one notification after the other, its processor sends one copy after the other, and each link
 carries one after the other. All three are first in, first out, so one event of the heap is one copy that arrives
-somewhere: when it will leave again is known as soon as it comes. Which copies are made is asked of the routing that
-brokers use (`bridge.topology`). Deliveries to subscribers are counted, not queued.
+somewhere: its time of leaving is known as soon as it comes. The routing that brokers use (`bridge.topology`) decides
+which copies are made. Deliveries to subscribers are counted, not queued.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bridge.topology import LinkLoad, LinkStatus, PlanePlace, dynamic, static
 
 
 class Algorithm(Enum):
-    """How notifications are routed."""
+    """The algorithm by which notifications are routed."""
 
     SNR = "SNR"
     DNR = "DNR"
@@ -28,27 +28,27 @@ class Algorithm(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """What takes how long, in milliseconds."""
+    """The service times, in milliseconds."""
 
     match_ms: float = 0.4
     match_each_us: float = 0.2
-    """Matching takes `match_ms`, and this for every subscription in the table."""
+    """Time of matching for every subscription in the table, beside `match_ms`."""
     send_ms: float = 1.7
-    """A copy costs the sender's processor so long."""
+    """Time of the sender's processor for a copy."""
     link_ms: float = 6.0
-    """And its link. Fitted together with `send_ms`, see the figure of the burst."""
+    """Time of the link for a copy. Fitted together with `send_ms`, as the figure of the burst explains."""
     latency_ms: float = 0.3
     identifier_us: float = 220.0
     """Handling one broker's identification on a notification, at every broker, and carrying it (BID only)."""
 
     def matching_ms(self, subscriptions: int) -> float:
-        """Of one notification at one broker."""
+        """Returns the milliseconds of matching one notification at one broker."""
         return self.match_ms + self.match_each_us * subscriptions / 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """One notification: when (seconds), where, of which symbol."""
+    """A notification: its time (seconds), broker and symbol."""
 
     at_s: float
     broker: int
@@ -57,7 +57,9 @@ class Published:
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of a run; delays in seconds. `fast`: of the fast publisher's notifications (when delivered, delay)."""
+    """The outcome of a run; delays in seconds. `fast`: of the fast publisher's notifications (time of delivery,
+    delay).
+    """
 
     messages: int = 0
     matching_ms: float = 0.0
@@ -71,17 +73,19 @@ class Outcome:
 
     @property
     def mean_delay_s(self) -> float:
-        """Over all deliveries."""
+        """The mean delay over all deliveries."""
         return sum(map(float.__mul__, self.delays_s, map(float, self.weights))) / sum(self.weights)
 
     @property
     def mean_queue(self) -> float:
-        """Notifications of the fast publisher that wait for a link, over time and the links that they take."""
+        """The fast publisher's notifications that wait for a link, as a mean over time and the links that they
+        take.
+        """
         return self.waited_s / max(self.lasted_s, 1e-9) / max(1, self.fast_links)
 
     @property
     def matching_each_ms(self) -> float:
-        """Matching of one notification, over all brokers that do it."""
+        """The matching of one notification, over all brokers that match it."""
         return self.matching_ms / max(1, self.matched)
 
 
@@ -97,7 +101,7 @@ class _Link:
 
 
 class Run:
-    """One algorithm on one market."""
+    """A run of one algorithm on one market."""
 
     def __init__(self, market: Market, algorithm: Algorithm, service: Service, flooded: Flooded | None = None) -> None:
         self._market, self._algorithm, self._service, self._flooded = market, algorithm, service, flooded
@@ -109,7 +113,7 @@ class Run:
         self.outcome = Outcome()
 
     def play(self, published: Sequence[Published]) -> Outcome:
-        """All of them, to the last delivery."""
+        """Plays all notifications, to the last delivery."""
         origins = self._algorithm is Algorithm.BID
         # (when, order, broker, region it came from or -1, number of the notification, vector or identifiers)
         events: list[tuple[float, int, int, int, int, int]] = []
@@ -143,7 +147,7 @@ class Run:
             self.outcome.fast.append((done, done - one.at_s))
 
     def _by_rows(self, now: float, at: int, before: int, one: Published, tag: int) -> list[tuple[float, int, int, int]]:
-        """SNR and DNR. `tag`: the vector; -1 at the publisher's host broker."""
+        """Returns the next copies of SNR and DNR. `tag`: the vector; -1 at the publisher's host broker."""
         market = self._market
         done = self._matched(now, at, self._match_s)
         self.outcome.matching_ms += self._match_s * 1000
@@ -166,7 +170,7 @@ class Run:
     def _by_identifiers(
         self, now: float, at: int, before: int, one: Published, tag: int
     ) -> list[tuple[float, int, int, int]]:
-        """BID: `tag` are the brokers that still have to get it."""
+        """Returns the next copies of BID: `tag` are the brokers that still have to get it."""
         assert self._flooded is not None
         is_host, is_wanted = before == -1, tag >> at & 1
         handling_s = tag.bit_count() * self._service.identifier_us / 1e6
@@ -193,7 +197,7 @@ class Run:
         return link.status.load(now)
 
     def _send(self, now: float, at: int, to: int, is_fast: bool, carrying_s: float) -> float:
-        """Put a copy into the queue of a link; when it arrives."""
+        """Puts a copy into the queue of a link; returns its time of arrival."""
         link, service = self._link(at, to), self._service
         link.settle(now)
         link.status.entered(now)

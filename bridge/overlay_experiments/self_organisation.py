@@ -1,7 +1,8 @@
-"""Figures of paper D: the two examples, what heuristics save over time, over the neighbourhood and over processing.
+"""Figures of paper D: the two examples, the savings of heuristics over time, over the neighbourhood and over
+processing.
 
-Counts of the examples are exact. The rest is played (`organised`) on networks of our own making; a cell is one network
-under one heuristic, and follows from its fields alone.
+Counts of the examples are exact. The rest is played (`organised`) on networks of our own making; a cell is one
+network under one heuristic, and follows from its fields alone.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from bridge.overlay_experiments.transitstub import Matrix, broker_costs, network
 
 Results: TypeAlias = dict[str, list[float]]
 TreeSweep: TypeAlias = Callable[[Sequence["TreeCell"], Progress], list[Results]]
-"""Runs cells, here or elsewhere, and gives their results in order."""
+"""Function that runs cells, here or elsewhere, and gives their results in order."""
 
 EXPERIMENT = "self-organisation"
 BROKERS = 100
@@ -41,7 +42,7 @@ BLIND = (
 
 @dataclass(frozen=True, slots=True)
 class TreeCell:
-    """One run. At a third of `ticks` the links cost something else, at two thirds the brokers, if `redrawn`."""
+    """A run. If `redrawn`, the costs of links change at a third of `ticks`, of brokers at two thirds."""
 
     heuristic: str
     seed: int
@@ -54,7 +55,9 @@ class TreeCell:
 
 
 def measure(cell: TreeCell) -> Results:
-    """By thousand ticks: the cost of deliveries, of broadcasts, of requests and changes, and how many changes."""
+    """Returns by thousand ticks the cost of deliveries, of broadcasts, of requests and changes, and the number of
+    changes.
+    """
     links, brokers, links_after, brokers_after = _drawn(cell.seed, cell.number, BROKERS)
 
     def costs_of(links: Matrix, brokers: Sequence[float]) -> Costs:
@@ -79,8 +82,10 @@ def measure(cell: TreeCell) -> Results:
 
 @lru_cache(maxsize=NETWORKS)
 def _drawn(seed: int, number: int, brokers: int) -> tuple[Matrix, list[float], Matrix, list[float]]:
-    """What links and brokers of one network cost, 0 to 1, before and after they change: the same for all heuristics,
-    and by far the dearest to draw."""
+    """Draws the costs of links and brokers of one network, 0 to 1, before and after they change.
+
+    They are equal for all heuristics, and by far the most expensive to draw.
+    """
     draws = Draws("networks", seed, number)
     nodes = network(draws)
     found: list[tuple[Matrix, list[float]]] = []
@@ -94,7 +99,7 @@ serially: TreeSweep = one_by_one(measure)
 
 
 def figure_2(seed: int, progress: Progress) -> Figure:
-    """Figure 2: the cheapest links, and the most common interest, each beaten by the other."""
+    """Counts figure 2: the cheapest links, and the most common interest, each beaten by the other."""
     del seed
     rows: list[tuple[str, float, float]] = []
     for name, links, nine in (
@@ -136,7 +141,7 @@ def figure_4(
     runs: int = NETWORKS,
     ticks: int = TICKS,
 ) -> Figure:
-    """Figure 4: cost each thousand ticks, broadcasts and all; links change at a third, brokers at two thirds."""
+    """Plays figure 4: cost each thousand ticks, broadcasts and all; links change at a third, brokers at two thirds."""
     cells = [TreeCell(h.value, seed, number, ticks, redrawn=True) for h in Heuristic for number in range(runs)]
     results = tree_sweep(cells, progress)
     times = tuple(float(at) for at in range(TELL_TICKS, TELL_TICKS * len(results[0]["swaps"]) + 1, TELL_TICKS))
@@ -184,7 +189,7 @@ def figure_5(
     runs: int = NETWORKS,
     ticks: int = TICKS,
 ) -> Figure:
-    """Figure 5: the same after a third of the time, over how many hops brokers hear of each other."""
+    """Plays figure 5: cost after a third of the time, against the hops over which brokers hear of each other."""
     short = ticks // 3
     kinds = [(Heuristic.STATIC, 1), *((Heuristic.CI, hops) for hops in ETAS)]
     cells = [TreeCell(h.value, seed, number, short, hops) for h, hops in kinds for number in range(runs)]
@@ -220,7 +225,7 @@ def figure_6(
     runs: int = NETWORKS,
     ticks: int = TICKS,
 ) -> Figure:
-    """Figure 6: what is saved against the static tree, over the part that processing has in the costs."""
+    """Plays figure 6: savings against the static tree, over the part that processing has in the costs."""
     order = (Heuristic.STATIC, Heuristic.CI, Heuristic.LMST, Heuristic.LMIT)
     cells = [
         TreeCell(h.value, seed, number, ticks // 3, HOPS, (1 - alpha) * GAMMA, alpha * GAMMA)
@@ -258,7 +263,7 @@ def _mean_lines(results: Sequence[Results]) -> Results:
 
 
 def _parts(line: Results) -> tuple[list[float], ...]:
-    """What the cost is made of."""
+    """Returns the parts of the cost."""
     return line["delivering"], line["telling"], line["asking"]
 
 

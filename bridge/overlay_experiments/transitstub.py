@@ -1,5 +1,4 @@
-"""Networks as the evaluation of paper D has them: transit and stub domains, brokers on some nodes, and what their links
-would cost.
+"""Networks of the evaluation of paper D: transit and stub domains, brokers on some nodes, and the costs of their links.
 
 The paper made 25 with BRITE, of 100 domains and over 10,000 nodes; ours have ten transit domains of ten nodes and 90
 stub domains of 111, which is 10,090. Only the costs between brokers are used, brought to a range.
@@ -19,13 +18,13 @@ STUBS, STUB_NODES = 90, 111
 BETWEEN_TRANSITS, WITHIN_TRANSIT, INTO_STUB, WITHIN_STUB = (20.0, 60.0), (10.0, 30.0), (5.0, 15.0), (1.0, 5.0)
 """Lengths of links: a range each."""
 CHORDS = 0.5
-"""Further links of a domain beside those that join it, as a part of its nodes."""
+"""Further links of a domain beside its spanning ones, as a part of its nodes."""
 
 Network: TypeAlias = list[list[tuple[int, float]]]
 
 
 def network(draws: Draws) -> Network:
-    """By node: its neighbours, and how long the link to each is."""
+    """Draws a network: by node its neighbours, and the length of the link to each."""
     links: Network = [[] for _ in range(TRANSITS * TRANSIT_NODES + STUBS * STUB_NODES)]
 
     def join(a: int, b: int, lengths: tuple[float, float]) -> None:
@@ -55,7 +54,7 @@ def network(draws: Draws) -> Network:
 
 
 def distances(links: Network, start: int) -> list[float]:
-    """From one node to all (Dijkstra)."""
+    """Returns the distances from one node to all (Dijkstra)."""
     found = [float("inf")] * len(links)
     found[start] = 0.0
     waiting = [(0.0, start)]
@@ -71,7 +70,7 @@ def distances(links: Network, start: int) -> list[float]:
 
 
 def broker_costs(links: Network, brokers: int, draws: Draws) -> Matrix:
-    """What a link between any two of so many brokers on random nodes costs: 0 to 1, as long as the shortest way."""
+    """Returns the cost of a link between any two of so many brokers on random nodes: 0 to 1, by the shortest way."""
     places: dict[int, None] = {}
     while len(places) < brokers:
         places[draws.randrange(len(links))] = None

@@ -1,10 +1,10 @@
 """A Byzantine replica: an honest node whose effects are falsified on the way out.
 
-The adversary knows all that its node knows and does what no honest node does: each `Behaviour` is one such thing. What
-it does is drawn from its own random source. Liars that work together share a `Coalition`: they never deceive each
-other, alter shares in the same way so that their shares fit together, and each sends what another one received.
-The same wrapper makes the liar of the demonstration; `veilmq broker` cannot reach it. Not here: what a coalition could
-learn (`tests/sim/linearview`), publishers and subscribers that lie.
+The adversary knows all that its node knows and acts as no honest node does: each `Behaviour` is one such lie, drawn
+from its own random source. Liars that work together share a `Coalition`: they never deceive each other, alter shares
+alike so that their shares fit together, and send the wires that an accomplice received. The wrapper also makes the
+liar of the demonstration; `veilmq broker` cannot reach it. Not here: the knowledge of a coalition
+(`tests/sim/linearview`), publishers and subscribers that lie.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _LOYAL = frozenset({Behaviour.COLLUDE, Behaviour.FRAME})
 
 
 class Coalition:
-    """What liars that work together share: who they are, what they got, and by how much they shift every share.
+    """The common state of liars that work together: their names, their received wires, and their shift of every share.
 
     `members`: by name, the (region, place) of each.
     """
@@ -80,7 +80,7 @@ class Coalition:
 
 
 class Adversary:
-    """Wraps a machine; lies in the given ways while `lying(now)` is true, each time with `probability`.
+    """A wrapper of a machine that lies in the given ways while `lying(now)` is true, each time with `probability`.
 
     `coalition`: the accomplices of `Behaviour.COLLUDE`; without one the liar has none.
     """
@@ -137,7 +137,7 @@ class Adversary:
         return min((at for at in (self.machine.next_deadline, delayed) if at is not None), default=None)
 
     def handle(self, event: Event, now: float) -> Sequence[Effect]:
-        """What the honest node would do, falsified."""
+        """Returns the effects of the honest node, falsified."""
         lying = self._lying(now)
         self._silent = lying and Behaviour.SILENT in self._behaviours
         if self._silent:
@@ -156,7 +156,7 @@ class Adversary:
         return falsified
 
     def _deceives(self, peer: str) -> bool:
-        """Whether this time it lies to this peer."""
+        """Returns True if the liar lies to this peer this time."""
         if peer in self._coalition.members and not self._behaviours.isdisjoint(_LOYAL):
             return False
         if Behaviour.EQUIVOCATE in self._behaviours and peer not in self._deceived:
@@ -196,7 +196,7 @@ class Adversary:
         return [*sent]
 
     def _pull(self, like: Wire) -> Wire:
-        """A request for what the wire is about, or for what never was."""
+        """Returns a request for the wire's publication, or for one that never existed."""
         told = dict(like.properties).get(PROPERTY_HEADER)
         try:
             header = SignedHeader.decode(from_property(told or "")).header
@@ -208,7 +208,7 @@ class Adversary:
         return Wire(PULL_TOPIC, PullRequest(header.publisher, sequence, 0, parts).encode())
 
     def _invented(self, like: Wire) -> Wire:
-        """Garbage that has the form of something."""
+        """Returns garbage in the form of a wire."""
         kind = self._rng.randrange(4)
         garbage = self._rng.randbytes(1 + self._rng.randrange(INVENTED_BYTES_MAX))
         if kind == 0:
@@ -283,12 +283,12 @@ class Adversary:
         return replace(share, value=self._rng.randbytes(len(share.value)))
 
     def _shifted(self, share: Share) -> Share:
-        """By the same as all accomplices: shares that are all shifted fit together, to a shifted secret."""
+        """Shifts a share by the coalition's number: shifted shares fit together, to a shifted secret."""
         shift = int.from_bytes(self._coalition.shift)
         return replace(share, value=(int.from_bytes(share.value) ^ shift).to_bytes(len(share.value)))
 
     def _framing(self, share: Share) -> Share:
-        """Shifts what came through the victim, and nothing else: all other columns speak for the liar."""
+        """Shifts only shares that came through the victim: all other columns speak for the liar."""
         bad = set(self._coalition.members.values())
         through = [(place.region, place.place) for place in share.label]
         before = through[:-1] if through[-1] in bad else through[:-2]  # last is the liar, or whom it sends to
@@ -314,7 +314,7 @@ def _as_part(wire: Wire, part: str) -> UserProperties:
 
 
 def _each_share(data: bytes, change: Callable[[Share], Share]) -> bytes:
-    """A frame of shares, each changed; a lie that fits no frame is not told."""
+    """Returns a frame of shares, each changed; unchanged if the changed shares fit no frame."""
     try:
         changed = {share.label: share for share in map(change, decode_shares(data))}
         return encode_shares(changed.values())

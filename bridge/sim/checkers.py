@@ -8,7 +8,7 @@ from bridge.contract import Deliver, Publication
 
 
 def check_safety(published: Mapping[int, Publication], delivered: Iterable[Deliver]) -> None:
-    """Everything delivered was published just so, once, and in order on its topic; AssertionError says what not."""
+    """Raises AssertionError unless every delivery was published exactly so, once, and in order on its topic."""
     seen: set[int] = set()
     newest: dict[str, int] = {}
     for delivery in delivered:
@@ -28,12 +28,12 @@ def check_safety(published: Mapping[int, Publication], delivered: Iterable[Deliv
 
 
 def check_liveness(published: Collection[int], delivered: Iterable[Deliver]) -> None:
-    """Nothing published is missing."""
+    """Raises AssertionError if a publication is missing."""
     missing = set(published) - {delivery.sequence for delivery in delivered}
     assert not missing, f"{len(missing)} of {len(published)} publications were lost: {sorted(missing)[:5]} ..."
 
 
 def check_blame(named: Collection[str], guilty: Collection[str]) -> None:
-    """Whoever is named is guilty."""
+    """Raises AssertionError if an innocent member is named."""
     innocent = set(named) - set(guilty)
     assert not innocent, f"innocents were named: {sorted(innocent)}"

@@ -1,9 +1,9 @@
 """The simulator's kernel: virtual time, links with latency, crashes and restarts, all drawn from one seed.
 
-It runs `bridge.node` objects, or whatever wraps them (`adversary`), and does what the broker's shell does:
-turns `Send` into `Received` at the peer and `Acked` back, keeps links first-in-first-out, calls `Tick` at
-deadlines, and makes and drops links as nodes adopt overlays: a link is there while both ends want it. It judges
-nothing: `checkers` does. Randomness is a `random.Random(seed)` that the caller makes.
+It runs `bridge.node` objects, or their wrappers (`adversary`), and acts as the broker's shell does: turns `Send` into
+`Received` at the peer and `Acked` back, keeps links first-in-first-out, calls `Tick` at deadlines, and makes and
+drops links as nodes adopt overlays: a link exists while both ends want it. It judges nothing: `checkers` does.
+Randomness is a `random.Random(seed)` that the caller makes.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class RandomSource(Protocol):
 
 @dataclass(slots=True)
 class Trace:
-    """What the run showed: deliveries by gateway, blame, figures, forgotten outbox entries."""
+    """The record of a run: deliveries by gateway, blame, figures, forgotten outbox entries."""
 
     delivered: dict[str, list[Deliver]] = field(default_factory=dict)
     shared: dict[str, list[DeliverShared]] = field(default_factory=dict)
@@ -85,7 +85,7 @@ class Trace:
 
 
 class Kernel:
-    """Nodes, links between `peers`, and the queue of what happens when."""
+    """The simulated nodes, links between `peers`, and the queue of coming events."""
 
     def __init__(
         self,
@@ -99,9 +99,12 @@ class Kernel:
         jitter: RandomSource | None = None,
         jitter_s: float = 0.001,
     ) -> None:
-        """`clocks`: by how many seconds a node's own clock is ahead of the kernel's; 0 where none is given. `outboxes`:
-        of gateways, the same that their machines ask as their shelf. `jitter`: draws for each tick by how much it comes
-        before or after its deadline, `jitter_s` at most, as timers of event loops do; None: each comes in time."""
+        """Makes a kernel with no node started.
+
+        `clocks`: seconds by which a node's own clock is ahead of the kernel's; 0 by default. `outboxes`: of gateways,
+        the objects that their machines ask as their shelf. `jitter`: draws for each tick by how much it comes before
+        or after its deadline, `jitter_s` at most, as timers of event loops do; None: each comes in time.
+        """
         self._jitter, self._jitter_s = jitter, jitter_s
         self._outboxes = outboxes or {}
         self._clocks = dict(clocks or {})
@@ -127,7 +130,7 @@ class Kernel:
     # ------------------------------------------------------------------------------------------- the world
 
     def start(self) -> None:
-        """Every node is up; links come up at random moments within a second."""
+        """Starts every node; links come up at random moments within a second."""
         for name in self.nodes:
             self._alive.add(name)
         for name in self.nodes:
@@ -135,7 +138,7 @@ class Kernel:
                 self.at(self.now + self._rng.random(), name, LinkUp(peer))
 
     def add(self, name: str, maker: Callable[[], Machine], peers: Iterable[str]) -> None:
-        """A new node starts; links come up once their other ends want them too."""
+        """Starts a new node; links come up once their other ends want them too."""
         self._makers[name] = maker
         self.nodes[name] = maker()
         self._incarnation.setdefault(name, 0)
@@ -145,12 +148,12 @@ class Kernel:
         self._effects(name, ())
 
     def at(self, when: float, name: str, event: Event) -> None:
-        """Let `event` happen to `name`; lost if the node crashes before."""
+        """Plans `event` for `name`; the event is lost if the node crashes before."""
         self._order += 1
         heapq.heappush(self._queue, (when, self._order, name, self._incarnation[name], event))
 
     def crash(self, name: str) -> None:
-        """kill -9: the node's memory and everything on its links is gone."""
+        """Crashes a node as kill -9 does: its memory and everything on its links is gone."""
         self._alive.discard(name)
         self._incarnation[name] += 1
         if name in self._outboxes:
@@ -160,7 +163,7 @@ class Kernel:
                 self._apply(peer, LinkDown(name))
 
     def restart(self, name: str) -> None:
-        """A new process under the old identity."""
+        """Starts a new process under the old identity."""
         self.nodes[name] = self._makers[name]()
         self._alive.add(name)
         for peer in sorted(self._peers[name]):
@@ -169,7 +172,7 @@ class Kernel:
                 self.at(self.now + self._rng.random(), peer, LinkUp(name))
 
     def cut(self, a: str, b: str) -> None:
-        """The link between two nodes is down until `heal`."""
+        """Cuts the link between two nodes until `heal`."""
         self._cut.add(frozenset((a, b)))
         for one, other in ((a, b), (b, a)):
             if one in self._alive:
@@ -181,11 +184,11 @@ class Kernel:
             self.at(self.now + self._rng.random(), one, LinkUp(other))
 
     def call(self, name: str, act: Callable[[Machine, float], Sequence[Effect]]) -> None:
-        """What the shell does to a node beside events: `act(node, its time)` gives effects."""
+        """Calls a node as the shell does beside events: `act(node, its time)` gives effects."""
         self._effects(name, act(self.nodes[name], self.now + self._clocks.get(name, 0.0)))
 
     def run(self, until: float) -> Trace:
-        """Let everything happen up to the moment `until`."""
+        """Runs all events up to the moment `until`."""
         for _ in range(STEPS_MAX):
             if not self._queue or self._queue[0][0] > until:
                 self.now = until
@@ -217,7 +220,7 @@ class Kernel:
         return both and frozenset((a, b)) not in self._cut
 
     def _follow(self, name: str, peers: frozenset[str]) -> None:
-        """A node wants links with these from now on."""
+        """Makes the links of a node those with `peers`."""
         before, self._peers[name] = self._peers[name], peers
         for peer in sorted(before - peers):
             if peer in self._alive and name in self._peers.get(peer, ()):
@@ -251,7 +254,7 @@ class Kernel:
             self.at(self._tick_at(deadline), name, Tick())
 
     def _tick_at(self, deadline: float) -> float:
-        """When the tick for a deadline comes: one that came too early is followed by another, as `Alarm` has it."""
+        """Returns when the tick for a deadline comes: another tick follows an early one, as `Alarm` has it."""
         if self._jitter is None:
             return max(deadline, self.now)
         wanted = deadline if deadline <= self.now else max(deadline, self.now + TICK_MIN_S)
@@ -304,7 +307,7 @@ class Kernel:
                 assert_never(effect)
 
     def _arrival(self, source: str, target: str) -> float:
-        """A link keeps order, as TCP does, whatever latency is drawn."""
+        """Returns the time of arrival: a link keeps order, as TCP does, whatever latency is drawn."""
         arrival = self.now + self._rng.uniform(*self._latency_s)
         arrival = max(arrival, self._last_arrival.get((source, target), 0.0))
         self._last_arrival[source, target] = arrival

@@ -1,4 +1,4 @@
-"""A gateway's outbox in the simulator: what a disk keeps over a crash, and what only a process has."""
+"""A gateway's outbox in the simulator: a part that the disk keeps over a crash, and a part in memory."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ PAGE_ROWS = 256
 
 
 class SimulatedOutbox:
-    """Rows by sequence, as an intake's shelf and the effects `Forget`, `Leave` and `ReadPage` see them. `chain_of`: the
-    chain that publications on a clear topic are part of; as it stands, one for each topic. `is_plain`: whether its
-    scope is."""
+    """Rows by sequence, as an intake's shelf and the effects `Forget`, `LeaveOnDisk` and `ReadPage` see them.
+
+    `chain_of`: the chain of publications on a clear topic; by default, one for each topic. `is_plain`: True if its
+    scope is plain.
+    """
 
     def __init__(
         self, chain_of: Callable[[str], str] = str, is_plain: Callable[[str], bool] = lambda chain: False
@@ -24,7 +26,7 @@ class SimulatedOutbox:
         self._last: dict[str, int] = {}
 
     def put(self, entries: Iterable[OutboxEntry]) -> None:
-        """Written to disk. QoS 0 is not stored."""
+        """Writes entries to disk. QoS 0 is not stored."""
         for entry in entries:
             sequence, _, publication = entry
             if publication.qos:
@@ -34,7 +36,7 @@ class SimulatedOutbox:
                 self._last[chain] = max(sequence, self._last.get(chain, 0))
 
     def crashed(self) -> None:
-        """The process is gone; the disk stays."""
+        """Forgets the memory of the process; the disk stays."""
         self._in_hand.clear()
 
     def forget(self, sequences: Iterable[int]) -> None:
@@ -47,7 +49,7 @@ class SimulatedOutbox:
         self._in_hand.difference_update(sequences)
 
     def page(self, start: int) -> OutboxPage:
-        """Rows that nobody had in hand, and where to read on."""
+        """Returns rows that no machine held, and the sequence to read on from."""
         seen = sorted(sequence for sequence in self.rows if sequence >= start)
         now = [sequence for sequence in seen[:PAGE_ROWS] if sequence not in self._in_hand]
         self._in_hand.update(now)
