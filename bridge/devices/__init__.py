@@ -9,7 +9,7 @@ from bridge.devices.conventions import HOME_ASSISTANT, HOMIE, SPARKPLUG
 from bridge.devices.dashboards import Dashboards, Show
 from bridge.devices.device_tracing import DeviceTracer, DeviceTracingEffect, ForgetDevice, Owner
 from bridge.devices.devices import Devices
-from bridge.devices.events import Command, DeviceEvent, Knows, Published, RetainedBefore
+from bridge.devices.events import Command, Consult, DeviceEvent, Knows, Published, RetainedBefore
 from bridge.devices.rules import MARK, DeviceRules, Heartbeat
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "MARK",
     "SPARKPLUG",
     "Command",
+    "Consult",
     "Dashboards",
     "DeviceEvent",
     "DeviceRules",

@@ -16,32 +16,38 @@ gateway itself writes for dashboards (`dashboards`), ours or another one, is nev
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import islice
 from typing import Any, TypeAlias
 
+from bridge.base import TopicIndex, has_wildcard
 from bridge.contract import FairTable
+from bridge.devices.discovery import (
+    ANYTHING,
+    CONFIG_BYTES_MAX,
+    NAME_MAX,
+    OURS,
+    REPORTED,
+    ConventionAvailability,
+    Named,
+    is_text,
+    parse_object,
+    read_document,
+    text_of,
+)
 from bridge.devices.sparkplug import NOTHING, SequenceNumbers, numbers_of
 
 HOME_ASSISTANT, HOMIE, SPARKPLUG = "homeassistant", "homie", "spBv1.0"
 CONVENTIONS = (HOME_ASSISTANT, HOMIE, SPARKPLUG)
-ONLINE, OFFLINE = "online", "offline"
 ALERTS = f"{HOMIE} $alert "  # what the sources of Homie's alerts begin with
-ANYTHING = "\0"  # in place of a payload: whatever comes on a state topic that expires
-REPORTED = "\0\0"  # the same, on a state topic that does not expire
-OURS = "veilmq"  # what a gateway writes for dashboards begins so, in either convention's spelling
-CONFIG_BYTES_MAX = 65_536  # of a discovery message
 WATCHED_MAX = 50_000  # (availability topic, device) that discovery messages named; the greediest origin loses its own
 WATCHERS_MAX = 1_024  # devices that name one topic: a bridge's; more are not watched there
-TOPICS_OF_DEVICE_MAX = 64  # that discovery messages named of one device; its oldest go
-NAMED_MAX = 16  # availability topics that one discovery message may name
-NAME_MAX = 512  # characters of a device's name; longer ones are nobody's
-EXPIRE_MAX_S = 30 * 86_400  # of a state: longer ones are no statement about life
-TOPIC_MAX = 2_048  # characters of an availability topic that is watched
+TOPICS_OF_DEVICE_MAX = 64  # words on topics that discovery messages named of one device; its oldest entities go first
+ENTITIES_MAX = 64  # of one device; its oldest go
+DOCUMENTS_MAX = 50_000  # discovery messages of which is known whose they are; the greediest origin loses its own
+WILD_MAX = 1_000  # filters with wildcards among the topics that are watched; the greediest origin loses its own
 
 
 class Said(StrEnum):
@@ -75,28 +81,6 @@ class ConventionWord:
 
 
 @dataclass(frozen=True, slots=True)
-class ConventionAvailability:
-    """Where and how Home Assistant hears whether a device is there. `key`: of the JSON object that holds the word."""
-
-    topic: str
-    online: str = ONLINE
-    offline: str = OFFLINE
-    key: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Named:
-    """A discovery message of Home Assistant's: where a device's availability is said."""
-
-    device: str
-    topics: tuple[ConventionAvailability, ...]
-    mode: str = "all"
-    """Of several topics in one message: `all` must say that it is there, `any` of them, or the `latest` word counts."""
-    expire_s: float | None = None
-    """Without a word on its state topic for so long it is not there."""
-
-
-@dataclass(frozen=True, slots=True)
 class Rooted:
     """A device of Homie's whose connection is that of another one: it is there no more when that one is not."""
 
@@ -106,16 +90,15 @@ class Rooted:
 
 @dataclass(frozen=True, slots=True)
 class Cleared:
-    """A device was removed from its convention's tree."""
+    """A device was removed from its convention's tree, or the entities of one `document` from the device."""
 
     convention: str
     device: str
+    document: str = ""
 
 
 Statement: TypeAlias = ConventionWord | Named | Rooted | Cleared
 
-_TEMPLATES, _TEMPLATES_ALONE = ("value_template", "val_tpl"), ("availability_template", "avty_tpl")
-_KEY = re.compile(r"\{\{\s*value_json\.(\w{1,64})\s*\}\}")  # the only template that we understand
 _HOMIE_VALUE = re.compile(r"(5/)?(?!5/)[^/$]+/[^/$]+/[^/$]+")  # device, node, property
 _HOMIE = {
     "init": Said.STARTING, "ready": Said.READY, "disconnected": Said.GONE, "sleeping": Said.SLEEPING,
@@ -125,7 +108,6 @@ _SPARKPLUG = {
     "NBIRTH": Said.READY, "DBIRTH": Said.READY, "NDEATH": Said.LOST, "DDEATH": Said.LOST, "NDATA": Said.SPEAKS,
     "DDATA": Said.SPEAKS,
 }  # fmt: skip
-_MODES = ("all", "any", "latest")
 _STATES = {ANYTHING: Said.SPEAKS, REPORTED: Said.REPORTS}
 # Where conventions have what is retained. Documents come first: they say where words are.
 _KEPT = {
@@ -140,9 +122,13 @@ class Conventions:
     def __init__(self, prefix: str = HOME_ASSISTANT, read: tuple[str, ...] = CONVENTIONS) -> None:
         """`prefix`: of discovery messages; `read`: the conventions that are."""
         self._prefix, self._reads = prefix, frozenset(read)
-        self._watched: FairTable[tuple[str, str], ConventionAvailability] = FairTable(WATCHED_MAX)
+        self._watched: FairTable[tuple[str, str], tuple[ConventionAvailability, ...]] = FairTable(WATCHED_MAX)
         self._devices: dict[str, dict[str, None]] = {}  # by topic that is watched
         self._topics: dict[str, dict[str, None]] = {}  # by device
+        self._entities: dict[str, dict[str, Named]] = {}  # by device, then by document
+        self._documents: FairTable[str, str] = FairTable(DOCUMENTS_MAX)  # whose they are
+        self._wild: FairTable[str, bool] = FairTable(WILD_MAX)
+        self._filters: TopicIndex[str] = TopicIndex()
 
     def __len__(self) -> int:
         return len(self._watched)
@@ -168,20 +154,57 @@ class Conventions:
 
     def watch(self, named: Named, owner: bytes) -> None:
         """From now on what is said on these topics is about this device. `owner`: who pays for the place."""
-        for availability in named.topics:
-            devices = self._devices.setdefault(availability.topic, {})
-            if named.device not in devices and len(devices) >= WATCHERS_MAX:
+        entities = self._entities.setdefault(named.device, {})
+        entities.pop(named.document, None)
+        entities[named.document] = named
+        if len(entities) > ENTITIES_MAX:
+            del entities[next(iter(entities))]
+        base = _base(named.document)
+        if self._documents.get(base) in (None, named.device):  # else another device has the document still
+            self._documents.put(base, owner, named.device)
+        self._watch_entities(named.device, owner)
+
+    def entities(self, device: str) -> Collection[Named]:
+        """What discovery messages describe of a device. It must not change meanwhile."""
+        return self._entities.get(device, {}).values()
+
+    def describes(self, device: str, document: str) -> bool:
+        return document in self._entities.get(device, {})
+
+    def unwatch(self, device: str, document: str) -> None:
+        """The entities of a document are no more: `document` with whatever stands behind its `#`."""
+        entities = self._entities.get(device, {})
+        for each in [one for one in entities if _base(one) == document]:
+            del entities[each]
+        self._documents.pop(document)
+        if not entities:
+            self.forget(device)
+        else:
+            self._watch_entities(device, b"")
+
+    def _watch_entities(self, device: str, owner: bytes) -> None:
+        """Watch what the entities of a device name, and nothing else of it."""
+        wanted: dict[str, dict[ConventionAvailability, None]] = {}
+        named = [topic for entity in reversed(self._entities[device].values()) for topic in entity.topics]
+        named.sort(key=lambda each: each.online == REPORTED)  # where words are said is worth more
+        for availability in named[:TOPICS_OF_DEVICE_MAX]:
+            wanted.setdefault(availability.topic, {})[availability] = None
+        for topic in [topic for topic in self._topics.get(device, ()) if topic not in wanted]:
+            self._watched.pop((topic, device))
+            self._unwatch(topic, device)
+        for topic, understood in wanted.items():
+            devices = self._devices.setdefault(topic, {})
+            if device not in devices and len(devices) >= WATCHERS_MAX:
                 continue
-            devices[named.device] = None
-            topics = self._topics.setdefault(named.device, {})
-            if availability.online == REPORTED and len(topics) >= TOPICS_OF_DEVICE_MAX:
-                continue  # where words are said is worth more
-            topics[availability.topic] = None
-            if len(topics) > TOPICS_OF_DEVICE_MAX:
-                oldest = next(iter(topics))
-                self._watched.pop((oldest, named.device))
-                self._unwatch(oldest, named.device)
-            gone = self._watched.put((availability.topic, named.device), owner, availability)
+            if self._watched.get((topic, device)) == tuple(understood):
+                continue
+            devices[device] = None
+            self._topics.setdefault(device, {})[topic] = None
+            if has_wildcard(topic):
+                self._filters.add(topic, topic, topic)
+                if (full := self._wild.put(topic, owner, True)) is not None:
+                    self._filters.remove(full[0], full[0])
+            gone = self._watched.put((topic, device), owner, tuple(understood))
             if gone is not None:
                 self._unwatch(*gone[0])
 
@@ -190,12 +213,18 @@ class Conventions:
         for topic in list(self._topics.get(device, ())):
             self._watched.pop((topic, device))
             self._unwatch(topic, device)
+        for document in self._entities.pop(device, ()):
+            if self._documents.get(_base(document)) == device:
+                self._documents.pop(_base(document))
 
     def _unwatch(self, topic: str, device: str) -> None:
         for table, key, value in ((self._devices, topic, device), (self._topics, device, topic)):
             table[key].pop(value, None)
             if not table[key]:
                 del table[key]
+        if topic not in self._devices and has_wildcard(topic):
+            self._filters.remove(topic, topic)
+            self._wild.pop(topic)
 
     def kept_filters(self) -> list[str]:
         """Returns filters of retained publications that are evidence after a restart."""
@@ -207,113 +236,73 @@ class Conventions:
 
     def watching(self, topic: str) -> Collection[str]:
         """Devices whose availability is said on a topic. It must not change meanwhile."""
-        return self._devices.get(topic, {}).keys()
+        exact = self._devices.get(topic, {})
+        filters = self._filters.match(topic)
+        if not filters:
+            return exact.keys()
+        return dict.fromkeys((*exact, *(device for each in filters for device in self._devices.get(each, ())))).keys()
 
     def words_at(self, topic: str, payload: bytes) -> WordsAt:
         """What a publication on a watched topic says, device by device."""
-        return WordsAt(topic, payload, self._watched)
+        return WordsAt((topic, *self._filters.match(topic)), payload, self._watched)
 
     def _read_config(self, rest: str, payload: bytes) -> tuple[Statement, ...]:
-        config = _object(payload)
-        if config is None:
-            return ()
-        # The device that several sensors and switches belong to, if the message says which.
-        device = _identifier(config) or _text(config, "unique_id", "uniq_id") or rest.removesuffix("/config")
-        if device.startswith(OURS) or len(device) > NAME_MAX or not _is_text(device):
-            return ()
-        # One message for a whole device: what stands at the top counts for each of its components.
-        components = config.get("components", config.get("cmps")) if rest.startswith("device/") else None
-        parts = [config]
-        if isinstance(components, dict):
-            described = (each for each in components.values() if isinstance(each, dict))
-            parts += [{"~": config.get("~"), **each} for each in islice(described, NAMED_MAX)]
-        topics = dict.fromkeys(topic for part in parts[:NAMED_MAX] for topic in _availabilities(part))
-        expiries = [found for part in parts[:NAMED_MAX] if (found := _expiry(part)) is not None]
-        topics |= dict.fromkeys(ConventionAvailability(topic, ANYTHING) for topic, _ in expiries)
-        taken = {each.topic for each in topics}
-        reported = [] if not topics else [topic for part in parts[:NAMED_MAX] if (topic := _state_topic(part))]
-        topics |= dict.fromkeys(ConventionAvailability(topic, REPORTED) for topic in reported if topic not in taken)
-        mode = _text(config, "availability_mode", "avty_mode") or "latest"
-        several = len(_availabilities(config)) > 1 and mode in _MODES
-        expire_s = min((seconds for _, seconds in expiries), default=None)
-        named = Named(device, tuple(topics)[: 2 * NAMED_MAX], mode if several else "all", expire_s)
-        return (named,) if topics else ()
+        """An empty document removes its entities; one that names nothing more takes back what it named before."""
+        if payload:
+            return tuple(
+                named for named in read_document(rest, payload)
+                if named.topics or self.describes(named.device, named.document)
+            )  # fmt: skip
+        device = self._documents.get(rest)
+        return () if device is None else (Cleared(HOME_ASSISTANT, device, rest),)
+
+
+def _base(document: str) -> str:
+    """Returns the topic of a document, which is that of each of its components."""
+    return document.partition("#")[0]
 
 
 class WordsAt:
-    """What one publication says to those who watch its topic; parsed once, however many read it."""
+    """What one publication says to those who watch its topic; parsed once, however many read it. `filters`: the topic,
+    and those with wildcards that match it."""
 
-    __slots__ = ("_parsed", "_payload", "_plain", "_topic", "_watched")
+    __slots__ = ("_filters", "_parsed", "_payload", "_plain", "_watched")
 
-    def __init__(self, topic: str, payload: bytes, watched: FairTable[tuple[str, str], ConventionAvailability]) -> None:
-        self._topic, self._watched = topic, watched
+    def __init__(
+        self, filters: tuple[str, ...], payload: bytes,
+        watched: FairTable[tuple[str, str], tuple[ConventionAvailability, ...]],
+    ) -> None:  # fmt: skip
+        self._filters, self._watched = filters, watched
         self._payload = payload if len(payload) <= CONFIG_BYTES_MAX else b""  # no word is so long
         self._plain: str | None = None
         self._parsed: dict[str, Any] | None = None
 
     def about(self, device: str) -> tuple[ConventionWord, ...]:
-        """The word about one of them, if there is one."""
-        availability = self._watched.get((self._topic, device))
-        if availability is None:
-            return ()
-        self._watched.touch((self._topic, device))
-        said = _STATES.get(availability.online) or self._said(availability)
-        return () if said is None else (ConventionWord(HOME_ASSISTANT, device, said, self._topic),)
+        """Returns the words about one of them; that a state came stands before a word in it."""
+        return tuple(sorted(self._words(device), key=lambda word: word.said in (Said.READY, Said.LOST)))
+
+    def _words(self, device: str) -> Iterator[ConventionWord]:
+        for topic in self._filters:
+            understood = self._watched.get((topic, device))
+            if understood is None:
+                continue
+            self._watched.touch((topic, device))
+            for each in understood:
+                said = _STATES.get(each.online) or self._said(each)
+                if said is not None:
+                    source = topic if each.online in _STATES else each.source
+                    yield ConventionWord(HOME_ASSISTANT, device, said, source)
 
     def _said(self, availability: ConventionAvailability) -> Said | None:
         if availability.key:
             if self._parsed is None:
-                self._parsed = _object(self._payload) or {}
-            text = _text(self._parsed, availability.key) or ""
+                self._parsed = parse_object(self._payload) or {}
+            text = text_of(self._parsed, availability.key) or ""
         else:
             if self._plain is None:
                 self._plain = self._payload.decode("utf-8", "replace")
             text = self._plain
         return {availability.offline: Said.LOST, availability.online: Said.READY}.get(text)
-
-
-def _availabilities(config: dict[str, Any]) -> list[ConventionAvailability]:
-    """The topics that one part of a discovery message names."""
-    listed = config.get("availability", config.get("avty"))
-    entries = listed if isinstance(listed, list) else [listed]
-    named = [entry for entry in entries if isinstance(entry, dict)][:NAMED_MAX] or [config]
-    topics = list[ConventionAvailability]()
-    for entry in named:
-        topic = _text(entry, "topic", "t") if entry is not config else _text(config, "availability_topic", "avty_t")
-        topic = _topic(config, topic)
-        if topic:
-            online = _text(entry, "payload_available", "pl_avail") or ONLINE
-            offline = _text(entry, "payload_not_available", "pl_not_avail") or OFFLINE
-            template = _text(entry, *(_TEMPLATES if entry is not config else _TEMPLATES_ALONE)) or ""
-            key = _KEY.fullmatch(template)
-            if template and key is None:
-                continue  # a program of Home Assistant's that we do not run
-            if max(len(topic), len(online), len(offline)) <= TOPIC_MAX:
-                topics.append(ConventionAvailability(topic, online, offline, key[1] if key else ""))
-    return topics
-
-
-def _expiry(config: dict[str, Any]) -> tuple[str, float] | None:
-    """A state topic and how long its last word counts."""
-    topic = _state_topic(config)
-    seconds = config.get("expire_after", config.get("exp_aft"))
-    if not topic or isinstance(seconds, bool) or not isinstance(seconds, int | float):
-        return None
-    return (topic, float(seconds)) if 0 < seconds <= EXPIRE_MAX_S else None
-
-
-def _state_topic(config: dict[str, Any]) -> str | None:
-    return _topic(config, _text(config, "state_topic", "stat_t"))
-
-
-def _topic(config: dict[str, Any], topic: str | None) -> str | None:
-    """With its base in place of `~`; None for none, or one that is too long."""
-    if not topic:
-        return None
-    base = _text(config, "~") or ""
-    topic = base + topic[1:] if topic.startswith("~") else topic
-    topic = topic[:-1] + base if topic.endswith("~") else topic
-    return topic if len(topic) <= TOPIC_MAX else None
 
 
 def _read_homie(rest: str, payload: bytes) -> tuple[Statement, ...]:
@@ -343,9 +332,9 @@ def _read_alert(rest: str, payload: bytes) -> tuple[Statement, ...]:
 
 def _read_description(device: str, payload: bytes) -> tuple[Statement, ...]:
     """Homie 5: a child names its root, whose connection, and will, are its own, too."""
-    described = _object(payload) if device and "/" not in device and len(device) <= NAME_MAX else None
-    root = None if described is None or device.startswith(OURS) else _text(described, "root")
-    if not root or root == device or len(root) > NAME_MAX or not _is_text(root):
+    described = parse_object(payload) if device and "/" not in device and len(device) <= NAME_MAX else None
+    root = None if described is None or device.startswith(OURS) else described.get("root")
+    if not isinstance(root, str) or not root or root == device or len(root) > NAME_MAX or not is_text(root):
         return ()
     return (Rooted(device, root),)
 
@@ -356,31 +345,3 @@ def _read_sparkplug(rest: str, payload: bytes) -> tuple[Statement, ...]:
     if said is None or (levels[1][0] == "D") != (len(levels) == 4) or not all(levels):
         return ()
     return (ConventionWord(SPARKPLUG, "/".join((levels[0], *levels[2:])), said, SPARKPLUG, numbers_of(payload)),)
-
-
-def _object(payload: bytes | str) -> dict[str, Any] | None:
-    if len(payload) > CONFIG_BYTES_MAX:
-        return None
-    try:
-        found = json.loads(payload)
-    except (ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None
-
-
-def _identifier(config: dict[str, Any]) -> str | None:
-    described = config.get("device", config.get("dev"))
-    if not isinstance(described, dict):
-        return None
-    found = described.get("identifiers", described.get("ids"))
-    first = found[0] if isinstance(found, list) and found else found
-    return first if isinstance(first, str) and first else None
-
-
-def _is_text(name: str) -> bool:
-    """Whether it can be written in UTF-8: JSON may spell half a character."""
-    return not any("\ud800" <= character <= "\udfff" for character in name)
-
-
-def _text(fields: dict[str, Any], *names: str) -> str | None:
-    return next((fields[name] for name in names if isinstance(fields.get(name), str)), None)

@@ -15,7 +15,8 @@ import json
 import re
 from dataclasses import dataclass, field
 
-from bridge.devices.conventions import HOME_ASSISTANT, HOMIE, OFFLINE, ONLINE, OURS
+from bridge.devices.conventions import HOME_ASSISTANT, HOMIE
+from bridge.devices.discovery import OFFLINE, ONLINE, OURS
 from bridge.devices.standing import DeviceHealth
 from bridge.document import OwnTopics
 from bridge.traces import TraceKind

@@ -20,6 +20,7 @@ from bridge.devices.dashboards import DASHBOARDS, Dashboards, Show
 from bridge.devices.devices import Devices
 from bridge.devices.events import (
     Command,
+    Consult,
     DeviceEffect,
     DeviceEvent,
     Remembered,
@@ -83,7 +84,17 @@ class ForgetDevice:
 
 
 DeviceTracingEffect: TypeAlias = (
-    Say | Stood | ShareAdvertisement | Show | ForgetDevice | TraceReport | Complain | SendAway | Command | Count
+    Say
+    | Stood
+    | ShareAdvertisement
+    | Show
+    | Consult
+    | ForgetDevice
+    | TraceReport
+    | Complain
+    | SendAway
+    | Command
+    | Count
 )
 
 
@@ -194,7 +205,7 @@ class DeviceTracer:
                     effects += self._tell(each, now)
                 case Removed(device):
                     effects += self._removed(device, now)
-                case Count() | Command() | Show():
+                case Count() | Command() | Show() | Consult():
                     effects.append(each)
         return effects
 

@@ -16,23 +16,31 @@ from itertools import islice
 from bridge.base import Wall
 from bridge.contract import Count, Tick
 from bridge.devices.conventions import (
-    ALERTS,
-    HOMIE,
-    OURS,
+    HOME_ASSISTANT,
     SPARKPLUG,
     Cleared,
     ConventionWord,
-    Named,
     Rooted,
     Said,
     Statement,
 )
-from bridge.devices.events import DeviceEffect, DeviceEvent, Knows, Published, Remembered, Retained, RetainedBefore
+from bridge.devices.discovery import OURS, Named
+from bridge.devices.entities import judge_entities
+from bridge.devices.events import (
+    Consult,
+    DeviceEffect,
+    DeviceEvent,
+    Knows,
+    Published,
+    Remembered,
+    Retained,
+    RetainedBefore,
+)
 from bridge.devices.host import Host
 from bridge.devices.judging import FEW, Judging, TurnWords
 from bridge.devices.rules import DeviceRules, device_name
 from bridge.devices.speaking import SETTLE_S, Device
-from bridge.devices.standing import FAIL_PERIODS, DeviceLink
+from bridge.devices.standing import DeviceLink
 from bridge.traces import EntityConnected, EntityGone, EntitySeen
 from keys.errors import NotAuthorised
 
@@ -40,8 +48,8 @@ BURST_S = 1.0  # messages that come closer than that are one, for the rhythm tha
 WORDS_MAX = 32  # sources whose words about one device count; the oldest go
 KEPT_MAX = 50_000  # retained publications of one filter that are read at a start
 KEPT_ORIGIN = b"kept"  # of devices that only retained publications name: they are the first to go
-OTHERS = (HOMIE, SPARKPLUG)  # conventions whose source is one, not a topic
-_NEVER = float("inf")
+LEAVE_S = 2.0  # a device that says that it is not there, and whose connection ends within, left
+_NEVER, _LONG_AGO = float("inf"), float("-inf")
 
 
 class Devices(Judging):
@@ -84,7 +92,8 @@ class Devices(Judging):
                         device = self._admitted(*self._speaking.admit(event.device, None, "before", now))
                         device.evidence.rejoin_s = self._rules.rejoin_s(event.device)
                 case RetainedBefore():
-                    self._kept(event, now)
+                    hear = self._consulted if event.device else self._kept
+                    hear(event, now)
         except NotAuthorised:
             effects.append(Count("devices_refused", 1, type(event).__name__))
         if isinstance(event, Tick):  # which promises that whatever could be read was: nobody is judged before
@@ -105,6 +114,7 @@ class Devices(Judging):
             evidence.habit.resumed(now)
             # A new connection of its own outweighs what was said before it.
             evidence.words = {s: said for s, said in evidence.words.items() if said not in (Said.LOST, Said.GONE)}
+            own.said.words = {source: word for source, word in own.said.words.items() if word}
             self._look(own, now)
 
     def _seen(self, client: str, now: float) -> None:
@@ -124,6 +134,11 @@ class Devices(Judging):
         own = self._speaking.own(link)
         if own is not None and own.told is None and own.by == "connection" and now < own.settles_at:
             self._remove(own)  # a program that said something and left, under a name of its own perhaps
+        for name in islice(self._speaking.spoken_for(link), 2):  # a device, and what its connection is called
+            device = self._speaking.device(name)
+            if device is not None and now <= device.leaves_by:
+                device.evidence.words[device.said_by] = Said.GONE
+                device.settles_at = device.leaves_by = now
         self._look_at_link(link, now)
         self._speaking.tidy(link)
 
@@ -151,6 +166,8 @@ class Devices(Judging):
                 self._heartbeat(event.topic, link, now)
         self._read(event, link, now)
         if event.will:
+            if link.stays:
+                link.willed = False
             self._look_at_link(link, now)
 
     def _read(self, event: Published, link: DeviceLink, now: float) -> None:
@@ -179,6 +196,17 @@ class Devices(Judging):
             for word in at.about(device):
                 self._believed(word, link, will, now)
 
+    def _consulted(self, event: RetainedBefore, now: float) -> None:
+        """Hears the retained word on a topic that a document names since: a bridge says its own before the documents.
+        Only that a device is there: whoever retained a word of loss may be anybody."""
+        device = self._speaking.device(device_name([event.device]))
+        if device is None or device.evidence.link is None:
+            return
+        for word in self._conventions.words_at(event.topic, event.payload).about(event.device):
+            if word.said is Said.READY and word.source not in device.said.words:
+                device.said.words = {word.source: True, **device.said.words}  # older than all that was heard
+        self._assess(device, device.evidence.link, False, now)
+
     def _kept(self, event: RetainedBefore, now: float) -> None:
         """Takes a retained publication as evidence from before the start: where words are said, and the last ones.
         Nobody is alive by it, since its age is not known; a new name is told of when somebody speaks for it."""
@@ -198,7 +226,12 @@ class Devices(Judging):
                     self._named(statement, device, owner)
                 case Rooted():
                     self._hang(device, device_name([statement.root]))
-                case ConventionWord() if statement.said not in (Said.SPEAKS, Said.REPORTS, Said.CALM):
+                case ConventionWord() if statement.said in (Said.SPEAKS, Said.REPORTS, Said.CALM):
+                    continue
+                case ConventionWord() if statement.convention == HOME_ASSISTANT:
+                    device.said.word(statement.source, statement.said is Said.READY)
+                    self._assess(device, None, True, now)
+                case ConventionWord():
                     self._put_word(device, statement.source, statement.said)
             self._look(device, now)
 
@@ -224,22 +257,37 @@ class Devices(Judging):
     def _stated(self, statement: Statement, link: DeviceLink, will: bool, now: float) -> None:
         """Raises NotAuthorised."""
         name = _name_of(statement)
-        if isinstance(statement, Cleared):
-            known = self._speaking.device(name)
-            if known is not None and known.evidence.link is not link:
-                raise NotAuthorised(f"{name} is spoken for by another connection")
-            if known is not None and not known.evidence.own:
-                self._remove(known)
-            return
-        if isinstance(statement, Rooted):
-            self._hang(self._claim(name, link, "word", now), device_name([statement.root]))
-            return
-        if isinstance(statement, Named):
-            device = self._claim(name, link, "word", now)
-            if device.told is None and not device.evidence.words and device.by == "word":
-                device.settles_at = _NEVER  # that it has a name says nothing of its life
-            self._named(statement, device, link.origin)
-            return
+        match statement:
+            case Cleared():
+                self._cleared(name, statement, link, now)
+            case Rooted():
+                self._hang(self._claim(name, link, "word", now), device_name([statement.root]))
+            case Named():
+                self._described(name, statement, link, will, now)
+            case ConventionWord():
+                self._worded(name, statement, link, will, now)
+
+    def _cleared(self, name: str, statement: Cleared, link: DeviceLink, now: float) -> None:
+        known = self._speaking.device(name)
+        if known is not None and known.evidence.link is not link:
+            raise NotAuthorised(f"{name} is spoken for by another connection")
+        if known is not None and statement.document:
+            self._undocumented(known, statement, now)
+        elif known is not None and not known.evidence.own:
+            self._remove(known)
+
+    def _described(self, name: str, statement: Named, link: DeviceLink, will: bool, now: float) -> None:
+        device = self._claim(name, link, "word", now)
+        if device.told is None and not device.evidence.words and device.by == "word":
+            device.settles_at = _NEVER  # that it has a name says nothing of its life
+        self._named(statement, device, link.origin)
+        if device.told is not None:
+            self._assess(device, link, will, now)
+        silent = [each.topic for each in statement.topics if each.is_word and each.source not in device.said.words]
+        if silent:
+            self._effects.append(Consult(statement.device, tuple(dict.fromkeys(silent))))
+
+    def _worded(self, name: str, statement: ConventionWord, link: DeviceLink, will: bool, now: float) -> None:
         parent = name.rpartition(":")[0] if _is_behind_a_node(statement) else ""
         node = self._speaking.device(parent) if parent else None
         if node is not None and node.evidence.link is not link:
@@ -258,28 +306,44 @@ class Devices(Judging):
             self._effects += effects
             if not is_of_now:
                 return
-        if said is Said.REPORTS:
-            if device.evidence.words or device.by == "before":  # else it has a name only
-                device.settles_at = min(device.settles_at, now)
-            device.evidence.heard_at = now
-            self._well(device, now)
-            return
-        if said is Said.SPEAKS:
-            device.settles_at = min(device.settles_at, now)
-            self._heard(device, now)
-            return
-        if said is Said.CALM:
+        if statement.convention == HOME_ASSISTANT and said is not Said.REPORTS:
+            self._of_entities(device, statement, link, will, now)
+        elif said in (Said.SPEAKS, Said.REPORTS):
+            self._spoke(device, said, now)
+        elif said is Said.CALM:
             device.evidence.words.pop(statement.source, None)
             self._look(device, now)
-            return
-        if said is Said.LOST and not will and self._speaks_of_itself(statement, device, link):
-            said = Said.GONE  # it is there to say so: it leaves
-        self._word(device, statement.source, said, now)
-        if statement.convention in OTHERS and said in (Said.LOST, Said.GONE) and self._speaking.children(name):
-            # What hangs on it dies with it, and is born again one by one.
-            self._deaths += 1
-            device.death = self._deaths, statement.source, said
-            self._look_at_all(link, ("children", name), lambda: self._speaking.children(name), now)
+        else:
+            if said is Said.LOST and not will and statement.convention == SPARKPLUG and node is None and not parent:
+                said = Said.GONE  # it is there to say so: it leaves
+            self._word(device, statement.source, said, now)
+            if said in (Said.LOST, Said.GONE) and self._speaking.children(name):
+                # What hangs on it dies with it, and is born again one by one.
+                self._deaths += 1
+                device.death = self._deaths, statement.source, said
+                self._look_at_all(link, ("children", name), lambda: self._speaking.children(name), now)
+
+    def _spoke(self, device: Device, said: Said, now: float) -> None:
+        if said is Said.SPEAKS or device.evidence.words or device.by == "before":  # else it has a name only
+            device.settles_at = min(device.settles_at, now)
+        if said is Said.SPEAKS:
+            self._heard(device, now)
+        else:
+            device.evidence.heard_at = now
+            self._well(device, now)
+
+    def _of_entities(self, device: Device, word: ConventionWord, link: DeviceLink, will: bool, now: float) -> None:
+        """A word on a topic that discovery messages name, or a state that expires."""
+        if word.said is Said.SPEAKS:
+            device.said.heard[word.source] = now
+        else:
+            device.said.word(word.source, word.said is Said.READY)
+            link.stays = will and word.said is Said.READY
+            if word.said is Said.READY:
+                device.evidence.heard_at = now
+        self._assess(device, link, will, now)
+        if word.said is Said.SPEAKS and device.settles_at != _NEVER:
+            self._heard(device, now)
 
     def _may_be_heard(self, name: str, said: Said, link: DeviceLink, now: float) -> bool:
         """Whether what is no word of life or death counts: a topic that is cleared, a value. No new device is there by
@@ -288,22 +352,51 @@ class Devices(Judging):
         return known is not None and (said is Said.CALM or self._speaking.may_speak(known, link, now))
 
     def _named(self, named: Named, device: Device, owner: bytes) -> None:
-        device.mode = named.mode
-        if named.expire_s is not None:  # failed after three periods without a word
-            device.evidence.every_s = named.expire_s / FAIL_PERIODS
+        if named.expire_s is not None:
+            device.evidence.rejoin_s = max(device.evidence.rejoin_s, named.expire_s)
         device.named = named.device
         self._conventions.watch(named, owner)
+        device.said.prune(self._conventions.entities(named.device))
+
+    def _undocumented(self, device: Device, cleared: Cleared, now: float) -> None:
+        """Entities of a document are removed; a device that nothing else names goes with its last one."""
+        self._conventions.unwatch(cleared.device, cleared.document)
+        left = self._conventions.entities(cleared.device)
+        if not left and not device.evidence.own and device.by in ("word", "before"):
+            self._remove(device)
+            return
+        device.said.prune(left)
+        self._assess(device, device.evidence.link, False, now)
+
+    def _assess(self, device: Device, link: DeviceLink | None, will: bool, now: float) -> None:
+        """Puts what the entities of a device come to in place of what they came to before."""
+        evidence, verdict = device.evidence, judge_entities(self._conventions.entities(device.named), device.said)
+        if not verdict.claims:
+            evidence.words.pop(device.said_by, None)
+        elif verdict.there is not None:
+            if device.said_by != verdict.source:
+                evidence.words.pop(device.said_by, None)
+            device.said_by = verdict.source
+            is_news = evidence.words.get(verdict.source) in (None, Said.READY)
+            if verdict.there and verdict.source:
+                self._put_word(device, verdict.source, Said.READY)
+            elif not verdict.there and is_news:
+                self._put_word(device, verdict.source, Said.LOST)
+                if link is not None and not will and self._speaking.is_itself(device, link):
+                    device.leaves_by = now + LEAVE_S  # it is there to say so, and leaves if it does
+                    device.settles_at = device.leaves_by
+            if device.evidence.link is not None and now > device.leaves_by:
+                device.settles_at = min(device.settles_at, now)
+            if verdict.there:
+                device.leaves_by, device.settles_at = _LONG_AGO, min(device.settles_at, now)
+        evidence.suspect_at, evidence.fail_at = verdict.suspect_at, verdict.fail_at
+        self._look(device, now)
 
     def _hang(self, device: Device, parent: str) -> None:
         """Devices of a node, or with a root: what befell that before is none of theirs."""
         if device.parent != parent:
             self._speaking.hang(device, parent)
             device.parent_death = self._deaths
-
-    def _speaks_of_itself(self, word: ConventionWord, device: Device, link: DeviceLink) -> bool:
-        if word.convention == SPARKPLUG:
-            return not _is_behind_a_node(word)
-        return self._speaking.is_itself(device, link)
 
     def _word(self, device: Device, source: str, said: Said, now: float) -> None:
         self._put_word(device, source, said)
@@ -314,14 +407,8 @@ class Devices(Judging):
 
     def _put_word(self, device: Device, source: str, said: Said) -> None:
         words = device.evidence.words
-        if device.mode == "latest" and _is_topic(source):
-            for other in [each for each in words if _is_topic(each)]:
-                del words[other]
         words.pop(source, None)
         words[source] = said
-        if device.mode == "any" and Said.READY in words.values():
-            for lost in [s for s, what in words.items() if what in (Said.LOST, Said.GONE) and _is_topic(s)]:
-                del words[lost]  # one topic says that it is there, which is enough
         if len(words) > WORDS_MAX:
             del words[next(iter(words))]
 
@@ -344,11 +431,6 @@ class Devices(Judging):
         if device.due is None and device.told is None:
             self._schedule(device, device.settles_at)
         return device
-
-
-def _is_topic(source: str) -> bool:
-    """Whether it is one that Home Assistant's discovery messages named."""
-    return source not in OTHERS and not source.startswith(ALERTS)
 
 
 def _is_behind_a_node(statement: Statement) -> bool:

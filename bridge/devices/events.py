@@ -37,10 +37,12 @@ class Remembered:
 
 @dataclass(frozen=True, slots=True)
 class RetainedBefore:
-    """A publication that the broker had retained when it started: nobody knows since when, and by whom."""
+    """A publication that the broker has retained: nobody knows since when, and by whom. `device`: the one of which a
+    document names the topic since; empty: it was read when the broker started."""
 
     topic: str
     payload: bytes = field(repr=False)
+    device: str = ""
 
 
 Retained: TypeAlias = Callable[[str], Iterable[tuple[str, bytes]]]
@@ -74,4 +76,12 @@ class Command:
     payload: bytes
 
 
-DeviceEffect: TypeAlias = Tell | Removed | Command | Show | Count
+@dataclass(frozen=True, slots=True)
+class Consult:
+    """Read what is retained on these topics: a document of this device names them since now."""
+
+    device: str
+    topics: tuple[str, ...]
+
+
+DeviceEffect: TypeAlias = Consult | Tell | Removed | Command | Show | Count

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 
 from bridge.contract import Budget, FairTable
 from bridge.devices.conventions import Said
+from bridge.devices.entities import SaidOfEntities
 from bridge.devices.sparkplug import Session
 from bridge.devices.standing import DeviceHealth, DeviceLink, LifeEvidence
 from bridge.traces import TraceKind, entity_level
@@ -55,7 +56,9 @@ class Device:
     parent: str = ""  # the Sparkplug node behind which it is, or its root at Homie: it dies with that
     parent_death: int = 0  # the number of the last death of its parent that it knows of
     death: tuple[int, str, Said] | None = None  # its own, that its children die: number, source, word
-    mode: str = "all"  # how words on several topics of one discovery message count
+    said: SaidOfEntities = field(default_factory=SaidOfEntities)  # of Home Assistant's
+    said_by: str = ""  # the source of the word that its entities come to
+    leaves_by: float = float("-inf")  # a connection of its own that ends before then left, and is not lost
     named: str = ""  # what Home Assistant's discovery messages call it
 
 

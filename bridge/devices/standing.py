@@ -59,6 +59,8 @@ class DeviceLink:
     reason: str = ""
     willed: bool = False
     """Its will was published: by its own word it is dead."""
+    stays: bool = False
+    """Its will was published and says that it is there: it sleeps deeply, say."""
     knows: bool = False
     """It speaks VeilMQ itself, and is no unchanged device."""
 
@@ -75,6 +77,8 @@ class LifeEvidence:
     every_s: float | None = None
     rejoin_s: float = REJOIN_S
     words: dict[str, Said] = field(default_factory=dict)  # by source
+    suspect_at: float | None = None
+    fail_at: float | None = None  # when what its entities said last counts no more (`entities`)
     habit: Regularity = field(default_factory=Regularity)
 
     @property
@@ -108,7 +112,7 @@ def judge(known: LifeEvidence, now: float, grace_s: float) -> DeviceVerdict | No
     if link is None:
         is_missed = now >= known.back_by
         return DeviceVerdict(DeviceHealth.FAILED, "not back after a restart of the gateway") if is_missed else None
-    if known.every_s is None and not link.up:
+    if known.every_s is None and known.fail_at is None and not link.up and not link.stays:
         return _left(link, now, grace_s)
     if Said.SLEEPING in said:
         return DeviceVerdict(DeviceHealth.ALIVE, "asleep")
@@ -131,6 +135,9 @@ def _silence(known: LifeEvidence, now: float) -> DeviceVerdict:
     suspect_s = fail_s = None
     if known.every_s is not None:
         suspect_s, fail_s, why = known.every_s * SUSPECT_PERIODS, known.every_s * FAIL_PERIODS, "no heartbeat"
+    elif known.suspect_at is not None and known.fail_at is not None:
+        suspect_s, fail_s = known.suspect_at - known.heard_at, known.fail_at - known.heard_at
+        why = "no heartbeat"
     elif known.habit.regular and (at := known.habit.suspicious_at()) is not None:
         suspect_s = max(at - known.heard_at, SILENCE_MIN_S)
         fail_s, why = suspect_s * FAIL_FACTOR, "silent against its habit"
@@ -166,4 +173,5 @@ def state_of(known: LifeEvidence) -> TraceKind | None:
 
 
 def _source(known: LifeEvidence, said: Said) -> str:
-    return next(source for source, word in known.words.items() if word is said)
+    source = next(source for source, word in known.words.items() if word is said)
+    return source.partition("\0")[0]

@@ -17,7 +17,18 @@ from typing import Any, Protocol
 
 from bridge.base import TopicError
 from bridge.contract import Count, Publication, Tick
-from bridge.devices import Command, DeviceEvent, DeviceTracer, DeviceTracingEffect, ForgetDevice, Knows, Published, Show
+from bridge.devices import (
+    Command,
+    Consult,
+    DeviceEvent,
+    DeviceTracer,
+    DeviceTracingEffect,
+    ForgetDevice,
+    Knows,
+    Published,
+    RetainedBefore,
+    Show,
+)
 from bridge.document import Actions, Constrained, OwnTopics, constrained
 from bridge.traces import (
     ADVERTISEMENTS,
@@ -360,6 +371,9 @@ class Tracing:
                     self._broker.ping(topic, payload)
                 case Show(topic, payload):
                     self._broker.show(topic, payload)
+                case Consult(device, topics):
+                    for topic, payload in [each for one in topics for each in self._broker.kept(one)]:
+                        self._watch(RetainedBefore(topic, payload, device))
                 case ForgetDevice(topic):
                     if self._store is not None:
                         self._kept(self._store.forget, topic)

@@ -9,7 +9,17 @@ from bridge.base import NameTree
 from bridge.contract.machine import Count, Tick
 from bridge.devices.dashboards import Show
 from bridge.devices.devices import Devices
-from bridge.devices.events import Command, DeviceEvent, Knows, Published, Remembered, Removed, RetainedBefore, Tell
+from bridge.devices.events import (
+    Command,
+    Consult,
+    DeviceEvent,
+    Knows,
+    Published,
+    Remembered,
+    Removed,
+    RetainedBefore,
+    Tell,
+)
 from bridge.devices.rules import DeviceRules
 from bridge.traces.availability import EntityConnected, EntityGone, EntitySeen
 from bridge.traces.kinds import TraceKind
@@ -26,6 +36,7 @@ class Site:
     counted: dict[str, int] = field(default_factory=dict)
     commands: list[tuple[str, bytes]] = field(default_factory=list)
     shown: dict[str, bytes] = field(default_factory=dict)
+    retained: dict[str, bytes] = field(default_factory=dict)  # what documents that come later find
 
     def __post_init__(self) -> None:
         self.devices = Devices(self.rules)
@@ -41,6 +52,9 @@ class Site:
                     self.commands.append((topic, payload))
                 case Show(topic, payload):
                     self.shown[topic] = payload
+                case Consult(device, topics):
+                    for topic in [each for each in topics if each in self.retained]:
+                        self.handle(RetainedBefore(topic, self.retained[topic], device))
                 case Count(name, amount, _):
                     self.counted[name] = self.counted.get(name, 0) + amount
 

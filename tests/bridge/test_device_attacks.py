@@ -6,6 +6,7 @@ import pytest
 
 from bridge.devices import devices as devices_module
 from bridge.devices import speaking
+from bridge.devices.conventions import ENTITIES_MAX, TOPICS_OF_DEVICE_MAX
 from bridge.devices.rules import DeviceRules, Heartbeat
 from bridge.devices.speaking import HANDOVER_S
 from bridge.devices.standing import DeviceHealth
@@ -223,11 +224,15 @@ def test_words_about_one_device_are_bounded() -> None:
     site = Site()
     site.connect("evil")
     for place in range(200):
-        site.home_assistant("evil", "one", f"t/{place}")
+        document = b'{"dev": {"ids": "one"}, "avty_t": "t/%d"}' % place
+        site.publish("evil", f"homeassistant/sensor/{place}/config", document)
         site.publish("evil", f"t/{place}", b"online")
+        site.publish("evil", f"homie/5/one/$alert/{place}", b"hot")
     device = site.devices.device("one")
     assert device is not None
     assert len(device.evidence.words) == devices_module.WORDS_MAX
+    assert len(device.said.words) == TOPICS_OF_DEVICE_MAX
+    assert len(site.devices._conventions.entities("one")) == ENTITIES_MAX
 
 
 def test_the_name_of_a_connected_client_is_its_own_even_where_clients_are_no_devices() -> None:

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.devices import conventions
-from bridge.devices.conventions import (
+from bridge.devices.conventions import Cleared, Conventions, ConventionWord, Said
+from bridge.devices.discovery import (
     ANYTHING,
     CONFIG_BYTES_MAX,
+    NAMED_MAX,
     REPORTED,
     TOPIC_MAX,
-    Cleared,
     ConventionAvailability,
-    Conventions,
-    ConventionWord,
     Named,
-    Said,
 )
 
 
@@ -40,7 +39,8 @@ class Believing:
                 self.conventions.watch(each, owner)
         said = [each for each in found if not isinstance(each, Named)]
         assert len(said) <= 1
-        return said[0] if said else None
+        word = said[0] if said else None
+        return replace(word, source=word.source.partition("\0")[0]) if isinstance(word, ConventionWord) else word
 
     def __len__(self) -> int:
         return len(self.conventions)
@@ -183,7 +183,7 @@ def test_sparkplug_births_and_deaths(topic: str, expected: ConventionWord | None
 
 @pytest.mark.parametrize(
     "payload",
-    [b"", b"[]", b"{", b"\xff", b'{"availability_topic": 7}', b'{"availability": "x"}', b'{"availability": [7]}',
+    [b"", b"[]", b"{", b"\xff", b'{"availability": "x"}', b'{"availability": [7]}',
      b"[" * 10_000, b'{"a": "' + b"x" * CONFIG_BYTES_MAX + b'", "availability_topic": "t"}'],
 )  # fmt: skip
 def test_discovery_messages_that_say_nothing(payload: bytes) -> None:
@@ -209,7 +209,7 @@ def test_watched_topics_are_bounded_and_a_flooder_loses_its_own(monkeypatch: pyt
     many = config(availability=[{"topic": f"m/{n}"} for n in range(100)])
     told = Conventions().read("homeassistant/sensor/many/config", many)[0]
     assert isinstance(told, Named)
-    assert len(told.topics) == conventions.NAMED_MAX
+    assert len(told.topics) == NAMED_MAX
 
 
 @pytest.mark.parametrize(
@@ -237,8 +237,8 @@ def test_what_many_read_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for place in range(50):
         named = config(availability_topic="b", availability_template="{{ value_json.state }}")
         read.read(f"homeassistant/sensor/{place}/config", named)
-    plain = conventions._object
-    monkeypatch.setattr(conventions, "_object", lambda payload: (parsed.append(payload), plain(payload))[1])
+    plain = conventions.parse_object
+    monkeypatch.setattr(conventions, "parse_object", lambda payload: (parsed.append(payload), plain(payload))[1])
     assert len(read.conventions.read("b", b'{"state": "online"}')) == 50
     assert len(parsed) == 1
 
@@ -262,17 +262,19 @@ def test_a_device_document_names_the_availability_of_all_its_components() -> Non
             "gone": {"p": "sensor"}, "odd": 7,
         },
     )  # fmt: skip
-    (named,) = Conventions().read("homeassistant/device/0AFFD2/config", document)
-    assert isinstance(named, Named)
-    assert named.device == "0AFFD2"
-    assert [topic.topic for topic in named.topics] == ["bridge/state", "plug/power/there", "plug/temp"]
-    assert named.expire_s == 600
+    said = Conventions().read("homeassistant/device/0AFFD2/config", document)
+    named = [each for each in said if isinstance(each, Named)]
+    assert [each.device for each in named] == ["0AFFD2"] * 2
+    assert [[topic.topic for topic in each.topics] for each in named] == [
+        ["bridge/state", "plug/temp"], ["bridge/state"],
+    ]  # fmt: skip
+    assert [each.expire_s for each in named] == [600, None]
     (alone,) = Conventions().read(
         "homeassistant/sensor/x/config", config(stat_t="x/state", expire_after=5, uniq_id="x")
     )
     assert isinstance(alone, Named)
-    assert (alone.topics, alone.expire_s) == ((conventions.ConventionAvailability("x/state", conventions.ANYTHING),), 5)
-    for odd in (True, -1, 0, "9", 1e12, None):
+    assert (alone.topics, alone.expire_s) == ((ConventionAvailability("x/state", ANYTHING),), 5)
+    for odd in (-1, 0, "9.5", 1e12, None):
         assert (
             Conventions().read("homeassistant/sensor/x/config", config(stat_t="x", expire_after=odd, uniq_id="x")) == ()
         )
@@ -318,7 +320,8 @@ def named(config_: bytes, topic: str = "homeassistant/sensor/x/config") -> Named
         ({"unique_id": "u", "device": {"identifiers": "d"}}, "d"),
         ({"unique_id": "u", "dev": {"ids": ["d", "e"]}}, "d"),
         ({"unique_id": "u", "dev": {"ids": []}}, "u"),
-        ({"unique_id": "u", "dev": {"ids": [7]}}, "u"),
+        ({"unique_id": "u", "dev": {"ids": [7]}}, "7"),
+        ({"unique_id": "u", "dev": {"ids": [[7]]}}, "u"),
         ({"unique_id": "u", "dev": {"ids": ""}}, "u"),
         ({"unique_id": "u", "dev": "d"}, "u"),
         ({"unique_id": "veilmq-x"}, None),
@@ -376,7 +379,8 @@ def test_where_and_how_availability_is_said(fields: dict[str, object], expected:
     ("fields", "expire_s"),
     [
         ({"state_topic": "s", "expire_after": 60}, 60.0),
-        ({"stat_t": "s", "exp_aft": 0.5}, 0.5),
+        ({"stat_t": "s", "exp_aft": 0.5}, None),
+        ({"stat_t": "s", "exp_aft": "90"}, 90.0),
         ({"stat_t": "s", "exp_aft": 30 * 86_400}, 30 * 86_400.0),
         ({"stat_t": "s", "exp_aft": 30 * 86_400 + 1}, None),
         ({"stat_t": "s"}, None),
@@ -398,16 +402,15 @@ def test_components_are_those_of_a_device_document_and_each_has_its_base() -> No
     }
     for name in ("components", "cmps"):
         document = config(**{"~": "base", "dev": {"ids": "d"}, name: parts})
-        found = named(document, "homeassistant/device/d/config")
-        assert found is not None
-        assert [each.topic for each in found.topics] == ["base/a", "own/b", "b", "c"]
-        assert [each.online for each in found.topics[2:]] == [conventions.ANYTHING] * 2
-        assert (found.expire_s, found.mode) == (7, "all")
+        found = [
+            each for each in Conventions().read("homeassistant/device/d/config", document) if isinstance(each, Named)
+        ]
+        assert [[topic.topic for topic in each.topics] for each in found] == [["base/a"], ["own/b", "b"], ["c"]]
+        assert [each.topics[-1].online for each in found[1:]] == [ANYTHING] * 2
+        assert [each.expire_s for each in found] == [None, 9, 7]
         assert named(document, "homeassistant/sensor/d/config") is None
     many = config(dev={"ids": "d"}, cmps={str(n): {"avty_t": f"t/{n}"} for n in range(40)})
-    found = named(many, "homeassistant/device/d/config")
-    assert found is not None
-    assert len(found.topics) == conventions.NAMED_MAX - 1, "the document itself is one of the parts"
+    assert len(Conventions().read("homeassistant/device/d/config", many)) == NAMED_MAX
 
 
 def test_the_mode_has_two_spellings() -> None:

@@ -136,7 +136,8 @@ def test_a_connection_with_many_devices_comes_and_goes(counted: Counted) -> None
 
 def test_topics_of_one_device_are_bounded(counted: Counted) -> None:
     for number in range(3 * TOPICS_OF_DEVICE_MAX):
-        counted.config("d", f"a/{number}")
+        document = json.dumps({"dev": {"ids": "d"}, "avty_t": f"a/{number}"}).encode()
+        counted.publish(f"homeassistant/sensor/d{number}/config", document)
     assert len(counted.devices._conventions) == TOPICS_OF_DEVICE_MAX
     counted.publish("a/0", b"online")
     assert counted.health("d") is None

@@ -194,7 +194,7 @@ def test_a_new_device_is_nobodys_word_yet() -> None:
     device = Device("d", "c", "topic", LifeEvidence(NOW, NOW), NOW)
     assert (device.told, device.state, device.due, device.clean, device.well_at) == (None, None, None, False, 0.0)
     assert (device.told_at, device.counted_at) == (float("-inf"), float("-inf"))
-    assert (device.why, device.parent, device.mode, device.named) == ("", "", "all", "")
+    assert (device.why, device.parent, device.said_by, device.named) == ("", "", "", "")
 
 
 def test_a_claim_says_who_how_and_when(table: Speaking) -> None:
