@@ -1,4 +1,4 @@
-"""The broker of local clients: who may come in and stay, subscriptions, the exchange of publications, wills.
+"""Broker of local clients: admission, subscriptions, the exchange of publications, wills.
 
 It extends amqtt's `Broker` and replaces its data plane. Imports every room below it; never `overlay`, which it meets
 through `clients.overlay_port`.

@@ -1,7 +1,6 @@
-"""Users who were removed, disabled or given another password: what their clients have here ends, at once.
+"""Users who were removed, disabled or given another password: their connections and sessions here end at once.
 
-Told by the plugins that know users (`PluginHost.follow_users`), whoever made the change: the console, a command,
-SIGHUP.
+Reported by the plugins that know users (`PluginHost.follow_users`), for changes by the console, a command or SIGHUP.
 """
 
 from __future__ import annotations
@@ -12,15 +11,16 @@ from gateway.plugins import PluginHost
 
 
 class ChangedUsers:
-    """The follower of one broker. A user who may not log in any more loses connections and sessions; one who has
-    another password loses connections only, and logs in again."""
+    """Follower of changed users for one broker. A user who may no longer log in loses connections and sessions; a user
+    with another password loses connections only, and logs in again.
+    """
 
     def __init__(self, host: PluginHost, lifecycle: Lifecycle) -> None:
         self._host, self._lifecycle = host, lifecycle
         host.follow_users(self.changed)
 
     def changed(self, users: frozenset[str]) -> None:
-        """`users`: those whose standing changed; none of them where only rights did."""
+        """Takes the users whose standing changed; none if only rights changed."""
         self._lifecycle.rights_changed()
         for client in list(self._lifecycle.clients.values()) if users else ():
             if client.peer is None and not client.view.is_internal and client.view.username in users:

@@ -1,8 +1,7 @@
-"""Handing publications to their local receivers: routes, shared groups, rights to receive. No acknowledgements.
+"""Delivery of publications to their local receivers: routes, shared groups, rights to receive. No acknowledgements.
 
-Who gets what is asked of `routing.Router`, who may of the plugins, what bytes that makes of each receiver's session.
-What has come in from a client, and what it is answered, is `exchange.py`'s business.
-Source: MQTT 5.0 §3.3.4, §4.8.2.
+`routing.Router` finds the receivers, plugins decide on rights, and each receiver's session makes the bytes. Packets
+from clients and their answers are in `exchange.py`. Source: MQTT 5.0 §3.3.4, §4.8.2.
 """
 
 from __future__ import annotations
@@ -26,24 +25,24 @@ from gateway.sockets.flushing import Later
 
 
 class Delivering:
-    """The receiving half of an `Exchange`."""
+    """Receiving half of an `Exchange`."""
 
     def __init__(self, host: PluginHost, limits: Limits, now: Callable[[], float]) -> None:
         self.host, self.limits, self.now = host, limits, now
         self.reached, self.traffic = Reached(now), Traffic()
         self.router: Router[Client] = Router(partial(fits, limits=limits))
         self.holding = Holding(limits, self.reached, self.traffic, now)
-        self.circles: Circling | None = None  # of messages that bridges bring; None: there are none
+        self.circles: Circling | None = None  # circles of bridged messages; None: no bridges
 
     def adopt(self, limits: Limits) -> None:
-        """Other bounds from now on."""
+        """Takes other bounds from now on."""
         self.limits = self.holding.limits = limits
         self.router.refuse(partial(fits, limits=limits))
 
     def flood(self, sender: Client | None, publish: Publish) -> None:
-        """The hot path: QoS 0 that nobody has to be asked about, most of it in this loop. No sender: the broker.
+        """Delivers QoS 0 on the hot path, where no plugin has to be asked. No sender: the broker.
 
-        The same as `_deliver`, without a `Message` where no receiver needs one: encoded once per version.
+        Has the effect of `_deliver`, without a `Message` where no receiver needs one: encoded once per version.
         """
         plan, publisher = self.router.plan(publish.topic), "" if sender is None else sender.client_id
         if plan.is_odd:
@@ -80,8 +79,9 @@ class Delivering:
                 self.deliver_to_group(group, message, None, self.now())
 
     def forward(self, sender: Client | None, message: Message) -> bool:
-        """The hot path of QoS 1 and 2 without retain flag and properties; the same as `route`. False: nothing was done,
-        ask that. No sender: the overlay."""
+        """Delivers QoS 1 and 2 without retain flag and properties, with the effect of `route`, on the hot path. False:
+        nothing was done, call `route`. No sender: the overlay.
+        """
         plan = self.router.plan(message.topic)
         if plan.is_odd or plan.groups:
             return False
@@ -105,7 +105,7 @@ class Delivering:
         message: Message | Publish,
         may: Callable[[Client], bool] = lambda client: True,
     ) -> DeliveryPlan[Client]:
-        """The receivers of this message; predicates are asked of those who may receive it."""
+        """Returns the receivers of this message; evaluates predicates only of clients that may receive it."""
         choices = plan.choices
         if choices is None:
             return plan
@@ -117,7 +117,7 @@ class Delivering:
         return plan
 
     def _asked(self, plan: DeliveryPlan[Client]) -> list[Client]:
-        """Whose rights a message of the plan's topic depends on."""
+        """Returns the clients on whose rights a message of the plan's topic depends."""
         receivers = [target.client for target in plan.targets]
         receivers += [member for group in plan.groups for member in group.members]
         if plan.choices is not None:
@@ -131,8 +131,9 @@ class Delivering:
         lost: Collection[SharedName] = (),
         without: Collection[Client] = (),
     ) -> Later | None:
-        """Hand a message to its local receivers, without the shared groups that are `lost` to another gateway, and
-        `without` these clients."""
+        """Hands a message to its local receivers, except shared groups that are `lost` to another gateway, and the
+        clients `without`.
+        """
         plan = self.router.plan(message.topic)
         if not self.host.filters_topics and not without:
             self._deliver(self._chosen(plan, message), message, sender, None, lost)
@@ -170,7 +171,7 @@ class Delivering:
                 verdict = await self.host.ask(receiver.view, message.topic, Action.RECEIVE)
             if verdict:
                 allowed.add(id(receiver.view))
-        # Subscriptions may have changed meanwhile: today's receivers, as far as they were asked about.
+        # Subscriptions may have changed meanwhile: the present receivers, as far as plugins were asked about them.
         plan = self._chosen(self.router.plan(message.topic), message, lambda client: id(client.view) in allowed)
         self._deliver(plan, message, sender, allowed, lost)
 
@@ -210,12 +211,14 @@ class Delivering:
             if sender is None:
                 self.holding.burden(client)
             elif client is not sender and not client.session.fits(message):
-                # It has waited for this receiver, and for another or a plugin since.
+                # The message has waited for this receiver, and for another or a plugin since.
                 client.session.is_stretched = True
         self.give(client, message, qos, retain, target.subscription_ids, now)
 
     def deliver_to_group(self, group: Any, message: Message, allowed: set[int] | None, now: float) -> None:
-        """One member in turn: preferably one that is connected and keeps up (§4.8.2), else whoever has the least."""
+        """Delivers to one member in turn: preferably a connected one that keeps up (§4.8.2), else the one with the
+        least queue.
+        """
         second, least = None, (True, 0)
         for entry in group.in_turn():
             client: Client = entry.client

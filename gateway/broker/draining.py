@@ -1,4 +1,4 @@
-"""What was read before a broker ends is decided and acknowledged, and nothing more is read."""
+"""End of a broker's reading: packets already read are decided and acknowledged, and nothing more is read."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from gateway.sockets.connection import MqttConnection
 from gateway.sockets.flushing import DRAINING
 
 LOOK_S = 0.005
-"""How often is looked whether everything is decided, or everybody gone."""
+"""Seconds between two checks if everything is decided, or all connections are gone."""
 
 
 async def drain(connections: Collection[MqttConnection], timeout_s: float) -> None:
-    """Reads nothing more, and waits until what was read is decided and acknowledged."""
+    """Stops reading, and waits until all packets already read are decided and acknowledged."""
     for connection in connections:
         connection.pause(DRAINING)
     with contextlib.suppress(TimeoutError):
@@ -25,7 +25,7 @@ async def drain(connections: Collection[MqttConnection], timeout_s: float) -> No
 
 
 async def all_gone(connections: Collection[MqttConnection], reached: Reached, timeout_s: float) -> None:
-    """Waits until no connection is left; cuts off those that are after `timeout_s`."""
+    """Waits until no connection is left; cuts off the remaining ones after `timeout_s`."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(timeout_s):
             while connections:  # noqa: ASYNC110

@@ -1,9 +1,9 @@
-"""`EdgeBroker`: amqtt's broker with our data plane.
+"""`EdgeBroker`: amqtt's broker with the data plane of VeilMQ.
 
 Kept from `amqtt.broker.Broker`: configuration, states, plugin manager, auth and topic plugins, events,
-`BrokerContext`, listeners. Replaced: protocol handling, sessions, routing, delivery. What is overridden of
-amqtt's private names is held by `tests/gateway/test_broker_contract.py`. In order of reading: `connection.py`
-(bytes), `lifecycle.py` (CONNECT to the end), `exchange.py` (publish), `subscribing.py`, `routing.py`.
+`BrokerContext`, listeners. Replaced: protocol handling, sessions, routing, delivery.
+`tests/gateway/test_broker_contract.py` holds the overridden private names of amqtt. In order of reading:
+`connection.py` (bytes), `lifecycle.py` (CONNECT to the end), `exchange.py` (publish), `subscribing.py`, `routing.py`.
 
 Errors of the operator: `config.ConfigError`, `config.StartError`.
 """
@@ -68,19 +68,19 @@ from gateway.sockets.proxied_connection import ProxiedConnection
 log = logging.getLogger("veilmq.broker")
 
 SWEEP_S = 30.0
-"""How often retained messages that have expired are cleared out; nobody sees them in between."""
+"""Seconds between two removals of expired retained messages; no client sees these in between."""
 FILES_LOW = 16
-"""Below so many free descriptors the log says so: whoever else opens files has taken those of connections."""
+"""Below so many free descriptors the log reports it: other users of files have taken those of connections."""
 WAITING_PUBLICATIONS = 10_000
 """Publications that wait for a plugin and have no connection to hold back; more are dropped."""
 
 
 class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
-    """One broker. Create and `start` it on a running event loop; `shutdown` ends it.
+    """Broker of one process. Create and `start` it on a running event loop; `shutdown` ends it.
 
-    `config` is amqtt's `BrokerConfig` or dictionary, or our `Settings`. `overlay_context` is the TLS context
-    of listeners with `overlay: true`. `allow_anonymous` lets clients in that give no user name; without it
-    and without an authentication plugin nobody gets in. Only plugins that the configuration names are loaded.
+    `config` is amqtt's `BrokerConfig` or dictionary, or `Settings`. `overlay_context` is the TLS context of listeners
+    with `overlay: true`. `allow_anonymous` admits clients without a user name; without it and without an
+    authentication plugin no client gets in. Only plugins that the configuration names are loaded.
     """
 
     def __init__(
@@ -136,13 +136,13 @@ class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
         return Terms(self.limits, expiry_s, listeners, self.exchange.reached.note)
 
     def now(self) -> float:
-        """Seconds since the UNIX epoch, from a clock that does not jump: no step makes keep-alives run out."""
+        """Returns seconds since the UNIX epoch, from a clock that does not jump: no step makes keep-alives run out."""
         return self._started_at + time.monotonic()
 
     # ------------------------------------------------------------------------------------- start, stop
 
     async def start(self) -> None:
-        """Bind all listeners, restore sessions, then serve. Raises StartError and StoreError (`outbox.py`)."""
+        """Binds all listeners, restores sessions, then serves. Raises StartError and StoreError (`outbox.py`)."""
         self._prepare_listeners()
         self._size_connections()
         try:
@@ -168,7 +168,7 @@ class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
                 await server.instance.start_serving()
 
     def _size_connections(self) -> None:
-        """No more connections than there are files for."""
+        """Limits connections to the number of files for them."""
         self._files = raise_limit()
         wanted, spare = self.limits.connections, SPARE_FILES
         if self._settings is not None and self._settings.console is not None:
@@ -199,7 +199,7 @@ class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
             raise
 
     def _listener(self, name: str) -> Listener | None:
-        """The listener as our configuration has it; None where amqtt's was given."""
+        """Returns the listener of VeilMQ's configuration; None if amqtt's was given."""
         return self._settings.listeners.get(name) if self._settings else None
 
     def _is_overlay(self, listener: str) -> bool:
@@ -207,7 +207,7 @@ class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
         return ours is not None and ours.overlay
 
     def context_of(self, name: str, listener: ListenerConfig, ours: Listener | None) -> ssl.SSLContext | None:
-        """What new connections of a listener are secured with. Raises StartError."""
+        """Returns the TLS context for new connections of a listener, or None. Raises StartError."""
         is_overlay = ours is not None and ours.overlay
         if is_overlay and self.exchange.overlay is None:
             raise StartError(f"listener {name}: is an overlay listener, but no overlay is configured")
@@ -222,16 +222,16 @@ class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
         return context
 
     def _present(self, name: str, connection: Any, server_name: str | None, context: ssl.SSLContext) -> None:
-        """A handshake begins: with the certificate of now, which may not be that of the start."""
+        """Begins a handshake with the present certificate, which may not be that of the start."""
         connection.context = self._contexts[name]
 
     def take_context(self, name: str, context: ssl.SSLContext | None) -> None:
-        """From the next handshake on this counts, if the listener has TLS."""
+        """Uses `context` from the next handshake on, if the listener has TLS."""
         if context is not None and self._contexts.get(name) is not None:
             self._contexts[name] = context
 
     def adopt(self, settings: Settings) -> None:
-        """Bounds, queues and who may come in, as a configuration says that was read again; connections stay."""
+        """Takes bounds, queues and admission of a configuration that was read again; connections stay."""
         self._settings, self.limits = settings, settings.limits
         for name, listener in settings.listeners.items():
             if name in self.listeners_config:
@@ -282,7 +282,7 @@ class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
         LogEvent.LISTENING.say(log, name, ":".join(map(str, sock.getsockname()[:2])))
 
     def port(self, listener: str = "default") -> int:
-        """The TCP port that a listener is bound to."""
+        """Returns the TCP port of a listener."""
         return int(self._servers[listener].instance.sockets[0].getsockname()[1])
 
     def _close_sockets(self) -> None:
@@ -293,7 +293,9 @@ class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
         self._remove_unix_sockets()
 
     async def shutdown(self) -> None:
-        """Stop listening, finish what was read, tell clients, end plugins. Clients have `limits.shutdown_s` for it."""
+        """Stops listening, finishes packets already read, tells clients, ends plugins. Clients have `limits.shutdown_s`
+        for it.
+        """
         for server in self._servers.values():
             if server.instance is not None:
                 server.instance.close()
@@ -307,7 +309,9 @@ class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
         if self._store is not None:
             await self._store.close()
         await self.operation.stop()
-        self.exchange.overlay = None  # amqtt ends every session now, and those on disk go on wanting what they want
+        self.exchange.overlay = (
+            None  # amqtt ends every session now; the overlay must keep the subscriptions of stored sessions
+        )
         await super().shutdown()
         self._remove_unix_sockets()
 
@@ -317,13 +321,13 @@ class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
                 remove_stale_socket(listener.unix_path)
 
     async def _cleanup_session(self, client_id: str) -> None:
-        """amqtt's shutdown calls this for every session."""
+        """Forgets a session: amqtt's shutdown calls this for every session."""
         client = self.lifecycle.clients.get(client_id)
         if client is not None:
             self.lifecycle.forget(client)
 
     async def _session_monitor(self) -> None:
-        """amqtt starts this task; our sessions have their own deadlines, retained messages are swept here."""
+        """Sweeps retained messages. amqtt starts this task; sessions here have their own deadlines."""
         while True:
             await asyncio.sleep(SWEEP_S)
             self.exchange.retained.drop_expired(self.now())
@@ -333,7 +337,7 @@ class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
     # ------------------------------------------------------------------------------------- connections
 
     def _protocol(self, listener: str, client: tuple[str, int] | None = None) -> MqttConnection:
-        """`client`: whom a proxy named as the other end."""
+        """Makes a connection. `client`: the other end that a proxy named."""
         server = self._servers.get(listener)
         most = self.listeners_config[listener].max_connections
         over = server is not None and 0 < most <= server.conn_count
@@ -344,7 +348,9 @@ class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
         return connection
 
     def internal(self, listener: str) -> MqttConnection:
-        """The broker's end of a connection to a part of this process; `listener` begins with `terms.INTERNAL`."""
+        """Returns the broker's end of a connection to a part of this process; `listener` begins with
+        `terms.INTERNAL`.
+        """
         return MqttConnection(self.lifecycle, self._flusher, listener, False, False)
 
     def _websocket(self, listener: str, client: tuple[str, int] | None = None) -> WebSocketProtocol:
@@ -354,18 +360,19 @@ class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
         )
 
     async def external_connected(self, reader: ReaderAdapter, writer: WriterAdapter, listener_name: str) -> None:
-        """Serve an established connection of another server until it ends (amqtt's extension point)."""
+        """Serves an established connection of another server until it ends (amqtt's extension point)."""
         await serve_adapter(reader, writer, self._protocol(listener_name), self.limits.packet_bytes)
 
     def tick(self, now: float) -> None:
-        """Attend to whatever is due at `now`. The broker's own timer does so; tests bring a time of theirs."""
+        """Does all work that is due at `now`. Called by the broker's own timer; tests pass their own time."""
         self.lifecycle.tick(now)
 
     # ------------------------------------------------------------------------- what plugins and amqtt call
 
     async def internal_message_broadcast(self, topic: str, data: bytes, qos: int | None = None) -> None:
-        """`BrokerContext.broadcast_message`. Without a QoS each subscriber gets its subscription's. Returns when those
-        who are behind have room again, or were given up."""
+        """Broadcasts for `BrokerContext.broadcast_message`. Without a QoS each subscriber gets its subscription's.
+        Returns when receivers that are behind have room again, or were given up.
+        """
         if self.operation.owns(topic):
             return
         later = self.exchange.route(Message(topic, bytes(data), 2 if qos is None else qos), None)
@@ -381,17 +388,17 @@ class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
         data: bytes | bytearray | None,
         qos: int | None = None,
     ) -> None:
-        """`BrokerContext.retain_message`; empty data clears the topic."""
+        """Retains a message for `BrokerContext.retain_message`; empty data clears the topic."""
         if topic_name is not None and not self.operation.owns(topic_name):
             self.exchange.retain(source_session, Message(topic_name, bytes(data or b""), qos or 0, True))
 
     def create_offline_session(self, client_id: str) -> tuple[Any, EdgeSession]:
-        """A session without a connection; amqtt enters what this returns into its table."""
+        """Makes a session without a connection; amqtt enters the result into its table."""
         client = self.lifecycle.create_offline(client_id)
         return client, client.view
 
     async def add_subscription(self, subscription: tuple[str, int], session: Any) -> int:
-        """`BrokerContext.add_subscription`: the granted QoS, or 0x80."""
+        """Subscribes for `BrokerContext.add_subscription`: returns the granted QoS, or 0x80."""
         client = self.lifecycle.clients.get(session.client_id)
         if client is None:
             return 0x80
@@ -406,14 +413,14 @@ class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
 
     @property
     def subscriptions(self) -> dict[str, list[tuple[Any, int]]]:
-        """Filter -> (session, QoS), computed for plugins when they ask."""
+        """The subscriptions by filter as (session, QoS), computed for plugins when they ask."""
         found: dict[str, list[tuple[Any, int]]] = {}
         for entry in self.exchange.router.entries():
             found.setdefault(entry.options.filter, []).append((entry.client.view, entry.options.qos))
         return found
 
     def _packets_sent(self, connection: MqttConnection, data: bytes) -> None:
-        """Tell plugins that declare `mqtt_packet_sent` what goes out; read back, since it is bytes by now."""
+        """Tells plugins that declare `mqtt_packet_sent` the sent packets, decoded again from bytes."""
         client = connection.client
         if client is None:
             return
@@ -430,7 +437,7 @@ class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
         return False
 
     async def _broadcast_loop(self) -> None:
-        """amqtt starts this task: it runs what waits for plugins and has no connection, in order."""
+        """Runs, in order, work that waits for plugins and has no connection. amqtt starts this task."""
         stop = self._broadcast_shutdown_waiter
         while not stop.done():
             following = asyncio.ensure_future(self._broadcast_queue.get())
@@ -444,7 +451,7 @@ class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
                 LogEvent.PLUGIN_PUBLICATION_FAILED.say(log, exc_info=True)
 
     def clients(self) -> Iterator[tuple[str, bool]]:
-        """(client id, is it connected) of every local session."""
+        """Yields (client id, True if connected) of every local session."""
         for client in self.lifecycle.clients.values():
             if client.peer is None:
                 yield client.client_id, client.connection is not None

@@ -1,9 +1,9 @@
-"""The data plane between connections: publish, retain, acknowledgements, members.
+"""Data plane between connections: publish, retain, acknowledgements, members.
 
-What a client may do is asked of amqtt's plugins (`plugin.PluginHost`), receivers are `delivering.py`'s. A method
-that returns a coroutine (`Later`) could not finish without waiting; the connection then holds back whatever comes
-after. Not here: who waits for whom (`holding.py`), SUBSCRIBE (`subscribing.py`), wills (`wills.py`), CONNECT and
-the end of sessions (`lifecycle.py`).
+amqtt's plugins decide on rights (`plugin.PluginHost`), `delivering.py` finds receivers. A method that returns a
+coroutine (`Later`) could not finish without waiting; the connection then holds back all later packets. Not here:
+waits for receivers (`holding.py`), SUBSCRIBE (`subscribing.py`), wills (`wills.py`), CONNECT and the end of sessions
+(`lifecycle.py`).
 """
 
 from __future__ import annotations
@@ -55,18 +55,19 @@ if TYPE_CHECKING:
 log = logging.getLogger("veilmq.clients")
 
 RESERVED_TOPICS = "$SYS/"
-"""Only the broker itself publishes here."""
+"""Topics on which only the broker itself publishes."""
 SEEN_INTERVAL_S = 1.0
-"""An `EntitySeen` at most so often for one client."""
+"""Seconds between two `EntitySeen` of one client, at least."""
 ASK_S = 30.0
-"""A plugin that has not said within this time whether a client may publish ends the client's connection, which repeats
-the publication. Stops a plugin that hangs from silencing a client for ever."""
+"""Seconds that a plugin has to decide if a client may publish. After them the client's connection ends, and the client
+repeats the publication. Stops a plugin that hangs from silencing a client for ever.
+"""
 SYSTEM_TOPICS, SYSTEM_BYTES = 10_000, 16 << 20
 """Stops a plugin of amqtt that invents names below `$SYS/` from filling memory."""
 
 
 class Exchange(Delivering):
-    """Routes publications between clients. One thread, the event loop's."""
+    """Router of publications between clients. One thread, the event loop's."""
 
     def __init__(self, host: PluginHost, limits: Limits, now: Callable[[], float]) -> None:
         super().__init__(host, limits, now)
@@ -74,18 +75,18 @@ class Exchange(Delivering):
         self.overlay: OverlayPort | None = None
         self.watchers: list[Callable[[EntityEvent], None]] = []
         self.tracing: Constraining | None = None  # constrained topics; None: they are ordinary ones
-        self.own_topics = OwnTopics()  # beside those below RESERVED_TOPICS
+        self.own_topics = OwnTopics()  # besides topics below RESERVED_TOPICS
         self.retained = RetainedStore(limits.retained_messages, limits.retained_bytes)
         self.retained.full = self.reached.note
-        # What the broker and its plugins say below `$SYS/`; not the clients', so neither bounded as theirs nor stored.
+        # Messages of the broker and its plugins below `$SYS/`: with bounds of their own, and not stored.
         self.system = RetainedStore(SYSTEM_TOPICS, SYSTEM_BYTES)
-        # Where persistent sessions and retained messages are kept; None: in memory only.
+        # Store of persistent sessions and retained messages; None: in memory only.
         self.store: SessionStore | None = None
-        # Runs what cannot finish at once and has no connection to hold back; in order. False: there is no room for it.
+        # Runs, in order, unfinished work without a connection to hold back. False: there is no room for it.
         self.in_order: Callable[[Later], bool] = _no_queue
-        # Wills of which it is not decided yet whether they may be published, by client.
+        # Wills that a plugin has not yet allowed or refused, by client.
         self.undecided: dict[str, list[Undecided]] = {}
-        # May subscriptions say what content they want (`clients/content_filters.py`).
+        # True if subscriptions may have predicates (`clients/content_filters.py`).
         self.predicates = False
         # Closes a client's connection as its session wants; the lifecycle fills it in.
         self.close: Callable[[Client, Close], None] = _no_lifecycle
@@ -97,8 +98,9 @@ class Exchange(Delivering):
     # ------------------------------------------------------------------------------------------- from clients
 
     def received(self, client: Client, packets: Sequence[Packet], now: float) -> list[SessionAction]:
-        """Takes the packets of one read through the session, with the notices that somebody asked for. An exception of
-        ours ends the client's connection."""
+        """Takes the packets of one read through the session, with the events that plugins asked for. An exception of
+        the broker ends the client's connection.
+        """
         try:
             return self._received(client, packets, now)
         except Exception as error:  # noqa: BLE001  counted, and the log has its traceback
@@ -125,7 +127,7 @@ class Exchange(Delivering):
         return actions
 
     def resumed(self, client: Client) -> list[bytes]:
-        """What waited for a client that had to take something first, as far as that is not too late."""
+        """Returns the waiting bytes of a client whose write buffer drained, without expired messages."""
         waited = client.session.resume(self.now())
         if client.is_behind:
             self.holding.let_in(client)
@@ -175,7 +177,7 @@ class Exchange(Delivering):
         return name if known else None
 
     def _passed_plainly(self, client: Client, publish: Publish) -> bool:
-        """The short way of QoS 1 and 2, with an acknowledgement that waits for the disk where it must."""
+        """Routes QoS 1 and 2 the short way, with an acknowledgement that waits for the disk where necessary."""
         store, message = self.store, Message(publish.topic, publish.payload, publish.qos, publisher=client.client_id)
         if store is None:
             if not self.forward(client, message):
@@ -234,14 +236,16 @@ class Exchange(Delivering):
         return self._pass_on(client, publish, self.now())
 
     def _has_been_here(self, client: Client, publish: Publish) -> bool:
-        """Whether a bridge brought what this broker has had; our own bridges have asked before."""
+        """True if a bridge brought a message that this broker has had; bridges of this broker have checked before."""
         circles = self.circles
         if circles is None or client.view.is_internal or (client.bridge is None and not publish.properties.user):
             return False
         return circles.came(client.client_id, client.bridge, publish)
 
     def _obstacles(self, client: Client, publish: Publish, passed: set[Client]) -> list[Client]:
-        """Whom it waits for; nobody who may not receive it, as far as a plugin says at once."""
+        """Returns the receivers for which a publication waits, without clients that may not receive it, as far as a
+        plugin decides at once.
+        """
 
         def may(receiver: Client) -> bool:
             return self.host.verdict(receiver.view, publish.topic, Action.RECEIVE) is not False
@@ -249,7 +253,9 @@ class Exchange(Delivering):
         return self.holding.obstacle(self.router.plan_for(publish.topic, publish), publish.qos, client, passed, may)
 
     def _pass_on(self, client: Client, publish: Publish, since: float) -> Later | None:
-        """Route and acknowledge what is permitted and fits. `since`: when it came, and its expiry began."""
+        """Routes and acknowledges a permitted publication within bounds. `since`: the time of its arrival, when its
+        expiry began.
+        """
         store = self.store
         before = 0 if store is None else store.changes
         message = Message.of(publish, since, client.client_id)
@@ -279,9 +285,9 @@ class Exchange(Delivering):
         self._answer(client, owed, message, before)
 
     def _answer(self, client: Client, owed: OwedAck, message: Message, before: int) -> None:
-        """Acknowledge now, or when the message is on disk for those who need it: our sessions, the overlay.
+        """Acknowledges now, or when the message is on disk for sessions or the overlay that need it.
 
-        `before`: changes of the store before it was routed.
+        `before`: changes of the store before the message was routed.
         """
         publish, store = owed.publish, self.store
         if not publish.qos:
@@ -327,7 +333,7 @@ class Exchange(Delivering):
                 data = session.acknowledge(publish, said)
                 if data and client.connection is not None:
                     client.connection.write(data)
-        # Who owes us PUBRELs now is read again, however many there are.
+        # A client that owes PUBRELs is read again, however many there are.
         if client.connection is not None and not (acks and session.inbound.full):
             client.connection.resume(UNACKNOWLEDGED)
 
@@ -343,14 +349,14 @@ class Exchange(Delivering):
             self.close(client, session.close(ReasonCode.QUOTA_EXCEEDED, "publication refused"))
 
     def keep_in(self, store: SessionStore | None) -> None:
-        """From now on the store hears of every change; None: it no longer does."""
+        """Reports every change to the store from now on; None: no longer."""
         self.store = store
         self.retained.changed = None if store is None else store.retained
         if store is not None:
             store.decided = self._settle
 
     def retain(self, view: Any, message: Message) -> None:
-        """Keep a message for later subscribers, or clear its topic, and tell plugins."""
+        """Keeps a message for later subscribers, or clears its topic, and tells plugins."""
         try:
             store = self.system if message.topic.startswith(RESERVED_TOPICS) else self.retained
             kept = store.keep(view, message)
@@ -363,7 +369,7 @@ class Exchange(Delivering):
     # --------------------------------------------------------------------------------------- overlay, watchers
 
     def inject(self, message: Message, view: Any = None, groups_lost: Collection[SharedName] = ()) -> None:
-        """Retain and route a message that no connection waits for."""
+        """Retains and routes a message that no connection waits for."""
         if message.properties is NO_PROPERTIES and message.qos and not (message.retain or groups_lost):
             if self.host.is_absent and not self.holding.behind and self.forward(None, message):
                 return
@@ -376,7 +382,7 @@ class Exchange(Delivering):
             self.in_order(later)
 
     def tell(self, event: EntityEvent) -> None:
-        """What a local client did, to those who watch whether it is there. Parts of this process are no clients."""
+        """Tells the overlay and tracing an event of a local client. Parts of this process are no clients."""
         if event.client_id.startswith(INTERNAL):
             return
         if self.overlay is not None:
@@ -387,7 +393,7 @@ class Exchange(Delivering):
             watcher(event)
 
     def deliver_local(self, publication: Publication, groups_lost: Collection[SharedName] = ()) -> None:
-        """A publication that came over the overlay, to local clients only. Raises TopicError."""
+        """Delivers a publication of the overlay, to local clients only. Raises TopicError."""
         if self.tracing is not None and self.tracing.arrived(publication):
             return
         circles, user = self.circles, publication.properties

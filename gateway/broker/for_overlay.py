@@ -1,7 +1,8 @@
-"""What the overlay asks of a broker (`clients.LocalBroker`): to deliver, to send to members, to keep what it remembers.
+"""Methods of a broker for the overlay (`clients.LocalBroker`): to deliver, to send to members, to keep the overlay's
+rows.
 
-A base of `EdgeBroker`, whose parts it uses. What the broker tells the overlay is in `exchange.py`, `subscribing.py` and
-`lifecycle.py`.
+A base of `EdgeBroker`, whose parts it uses. The reports of the broker to the overlay are in `exchange.py`,
+`subscribing.py` and `lifecycle.py`.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from gateway.mqtt5.packets import Properties
 from gateway.sessions import SessionStore
 
 NARROWED_AT_ONCE = 8
-"""Filters whose cover is made anew each time: that takes milliseconds."""
+"""Filters whose cover is made anew each time: more would take too many milliseconds."""
 
 
 class ForOverlay:
-    """See the module."""
+    """Base of a broker with the methods for the overlay."""
 
     exchange: Exchange
     lifecycle: Lifecycle
@@ -31,22 +32,23 @@ class ForOverlay:
     _is_ending = False
 
     def now(self) -> float:
-        """Seconds since the UNIX epoch."""
+        """Returns seconds since the UNIX epoch."""
         raise NotImplementedError
 
     def deliver_local(self, publication: Publication, groups_lost: Collection[SharedName] = ()) -> None:
-        """Route a publication of the overlay to local clients and the retained store, never back. `groups_lost`: but
-        not to these shared groups. Raises `bridge.base.topics.TopicError` for an invalid topic."""
-        if not self._is_ending:  # what comes now is not acknowledged, and comes again
+        """Routes a publication of the overlay to local clients and the retained store, never back. `groups_lost`:
+        shared groups left out. Raises `bridge.base.topics.TopicError` for an invalid topic.
+        """
+        if not self._is_ending:  # later publications are not acknowledged, and come again
             self.exchange.deliver_local(publication, groups_lost)
 
     def deliver_stored(self, publication: Publication, groups_lost: Collection[SharedName] = ()) -> None:
-        """The same for a publication that replicas had retained when they told us."""
+        """Routes a publication that replicas had retained when they sent it."""
         if not self._is_ending:
             self.lifecycle.subscribing.retained.deliver_stored(publication, groups_lost)
 
     def deliver_shared(self, name: SharedName, publication: Publication) -> None:
-        """A publication of the overlay for one local shared group only."""
+        """Routes a publication of the overlay to one local shared group only."""
         circles, user = self.exchange.circles, publication.properties
         if user and circles is not None and circles.arrived(publication.topic, publication.payload, user, name[0]):
             return
@@ -54,10 +56,10 @@ class ForOverlay:
             self.lifecycle.subscribing.give_shared(name, message_of(publication, self.now()))
 
     def send_to_peer(self, peer: str, topic: str, payload: bytes, properties: UserProperties, on_ack: Done) -> bool:
-        """QoS 1 PUBLISH to a member; `on_ack(code)` when it acknowledges, maybe on a later connection.
+        """Sends a QoS 1 PUBLISH to a member; calls `on_ack(code)` at its acknowledgement, maybe on a later connection.
 
-        False, and nothing was sent: it has no session, its queue (`limits.member_queue_*`) is full, or the
-        message is too large for it. When its session ends, acknowledgements that are still out never come.
+        False, and nothing was sent: the member has no session, its queue (`limits.member_queue_*`) is full, or the
+        message is too large for it. When its session ends, outstanding acknowledgements never come.
         """
         client = self.lifecycle.peers.get(peer)
         if client is None:
@@ -67,23 +69,23 @@ class ForOverlay:
         return send_to_member(client, message, self.now(), self.exchange.reached)
 
     def kept(self) -> Mapping[bytes, bytes]:
-        """Rows that an earlier process was given to `keep`."""
+        """Returns the rows that an earlier process passed to `keep`."""
         return self._store.kept if self._store is not None else {}
 
     def retained(self, topic_filter: str) -> list[tuple[str, bytes]]:
-        """Topics and payloads of what is retained for local clients."""
+        """Returns topics and payloads of messages retained for local clients."""
         found = self.exchange.retained.matching(topic_filter, self.now())
         return [(message.topic, message.payload) for message in found]
 
     def keep(self, rows: Sequence[tuple[bytes, bytes | None]]) -> None:
-        """Write these rows of the overlay's in one transaction with what was delivered since the last one."""
+        """Writes these rows of the overlay in one transaction with all deliveries since the last one."""
         if self._store is not None:
             self._store.keep(rows)
 
     def when_kept(self, done: Callable[[], None]) -> None:
-        """Call when all that was delivered and is to be kept until now is on disk; never, if that cannot be.
+        """Calls `done` when all deliveries to be kept until now are on disk; never, if they cannot be written.
 
-        Where local receivers are behind it waits for those, too, but not for long: that slows down whoever sends to us.
+        Also waits, for a short time, for local receivers that are behind: this slows down the senders.
         """
         holding, kept = self.exchange.holding, done
         if self._store is not None:
@@ -94,18 +96,18 @@ class ForOverlay:
             kept()
 
     def local_filters(self) -> list[str]:
-        """Distinct filters that local clients hold, share prefixes stripped."""
+        """Returns the distinct filters of local clients, share prefixes stripped."""
         return self.exchange.router.filters()
 
     def wanted_of(self, topic_filter: str) -> Predicate | None:
-        """The cover of what local clients want of a filter. None: everything."""
+        """Returns a predicate that covers all local subscriptions of a filter. None: all content."""
         return self.exchange.router.wanted_of(topic_filter)
 
     def narrowed(self) -> list[str]:
-        """A few of the filters of which somebody left since this was asked last, while some have predicates."""
+        """Returns a few of the filters that lost a subscription since the last call, while some have predicates."""
         left = self.exchange.router.narrowed
         return [left.pop() for _ in range(min(NARROWED_AT_ONCE, len(left)))]
 
     def local_groups(self) -> list[LocalGroup]:
-        """Shared groups that have local members, by the rights of this moment."""
+        """Returns shared groups that have local members, by the rights of this moment."""
         return self.lifecycle.subscribing.local_groups()

@@ -1,20 +1,21 @@
-"""Publishers wait for receivers that are connected and have a long queue: what is acknowledged is not dropped then.
+"""Waits of publishers for connected receivers with a long queue: an acknowledged publication is then not dropped.
 
-A receiver whose queue is half full (in bytes: with what is in flight) is *behind*, where its listener says `when_full:
-hold`. A publication of QoS 1 or 2 that it would get waits, before it is routed and acknowledged; other receivers of it
-wait with it. As the receiver acknowledges, as many publications go on as fit, in the order in which they came. So its
-queue is filled to the half by publishers.
+A receiver whose queue is half full (in bytes: with messages in flight) is *behind*, if its listener has `when_full:
+hold`. A publication of QoS 1 or 2 for it waits, before it is routed and acknowledged; its other receivers wait too.
+As the receiver acknowledges, as many publications go on as fit, in the order in which they came. So publishers fill
+its queue to the half.
 
-What nobody can hold back is queued at once: wills, publications of plugins and of the overlay. The queue of a receiver
-that is behind stretches for them (`SessionLimits.stretch_*`), and whoever publishes them waits afterwards: a plugin in
-its call, the overlay with its acknowledgement to the replicas (`burdened`). The latter for `hold_s` until the receiver
-has caught up, then not at all: other clients wait behind it, who have nothing to do with this one.
+Publications that cannot be held back are queued at once: wills, publications of plugins and of the overlay. The queue
+of a receiver that is behind stretches for them (`SessionLimits.stretch_*`), and their publisher waits afterwards: a
+plugin in its call, the overlay with its acknowledgement to the replicas (`burdened`). The overlay waits up to
+`hold_s` until the receiver has caught up, then not at all: unrelated clients wait behind it.
 
-A receiver is given up when a publication has waited `limits.hold_s` for it and it has not, in as long, acknowledged a
-whole window (`in_flight`, or half of `queue_bytes` where messages are large). So much does one that reads, however long
-each round trip takes. Then it drops the oldest again, and nobody waits for it for `RESPITE` times as long, so that one
-that is stuck costs each of its publishers at most that share of the time. How many wait for it does not count, or one
-that reads would lose what it is about to get. A receiver without a connection holds up nobody.
+A receiver is given up when a publication has waited `limits.hold_s` for it and the receiver has not, in as long,
+acknowledged a whole window (`in_flight`, or half of `queue_bytes` where messages are large). A receiver that reads
+does so, however long each round trip takes. After that it drops the oldest again, and no publisher waits for it for
+`RESPITE` times as long, so that a stuck receiver costs each of its publishers at most that share of the time. The
+number of waiting publishers does not count, or a receiver that reads would lose its next messages. A receiver without
+a connection holds up no publisher.
 """
 
 from __future__ import annotations
@@ -32,15 +33,18 @@ from gateway.operation import Traffic
 from gateway.sockets.flushing import Later
 
 RESPITE = 6
-"""A receiver that was given up holds up nobody for so many times `hold_s`."""
+"""A receiver that was given up holds up no publisher for so many times `hold_s`."""
 
 Obstacles: TypeAlias = Callable[[set[Client]], list[Client]]
-"""Receivers of which something must wait for one, without those for which it has waited; none: it may go."""
+"""Returns receivers for one of which a publication must wait, without those for which it has waited; none: it may
+go.
+"""
 
 
 class _Held:
-    """What waits: until when, and what is done then. `is_brief`: not for long for one that is slow. No task each: five
-    hundred publishers that wait for one receiver are an ordinary day."""
+    """Held publication: its obstacles and the callback that releases it. `is_brief`: does not wait long for a slow
+    receiver. Not a task each: five hundred publishers that wait for one receiver are usual.
+    """
 
     __slots__ = ("done", "go", "is_brief", "obstacles", "passed")
 
@@ -51,7 +55,7 @@ class _Held:
 
 
 class _Turn:
-    """One time that something waits, for one of some receivers; `woken`: by the first of them that has room."""
+    """One wait of a held publication, for one of some receivers; `woken`: by the first of them that has room."""
 
     __slots__ = ("held", "since", "woken")
 
@@ -61,7 +65,9 @@ class _Turn:
 
 
 class Backlog(NamedTuple):
-    """What a receiver has not acknowledged. With what was dropped as too late for it, since that is no sign of life."""
+    """Messages that a receiver has not acknowledged, including those that expired before it: an expiry is no sign of
+    life.
+    """
 
     messages: int
     held_bytes: int
@@ -75,8 +81,9 @@ class Backlog(NamedTuple):
 
 
 class _Behind:
-    """One receiver that is behind, what waits for it, and what it has acknowledged since it last had acknowledged a
-    window, at `paced_at`. `slow_at`: from then on nothing brief waits for it."""
+    """Receiver that is behind, the publications that wait for it, and its acknowledgements since it last acknowledged a
+    window, at `paced_at`. `slow_at`: from then on no brief wait is for it.
+    """
 
     __slots__ = (
         "acknowledged",
@@ -98,22 +105,24 @@ class _Behind:
         self.paced_at, self.acknowledged, self.acknowledged_bytes = now, 0, 0
 
     def heard(self, before: Backlog, now: float) -> None:
-        """It was read, which left less than there was `before`."""
+        """Counts the acknowledgements of one read of the receiver, which had `before` unacknowledged."""
         session, after = self.client.session, Backlog.of(self.client)
         self.acknowledged += before.messages - after.messages
         self.acknowledged_bytes += before.held_bytes - after.held_bytes
         is_window = self.acknowledged >= session.outbound.window_max
-        if is_window or 2 * self.acknowledged_bytes >= session.limits.queue_bytes:  # which is all that it was sent
+        if (
+            is_window or 2 * self.acknowledged_bytes >= session.limits.queue_bytes
+        ):  # half of `queue_bytes` is all that it was sent
             self.paced_at, self.acknowledged, self.acknowledged_bytes = now, 0, 0
 
     def forget_gone(self) -> None:
-        """The first that waits still does: another member of a group had room, or whoever waited was cancelled."""
+        """Drops leading turns that no longer wait: another member of a group had room, or the wait was cancelled."""
         while self.waiting and (self.waiting[0].woken is not None or self.waiting[0].held.done.done()):
             self.waiting.popleft()
 
 
 class Holding:
-    """Of one broker. Everything about a client is asked and told by identity."""
+    """Waits of one broker. Clients are compared by identity."""
 
     def __init__(self, limits: Limits, reached: Reached, traffic: Traffic, now: Callable[[], float]) -> None:
         self.limits = limits
@@ -124,13 +133,15 @@ class Holding:
 
     @property
     def waiting(self) -> int:
-        """Publications that wait now."""
+        """The number of publications that wait now."""
         return sum(len(one.waiting) for one in self.behind.values())
 
     # ------------------------------------------------------------------------------------------ of receivers
 
     def given(self, client: Client) -> None:
-        """A message was queued for a connected client, or a large one sent: it may be behind from now on."""
+        """Notes that a message was queued for a connected client, or a large one sent: the client may be behind from
+        now on.
+        """
         if client.is_behind or not client.holds or not _is_half_full(client) or self._now() < client.hold_again_at:
             return
         client.is_behind, limits = True, client.session.limits
@@ -139,12 +150,12 @@ class Holding:
         self.behind[client] = _Behind(client, self._now())
 
     def heard(self, client: Client, before: Backlog) -> None:
-        """A client that is behind was read, and had this `before`."""
+        """Notes one read of a client that is behind, and had `before` unacknowledged."""
         self.behind[client].heard(before, self._now())
         self.let_in(client)
 
     def let_in(self, client: Client) -> None:
-        """As many go on as there is room for."""
+        """Lets as many publications go on as there is room for."""
         behind = self.behind[client]
         limits = client.session.limits
         room = max(1, limits.queue_messages // 2) - len(client.session.waiting) - behind.let_through
@@ -156,7 +167,7 @@ class Holding:
             self.lift(client)
 
     def lift(self, client: Client) -> None:
-        """Nobody waits for this client any more: it has caught up, has gone, or is given up."""
+        """Ends all waits for this client: it has caught up, has gone, or is given up."""
         behind = self.behind.pop(client, None)
         client.is_behind = client.session.is_stretched = False
         self._burdened.discard(client)
@@ -173,7 +184,7 @@ class Holding:
             return False
         turn.woken = behind
         behind.let_through += 1
-        if not self._woken:  # not at once: what the receiver's own queue gave is not written yet
+        if not self._woken:  # not at once: bytes from the receiver's own queue are not written yet
             asyncio.get_running_loop().call_soon(self._go_on)
         self._woken.append(turn)
         return True
@@ -199,10 +210,10 @@ class Holding:
                 self._look(turn.held)
         for client in receivers:
             if client.is_behind:
-                self.let_in(client)  # not all that waits takes room: acknowledgements to the overlay do not
+                self.let_in(client)  # acknowledgements to the overlay wait too, and take no room
 
     def _review(self, behind: _Behind) -> None:
-        """Give it up, or ask again when that is due at the earliest: one timer for each receiver."""
+        """Gives the receiver up, or sets the timer to the earliest time to do so: one timer for each receiver."""
         behind.timer = None
         behind.forget_gone()
         if not behind.waiting:
@@ -232,8 +243,9 @@ class Holding:
         passed: set[Client],
         may: Callable[[Client], bool],
     ) -> list[Client]:
-        """Receivers of which a publication must wait for one; none: it may go. A sender never waits for itself, since
-        it would not read. `may`: who receives it at all."""
+        """Returns receivers for one of which a publication must wait; none: it may go. A sender never waits for itself,
+        since it would not read. `may`: True for clients that may receive it.
+        """
 
         def stands_in_the_way(client: Client) -> bool:
             return client.is_behind and client is not sender and client not in passed
@@ -250,8 +262,9 @@ class Holding:
     def hold(
         self, obstacles: Obstacles, go: Callable[[], Later | None], is_brief: bool = False
     ) -> asyncio.Future[None]:
-        """Call `go` when nothing is in the way, which is asked again after each receiver that was, since subscriptions
-        change. The future is done when `go` is, and what it could not finish at once."""
+        """Calls `go` when no receiver is in the way; `obstacles` is asked again after each wait, since subscriptions
+        change. The future is done when `go` and its unfinished rest are.
+        """
         self._traffic.held += 1
         held = _Held(obstacles, go, is_brief)
         self._look(held)
@@ -278,23 +291,23 @@ class Holding:
             self._review(behind)
 
     async def until_taken(self, client: Client) -> None:
-        """Return when the client is no longer behind, for what is sent to it alone."""
+        """Returns when the client is no longer behind, for messages to it alone."""
         await self.until_all_taken((client,))
 
     def burden(self, client: Client) -> None:
-        """One that is behind gets what nobody could hold back: its queue stretches for it."""
+        """Stretches the queue of a receiver that is behind, for a publication that could not be held back."""
         client.session.is_stretched = True
         self._burdened.add(client)
 
     def burdened(self) -> Collection[Client]:
-        """Who was `burden`ed since this was last asked, and is still behind."""
+        """Returns the clients that were `burden`ed since the last call, and are still behind."""
         burdened, self._burdened = self._burdened, set()
         return burdened
 
     def until_all_taken(
         self, receivers: Collection[Client], go: Callable[[], None] = lambda: None, is_brief: bool = False
     ) -> asyncio.Future[None]:
-        """Call `go` when each of these has room once, or is given up; `is_brief`: or is slow."""
+        """Calls `go` when each of these has had room once, or is given up; `is_brief`: or is slow."""
 
         def obstacles(passed: set[Client]) -> list[Client]:
             there = [one for one in receivers if one.is_behind and one not in passed]
@@ -312,7 +325,7 @@ class Holding:
 
 def _finish(held: _Held) -> None:
     done = held.done
-    if done.done():  # whoever waited was cancelled
+    if done.done():  # the wait was cancelled
         return
     try:
         later = held.go()

@@ -1,9 +1,8 @@
-"""Who may connect, and when a client's session begins and ends.
+"""Admission of clients, and the begin and end of their sessions.
 
-CONNECT to `Client`: limits, members by certificate, authentication, takeover, resumption. End of a connection:
-will, expiry, events. The clock of all of it. Not here: listeners and amqtt's side (`broker.py`), what connected
-clients publish (`exchange.py`) and subscribe (`subscribing.py`).
-Source: MQTT 5.0 §3.1.4, §4.1, §4.13.
+CONNECT to `Client`: limits, members by certificate, authentication, takeover, resumption. End of a connection: will,
+expiry, events. The clock of all of it. Not here: listeners and amqtt's side (`broker.py`), publications
+(`exchange.py`) and subscriptions (`subscribing.py`) of connected clients. Source: MQTT 5.0 §3.1.4, §4.1, §4.13.
 """
 
 from __future__ import annotations
@@ -40,17 +39,17 @@ from gateway.sockets.door import Door, Failures, origin_of
 from gateway.sockets.flushing import CLIENTS_FAULT, Later
 
 PEER_PREFIX = "\0"
-"""Members have a name space of their own: U+0000 cannot occur in a client id that came over the wire."""
+"""Prefix of members, a name space of their own: U+0000 cannot occur in a client id that came over the wire."""
 HELD_GRACE_S = 1.0
-"""After we paused reading, a client has so long to be heard again before its keep-alive counts."""
+"""Seconds that a client has to be heard again after reading was paused, before its keep-alive counts."""
 _FAILED_LOGIN = (ReasonCode.BAD_USER_NAME_OR_PASSWORD, ReasonCode.NOT_AUTHORIZED)
 
 
 class Lifecycle:
-    """All clients, connected or away; the `connection.Core` of every connection.
+    """Register of all clients, connected or away; the `connection.Core` of every connection.
 
-    `sessions` is amqtt's table (client id -> (session, handler)), kept in step. `servers` counts connections
-    per listener. `grace_s` is added to every keep-alive.
+    `sessions` is amqtt's table (client id -> (session, handler)), kept in step. `servers` counts connections per
+    listener. `grace_s` is added to every keep-alive.
     """
 
     def __init__(
@@ -74,15 +73,15 @@ class Lifecycle:
         self.enhanced_auth = EnhancedAuth(self._host.plugins, self.limits.connect_timeout_s)
         self._host.has_methods = bool(self.enhanced_auth.methods)
         self._proving = Proving(self._host, self.enhanced_auth, self.failures)
-        # Told to MQTT 5 clients that ask where answers may go; `{client_id}` stands for theirs.
+        # Response information for MQTT 5 clients that ask; `{client_id}` stands for theirs.
         self.response_information: str | None = None
         exchange.close = self._close
         self.now = exchange.now
-        # Called for each read and each publication: straight, not through a method of ours.
+        # Called for each read and each publication: directly, without a method in between.
         self.received, self.published, self.resumed = exchange.received, exchange.published, exchange.resumed
 
     def adopt(self, terms: Terms) -> None:
-        """Other bounds from now on; sessions get those of the listener on which they are."""
+        """Takes other bounds from now on; sessions get those of their listener."""
         self.terms, self.limits = terms, terms.limits
         self.door.limits = self.failures.limits = terms.limits
         for client in self.clients.values():
@@ -94,14 +93,14 @@ class Lifecycle:
         self.rights_changed()
 
     def rights_changed(self) -> None:
-        """Users or rights may be others: everything is asked anew."""
+        """Forgets decisions on rights: users or rights may have changed."""
         self._host.forget_verdicts(client.view for client in self.clients.values())
         self.subscribing.review()
 
     # ------------------------------------------------------------------------------- what connections call
 
     def opened(self, connection: MqttConnection) -> bool:
-        """Count a new connection; False if there are too many to answer it even with a refusal."""
+        """Counts a new connection; False if there are too many to answer it even with a refusal."""
         self.traffic.sockets += 1
         if not self.door.enter(connection):
             return False
@@ -111,7 +110,7 @@ class Lifecycle:
         return True
 
     def lost(self, connection: MqttConnection, error: Exception | None) -> None:
-        """The network connection has ended, whoever ended it."""
+        """Takes the end of a network connection, whichever side ended it."""
         if connection in self.connections:
             self.connections.discard(connection)
             self.door.leave(connection)
@@ -121,8 +120,9 @@ class Lifecycle:
             self._gone(connection.client, connection)
 
     def connecting(self, connection: MqttConnection, connect: Connect) -> Later | None:
-        """Authenticate a CONNECT and begin or resume its session, or refuse it with the right code. Where nobody has to
-        be asked that is done at once: a task for each of thousands that come together costs more than the rest."""
+        """Authenticates a CONNECT and begins or resumes its session, or refuses it with the right code. Does so at once
+        if no plugin has to be asked: a task for each of thousands that come together costs more than the rest.
+        """
         try:
             peer = self._admit(connection, connect)
             client_id = connect.client_id or f"veilmq-{secrets.token_hex(10)}"
@@ -146,7 +146,7 @@ class Lifecycle:
             return None
 
     async def _authenticating(self, connection: MqttConnection, connect: Connect, view: EdgeSession) -> None:
-        """Where plugins, or the client itself, have to be asked."""
+        """Authenticates a client where plugins, or the client itself, have to be asked."""
         try:
             proof = await self._proving.proven(connection, connect, view)
             later = self._let_in(connection, connect, view, None, proof)
@@ -160,7 +160,7 @@ class Lifecycle:
     def _let_in(
         self, connection: MqttConnection, connect: Connect, view: EdgeSession, peer: str | None, proof: Properties
     ) -> Later | None:
-        """What is left to wait for, of one who may come in."""
+        """Admits an authenticated client; returns the remaining wait, or None."""
         if connection.closed:
             return None
         self._begin(connection, connect, view, peer, proof)
@@ -174,7 +174,7 @@ class Lifecycle:
         connection.refuse(error.reason, connect.version, connect.properties.maximum_packet_size)
 
     def perform(self, client: Client, action: Action) -> Later | None:
-        """What a session wants done, other than writing and publishing."""
+        """Performs an action of a session, other than writing and publishing."""
         match action:
             case Subscribe():
                 return self.subscribing.subscribe(client, action)
@@ -197,7 +197,9 @@ class Lifecycle:
     # ---------------------------------------------------------------------------------------- the beginning
 
     def _admit(self, connection: MqttConnection, connect: Connect) -> str | None:
-        """The name of the member, on an overlay listener. Raises MqttError for whoever may not try at all."""
+        """Returns the name of the member, on an overlay listener. Raises MqttError for a client that may not try
+        at all.
+        """
         if connect.client_id.startswith(INTERNAL) and not connection.is_internal:
             raise MqttError("client ids of our own parts are taken", ReasonCode.CLIENT_IDENTIFIER_NOT_VALID)
         if connection.over_limit:
@@ -215,7 +217,7 @@ class Lifecycle:
     def _begin(
         self, connection: MqttConnection, connect: Connect, view: EdgeSession, peer: str | None, proof: Properties
     ) -> None:
-        """From here on nothing is waited for: two connections of one client id cannot interleave."""
+        """Begins or resumes the session, without any wait: two connections of one client id cannot interleave."""
         now = self.now()
         properties = tellings(connect, view.client_id, proof, self.response_information)
         if self.exchange.circles is not None and bridge_name(connect):
@@ -232,10 +234,10 @@ class Lifecycle:
             for action in client.session.tick(now) if client.alive and client.connection is None else ():
                 self.perform(client, action)  # a will that fell due this moment is not lost
             if peer is None and client.alive and proven_name(client.view) not in (None, proven_name(view)):
-                # Else whoever logs in could end another user's session, with what was acknowledged for it.
+                # Otherwise any user could end another user's session, with messages acknowledged for it.
                 raise MqttError("the client id belongs to another user", ReasonCode.CLIENT_IDENTIFIER_NOT_VALID)
             self.dismiss(client, ReasonCode.SESSION_TAKEN_OVER)
-            # Who comes with a name does not inherit what a nameless client subscribed.
+            # A client with a name does not inherit the subscriptions of a nameless client.
             is_other = client.view.owner_known and client.view.username != view.username
             if connect.clean_start or not client.alive or is_other:
                 self.end(client)
@@ -261,16 +263,20 @@ class Lifecycle:
         self._announce(client)
 
     def _permits(self, view: EdgeSession, topic: str) -> bool:
-        """Whether what waited may still be sent; a plugin that has to be waited for was asked when it was queued."""
+        """True if a waiting message may still be sent; a plugin that needs time was asked when the message was
+        queued.
+        """
         return view.is_internal or self._host.verdict(view, topic, Right.RECEIVE) is not False
 
     def end(self, client: Client) -> None:
-        """End a session now, with its will."""
+        """Ends a session now, with its will."""
         for action in client.session.end() if client.alive else ():
             self.perform(client, action)
 
     def _make_room(self, view: EdgeSession, connection: MqttConnection) -> None:
-        """`limits.sessions` is reached: the owner with most loses one. Raises MqttError where that is the new one's."""
+        """Ends a session where `limits.sessions` is reached: one of the owner with most. Raises MqttError if the new
+        one is refused.
+        """
         self.reached.note("sessions", connection.address)
         gone = self.shares.loses(owner_of(view))
         if gone is None:
@@ -311,7 +317,7 @@ class Lifecycle:
         return client
 
     def _restore_from_plugin(self, client: Client, now: float) -> None:
-        """Messages that amqtt's persistence plugin kept for the client."""
+        """Delivers messages that amqtt's persistence plugin kept for the client."""
         while client.view.has_retained_messages:
             old = client.view.retained_messages.get_nowait()
             message = Message(old.topic, bytes(old.data), old.qos or 0)
@@ -332,7 +338,9 @@ class Lifecycle:
         self.exchange.tell(EntityConnected(client.client_id, client.view.keep_alive, origin or "local"))
 
     def create_offline(self, client_id: str) -> Client:
-        """A session without a connection, as amqtt's persistence plugin makes them; the one we have, if we do."""
+        """Returns a session without a connection, as amqtt's persistence plugin makes them; the existing one, if
+        any.
+        """
         known = self.clients.get(client_id)
         if known is not None:
             return known
@@ -341,7 +349,7 @@ class Lifecycle:
         return self.enter_offline(view)
 
     def enter_offline(self, view: EdgeSession) -> Client:
-        """A session that begins without a connection."""
+        """Enters a session that begins without a connection."""
         view.transitions.disconnect()
         client = Client(ServerSession(view.client_id, self.terms.usual), view)
         client.session.begun = True
@@ -350,7 +358,7 @@ class Lifecycle:
         return client
 
     def attend_to(self, client: Client) -> None:
-        """Look after the client when its session next wants it, and count a session whose client is away."""
+        """Sets the timer to the session's next deadline, and counts a session whose client is away."""
         if client.connection is None and client.peer is None and client.alive:
             self.shares.away(client)
         self._deadlines.wake(client, self._deadline_of(client), len(self.clients))
@@ -358,7 +366,7 @@ class Lifecycle:
     # ---------------------------------------------------------------------------------------------- the end
 
     def dismiss(self, client: Client, reason: ReasonCode) -> None:
-        """End the connection of a client, if it has one, with DISCONNECT where its version has that."""
+        """Ends the connection of a client, if any, with DISCONNECT where its version has one."""
         if client.connection is not None:
             self._close(client, client.session.close(reason))
 
@@ -368,13 +376,15 @@ class Lifecycle:
             return
         clean = action.reason == ReasonCode.SUCCESS and not action.farewell
         client.goodbye = (clean, action.text or action.reason.name.lower().replace("_", " "))
-        if action.farewell or client.session.version != Version.V5:  # ours, not what a client's DISCONNECT says
+        if (
+            action.farewell or client.session.version != Version.V5
+        ):  # the broker's reason, not that of a client's DISCONNECT
             self.reached.note_reason(action.reason, client.client_id)
         connection.close(action.farewell, lingers=action.reason in CLIENTS_FAULT)
         self._gone(client, connection, replaced=action.reason == ReasonCode.SESSION_TAKEN_OVER)
 
     def _gone(self, client: Client, connection: ClientConnection, replaced: bool = False) -> None:
-        """The client has lost this connection: will, expiry, events. Nothing if it has another already."""
+        """Takes the client's loss of this connection: will, expiry, events. Nothing if it has another already."""
         if client.connection is not connection:
             return
         client.connection = None
@@ -389,13 +399,13 @@ class Lifecycle:
         self.attend_to(client)
         self._connected -= client.peer is None
         if client.peer is not None:
-            return  # the member's session may outlive its connection, and then queues what it misses
+            return  # the member's session may outlive its connection, and then queues publications
         self._host.fire(BrokerEvents.CLIENT_DISCONNECTED, client_id=client.client_id, client_session=client.view)
         if not replaced:
             self.exchange.tell(EntityGone(client.client_id, *client.goodbye))
 
     def forget(self, client: Client, unfinished: Sequence[Message] = ()) -> None:
-        """The session has ended: everything about it goes, and `unfinished` to other members of its groups."""
+        """Removes all state of an ended session, and gives `unfinished` to other members of its groups."""
         self.subscribing.forget(client, unfinished)
         if self.exchange.store is not None:
             self.exchange.store.forgotten(client)
@@ -411,7 +421,9 @@ class Lifecycle:
             self.traffic.session_ended(client.session.counted)
 
     def close_all(self) -> None:
-        """Say goodbye to everybody; what has been written leaves first. Who only lingers had its farewell."""
+        """Closes all connections with a farewell; written bytes leave first. A lingering connection already had its
+        farewell.
+        """
         for connection in [one for one in self.connections if one.closed]:
             connection.abort()
         for client in list(self.clients.values()):
@@ -434,7 +446,7 @@ class Lifecycle:
             return None
         connection = client.connection
         if connection is not None and (connection.is_held or connection.held_until > now - HELD_GRACE_S):
-            return now + HELD_GRACE_S  # we did not read: its silence proves nothing
+            return now + HELD_GRACE_S  # the broker did not read: silence proves nothing
         if at <= now:
             for action in client.session.tick(now):
                 self.perform(client, action)
@@ -442,5 +454,5 @@ class Lifecycle:
         return self._deadline_of(client) if client.alive else None
 
     def tick(self, now: float) -> None:
-        """Attend to whatever is due at `now`. The timer does so; tests bring a time of theirs."""
+        """Does all work that is due at `now`. Called by the timer; tests pass their own time."""
         self._deadlines.tick(now, len(self.clients))

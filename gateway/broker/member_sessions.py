@@ -1,8 +1,8 @@
-"""What goes between members of the overlay and us, and its acknowledgements.
+"""Traffic between other members of the overlay and this one, and its acknowledgements.
 
-A member's session is a client's with bounds of its own (`limits.member_queue_*`). What members publish goes to the
-overlay, which says when it is acknowledged (`backpressure.py`); what goes to them is never waited for. What they
-subscribe to is `subscribing.py`'s business.
+A member's session is a client's with bounds of its own (`limits.member_queue_*`). Publications of members go to the
+overlay, which decides the time of their acknowledgement (`backpressure.py`); publications to members are never waited
+for. Subscriptions of members are in `subscribing.py`.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from gateway.mqtt5.types import MqttError, ReasonCode
 from gateway.sockets.flushing import UNACKNOWLEDGED
 
 CONTROL_WINDOW = 64
-"""Of the window between two members, what only control wires may take: they do not wait behind a slow region."""
+"""Part of the window between two members that only control wires may take: they do not wait behind a slow region."""
 RECEIVE_MAXIMUM = WINDOW_MAX + CONTROL_WINDOW
-"""Our Receive Maximum towards members, so that what they are not acknowledged is bounded."""
+"""Receive Maximum towards members: bounds their unacknowledged publications."""
 LINK_LIMITS = SessionLimits(
     in_flight_messages=RECEIVE_MAXIMUM,
     reserved_in_flight=CONTROL_WINDOW,
     queue_messages=32_768,
     queue_bytes=32 << 20,
 )
-"""What may be in flight to a member that we dialled, and wait for it."""
+"""Limits of messages in flight to a member that this side dialled, and waiting for it."""
 
 
 def recognised(tls: Any, connect: Connect, overlay: OverlayPort) -> str:
-    """The member that connects, by its certificate. Raises MqttError."""
+    """Returns the member that connects, by its certificate. Raises MqttError."""
     if connect.version != Version.V5:
         raise MqttError(
             "refused: a hop below MQTT 5 strips user properties; let the member speak MQTT 5",
@@ -47,7 +47,7 @@ def recognised(tls: Any, connect: Connect, overlay: OverlayPort) -> str:
 
 
 def published(client: Client, publish: Publish, overlay: OverlayPort) -> None:
-    """A PUBLISH of a member: to the overlay, which may hold its acknowledgement back."""
+    """Gives a PUBLISH of a member to the overlay, which may hold its acknowledgement back."""
     assert client.peer is not None
     hold = overlay.peer_published(client.peer, publish)
     if hold is None:
@@ -68,7 +68,9 @@ def _acknowledge(client: Client, publish: Publish, code: int, properties: Proper
 
 
 def send(client: Client, message: PeerMessage, now: float, reached: Reached) -> bool:
-    """Queue a QoS 1 PUBLISH for a member whose session lives. False: its queue is full, or it is too large."""
+    """Queues a QoS 1 PUBLISH for a member whose session lives. False: its queue is full, or the message is too
+    large.
+    """
     session, connection = client.session, client.connection
     limits, figures = session.limits, session.figures
     full = len(session.waiting) >= limits.queue_messages
@@ -83,7 +85,7 @@ def send(client: Client, message: PeerMessage, now: float, reached: Reached) -> 
 
 
 def hear_acks(client: Client, packets: Sequence[Packet]) -> None:
-    """Tell whoever waits for the acknowledgement of a `PeerMessage`."""
+    """Calls `on_ack` of each `PeerMessage` that the packets acknowledge."""
     for packet in packets:
         if type(packet) is PubAck:
             entry = client.session.outbound.unacknowledged.get(packet.packet_id)

@@ -1,4 +1,4 @@
-"""A look at the whole broker: what `operation` shows on `$SYS` and to Prometheus, added up when somebody asks."""
+"""Snapshot of the whole broker for `operation`, which shows it on `$SYS` and to Prometheus; made on request."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gateway.operation import BrokerSnapshot, add_up
 
 
 def observe(lifecycle: Lifecycle, exchange: Exchange) -> BrokerSnapshot:
-    """Look at everything: time proportional to sessions, some microseconds for each."""
+    """Returns a snapshot: time proportional to sessions, some microseconds for each."""
     total = SessionFigures()
     add_up(total, exchange.traffic.ended)
     connected = members = subscriptions = shared = queued = queued_bytes = in_flight = 0

@@ -1,7 +1,7 @@
-"""What local clients publish is offered to the overlay first: what it refuses is for nobody here either.
+"""Offer of local publications to the overlay first: a refused publication reaches no local client either.
 
-Else local receivers would act on what others never get, and a device that repeats a refused message would have it
-delivered here each time. Not here: what becomes of an acknowledgement that waits (`exchange.py`).
+Otherwise local receivers would act on messages that others never get, and a device that repeats a refused message
+would have it delivered here each time. Not here: the waiting acknowledgement (`exchange.py`).
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ def offer(
     circles: Circling | None = None,
     owner: str = "",
 ) -> bool:
-    """Gives a message to the overlay before anybody here hears it. False: it refuses at once, so nobody may.
+    """Gives a message to the overlay before any local client gets it. False: the overlay refuses at once, so no client
+    may.
 
     `done(code)` is called once, now or later, also where the topic stays local. An exception of the overlay is a
-    refusal. `circles`: marks that a message has over the overlay beside its own. `owner`: the user for whom it counts,
-    if it is retained; empty: the client.
+    refusal. `circles`: marks that a message has over the overlay beside its own. `owner`: the user for whom it
+    counts, if it is retained; empty: the client.
     """
     if message.properties.user:
         message.properties = without_reserved(message.properties)
@@ -60,7 +61,9 @@ def offer(
 
 
 def _marked(publication: Publication, circles: Circling | None) -> Publication:
-    """With the brokers to which bridges of ours bring it, so that no other gateway does."""
+    """Returns the publication with marks of the brokers to which this broker's bridges bring it, so that no other
+    gateway does.
+    """
     user = publication.properties
     marked = user if circles is None else circles.crossing(publication.topic, user)
     return publication if marked is user else replace(publication, properties=marked)
@@ -76,7 +79,7 @@ def offer_for(
     defects: Defects,
     circles: Circling | None = None,
 ) -> bool:
-    """The same for a client's message, whose acknowledgement then waits for the overlay; a refusal is told at once."""
+    """Offers a client's message, whose acknowledgement then waits for the overlay; a refusal is told at once."""
     owed.answers += 1
 
     def done(code: int) -> None:

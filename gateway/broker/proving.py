@@ -1,7 +1,6 @@
-"""Proof of who a client is, where plugins or the client itself have to be asked.
+"""Proof of a client's identity, where plugins or the client itself have to be asked.
 
-Not here: who need not be asked, and what follows (`lifecycle`).
-Source: MQTT 5.0 §3.1.4, §4.12.
+Not here: clients that need no question, and the admission that follows (`lifecycle`). Source: MQTT 5.0 §3.1.4, §4.12.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ from gateway.sockets.door import Failures
 
 
 class Proving:
-    """The logins of one broker that take time."""
+    """Logins of one broker that take time."""
 
     def __init__(self, host: PluginHost, enhanced_auth: EnhancedAuth, failures: Failures) -> None:
         self._host, self._enhanced_auth, self._failures = host, enhanced_auth, failures
 
     async def proven(self, connection: MqttConnection, connect: Connect, view: EdgeSession) -> Properties:
-        """Returns what goes with CONNACK. Raises MqttError for a refusal, ConnectionError if the client leaves."""
+        """Returns the properties of CONNACK. Raises MqttError for a refusal, ConnectionError if the client leaves."""
         async with self._failures.judging(view.remote_address) as is_judged:
             if not is_judged:
                 raise too_many_failures()
@@ -42,7 +41,7 @@ class Proving:
 
 
 def no_login(connect: Connect) -> MqttError:
-    """Returns the refusal of a client that is nobody we know."""
+    """Returns the refusal of an unknown client."""
     code = ReasonCode.BAD_USER_NAME_OR_PASSWORD if connect.username else ReasonCode.NOT_AUTHORIZED
     return MqttError("not authorised", code)
 

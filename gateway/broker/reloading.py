@@ -1,11 +1,11 @@
-"""The configuration read again while the broker runs (SIGHUP): what takes effect at once, all of it or nothing.
+"""Reloading of the configuration while the broker runs (SIGHUP): changes that take effect at once, all of them or none.
 
 Taken over: password and ACL files and the options of these plugins, certificates, keys and CAs of listeners, limits,
-queues of listeners, `allow_anonymous`, `response_information`, the log level. Connections stay, and their sessions get
-the new bounds; a handshake that begins afterwards sees the new certificate. What needs a restart (addresses, which
-plugins there are, the overlay's section) is named in the log. Whatever is wrong with the new configuration leaves the
-old one in force. A plugin takes part by a method `reread(options)` that raises StartError or returns what to call once
-everything else is right.
+queues of listeners, `allow_anonymous`, `response_information`, the log level. Connections stay, and their sessions
+get the new bounds; a handshake that begins afterwards sees the new certificate. Changes that need a restart
+(addresses, the list of plugins, the overlay's section) are named in the log. Any error in the new configuration
+leaves the old one in force. A plugin takes part by a method `reread(options)` that raises StartError or returns a
+function to call once everything else is right.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _TAKEN = {"limits", "allow_anonymous", "response_information", "log_level", "plu
 
 
 def reload(broker: EdgeBroker, old: Settings, read: Callable[[], Settings]) -> Settings:
-    """Take over what `read` gives and return it, or log why not and return `old`."""
+    """Takes over the settings from `read` and returns them, or logs the cause of failure and returns `old`."""
     try:
         new = read()
         changes = list(_changes(broker, new))
@@ -44,7 +44,9 @@ def reload(broker: EdgeBroker, old: Settings, read: Callable[[], Settings]) -> S
 
 
 def _changes(broker: EdgeBroker, new: Settings) -> Iterator[Change]:
-    """Everything that could fail is done here; the changes themselves cannot. Raises StartError."""
+    """Yields the changes. Every step that may fail is done here; the changes themselves cannot fail. Raises
+    StartError.
+    """
     for options, plugin in zip(new.plugins.values(), broker.host.plugins, strict=False):
         reread = getattr(plugin, "reread", None)
         if reread is not None and _is_the_same(broker, new):
@@ -57,13 +59,13 @@ def _changes(broker: EdgeBroker, new: Settings) -> Iterator[Change]:
 
 
 def _is_the_same(broker: EdgeBroker, new: Settings) -> bool:
-    """Whether the new configuration names the plugins that are loaded."""
+    """True if the new configuration names the loaded plugins."""
     loaded = [f"{type(plugin).__module__}.{type(plugin).__name__}" for plugin in broker.host.plugins]
     return loaded == [OURS.get(name, name) for name in new.plugins]
 
 
 def _left(old: Settings, new: Settings) -> Iterator[str]:
-    """What is different and not taken over."""
+    """Yields the keys that differ and are not taken over."""
     for name in type(new).model_fields:
         if name not in _TAKEN and getattr(old, name) != getattr(new, name):
             yield name

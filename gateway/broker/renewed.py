@@ -1,8 +1,8 @@
-"""Certificates of listeners that somebody replaced while we run, noticed by a look at the files every few seconds.
+"""Certificates of listeners that were replaced at run time, noticed by a look at the files every few seconds.
 
-The next handshake sees the new certificate, connections stay. Certificate and key come one after the other: while they
-do not fit each other, the pair of before goes on. The links' own certificate is looked after by `gateway.trust`, a
-configuration that is read again by `reloading`.
+The next handshake sees the new certificate, connections stay. Certificate and key come one after the other: while
+they do not fit each other, the former pair stays in use. `gateway.trust` watches the links' own certificate,
+`reloading` takes over a configuration that is read again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LOOK_EVERY_S = 2.0
 
 
 class RenewedCertificates:
-    """One broker's. `settings`: those in force, which SIGHUP may have changed."""
+    """Watcher of one broker's certificates. `settings`: the present ones, which SIGHUP may have changed."""
 
     def __init__(self, broker: EdgeBroker, settings: Callable[[], Settings]) -> None:
         self._broker, self._settings = broker, settings
@@ -30,7 +30,7 @@ class RenewedCertificates:
         self.look()
 
     async def watch(self) -> None:
-        """Until it is cancelled."""
+        """Looks again and again until it is cancelled."""
         while True:
             await asyncio.sleep(LOOK_EVERY_S)
             try:
@@ -39,7 +39,7 @@ class RenewedCertificates:
                 LogEvent.CERTIFICATE_LOOK_FAILED.say(log, exc_info=True)
 
     def look(self) -> None:
-        """Take over what was replaced since the last look."""
+        """Takes over certificates replaced since the last look."""
         known, self._stamps = self._stamps, {}
         for name, listener in self._settings().listeners.items():
             if not listener.ssl or listener.certfile is None:

@@ -1,8 +1,8 @@
-"""What an earlier process of the broker left on disk, back in place before the first connection is accepted.
+"""Restoring of a broker's stored state before the first connection is accepted.
 
-Sessions go on as if their connections had ended now: will delay and session expiry of those that were connected
-begin, those of others go on, and what is overdue follows with the first tick. Messages keep the instant of their
-expiry. amqtt's persistence plugin may have restored sessions of its own by then; they give way.
+Sessions go on as if their connections had ended now: will delay and session expiry of connected sessions begin, those
+of others go on, and overdue ones follow with the first tick. Messages keep the instant of their expiry. Sessions that
+amqtt's persistence plugin has restored by then give way.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ log = logging.getLogger("veilmq.broker")
 
 
 def restore(store: SessionStore, lifecycle: Lifecycle, exchange: Exchange) -> None:
-    """Fill an idle broker from its store, then let the store hear of every change. Raises StoreError."""
+    """Fills an idle broker from its store, then reports every change to the store. Raises StoreError."""
     for key, client in list(lifecycle.clients.items()):
         if not key.startswith(PEER_PREFIX):
             lifecycle.forget(client)

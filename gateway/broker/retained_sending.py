@@ -33,16 +33,17 @@ RETAINED_TURN_BYTES = 1 << 20
 """Retained messages of a new subscription are handed over in parts of so many bytes."""
 
 PAUSED_S = 0.01
-"""Between two looks whether a client takes retained messages again."""
+"""Seconds between two checks if a client takes retained messages again."""
 
 Began: TypeAlias = tuple[int, int]
-"""How many messages had been retained, of clients and of the system, when a subscription began."""
+"""Counts of messages retained, by clients and by the system, when a subscription began."""
 
 
 @dataclass(slots=True)
 class _Expected:
-    """A subscription that expects values. `wants`: the retain handling allows retained messages. `owed`: clear filters
-    of scopes whose older messages of this broker are still to be sent."""
+    """Subscription that expects values. `wants`: the retain handling allows retained messages. `owed`: clear filters of
+    scopes whose older messages of this broker are still to be sent.
+    """
 
     subscription: SessionSubscription
     began: Began
@@ -51,14 +52,14 @@ class _Expected:
 
 
 class RetainedSending:
-    """The sender of retained messages of one broker."""
+    """Sender of retained messages of one broker."""
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange, self._host = exchange, exchange.host
         # By client and filter: bounded by subscriptions, and gone when their scopes are settled.
         self._expected: dict[Client, dict[str, _Expected]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._following: set[Client] = set()  # those of which a task sends what is owed
+        self._following: set[Client] = set()  # clients with a task that sends owed messages
 
     def detach(self, later: Later) -> None:
         """Runs a coroutine without a waiting connection."""
@@ -230,7 +231,7 @@ class RetainedSending:
                 while connection is not None and await connection.room() and client.session.paused:  # noqa: ASYNC110
                     await asyncio.sleep(PAUSED_S)
             if client.is_behind and connection is not None:
-                connection.read_on()  # or its acknowledgements would wait for us
+                connection.read_on()  # otherwise its acknowledgements would wait
                 await self._exchange.holding.until_taken(client)
             if not client.alive:
                 return

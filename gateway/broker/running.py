@@ -1,4 +1,4 @@
-"""Making a broker and serving with it until it is told to stop.
+"""Start of a broker, and its run until it is told to stop.
 
     await run_broker(settings)                      # until SIGTERM or SIGINT
 
@@ -32,7 +32,7 @@ def make_broker(
     overlay: OverlayPort | None = None,
     overlay_context: ssl.SSLContext | None = None,
 ) -> EdgeBroker:
-    """An `EdgeBroker` whose plugins are loaded. Raises StartError if one cannot be."""
+    """Returns an `EdgeBroker` whose plugins are loaded. Raises StartError if one cannot be."""
     try:
         return EdgeBroker(settings, overlay=overlay, overlay_context=overlay_context)
     except (PluginError, PluginLoadError) as error:
@@ -49,11 +49,11 @@ async def run_broker(
     stop: asyncio.Event | None = None,
     read: Callable[[], Settings] | None = None,
 ) -> None:
-    """Serve until SIGTERM, SIGINT or `stop`, then end cleanly. On SIGHUP take over what `read` gives (`reloading.py`);
-    without it the files that the settings name are read again.
+    """Serves until SIGTERM, SIGINT or `stop`, then ends cleanly. On SIGHUP takes over the settings from `read`
+    (`reloading.py`); without `read` the files that the settings name are read again.
 
-    `started` is called when all ports are bound and plugins are started, before the first connection is
-    accepted. Raises StartError. Run it with `uvloop.run` where uvloop is installed.
+    `started` is called when all ports are bound and plugins are started, before the first connection is accepted.
+    Raises StartError. Run it with `uvloop.run` where uvloop is installed.
     """
     stop = stop or asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -1,8 +1,8 @@
-"""Sessions whose clients are away, by owner, and which of them goes for a new one where `limits.sessions` is reached.
+"""Sessions whose clients are away, by owner, and the choice of the session that ends when `limits.sessions` is reached.
 
-An owner is a user whose name was proven, else the address block that a client came from. Who has most loses its oldest,
-first those that hold nothing; so one owner may fill the table, and others get in all the same. Of its own an owner
-loses only sessions that hold nothing: what was acknowledged for a session is worth more than one more session.
+An owner is a user with a proven name, else the address block of the client. The owner with most loses its oldest
+session, empty sessions first; so one owner may fill the table, and others get in all the same. For its own new
+session an owner loses only empty sessions: messages acknowledged for a session are worth more than one more session.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ HERE = "here"
 
 
 def proven_name(view: EdgeSession) -> str | None:
-    """Returns the user name that a client proved; None for one that gave none, or only claims it."""
+    """Returns the user name that a client proved; None if it gave none, or only claims one."""
     return None if view.is_anonymous or not view.owner_known else view.username
 
 
 def owner_of(view: EdgeSession) -> str:
-    """Returns for whom a client's session is kept: its user, or its address (IPv6: its /64)."""
+    """Returns the owner of a client's session: its user, or its address (IPv6: its /64)."""
     name = proven_name(view)
     if name is not None:
         return f"user {name}"
@@ -40,25 +40,25 @@ class SessionShares:
     """Sessions of clients that are away, by owner."""
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[str, bool]] = {}  # by client id: owner, and whether it holds something
+        self._known: dict[str, tuple[str, bool]] = {}  # by client id: owner, and True if the session is not empty
         self._empty: Belongings[str, str] = Belongings()
         self._holding: Belongings[str, str] = Belongings()
         self._sizes: dict[str, int] = {}
-        self._of_size: dict[int, dict[str, None]] = {}  # owners with so many
+        self._of_size: dict[int, dict[str, None]] = {}  # owners by their number of sessions
         self._most = 0
 
     def __len__(self) -> int:
         return len(self._known)
 
     def away(self, client: Client) -> None:
-        """A client went and its session stays."""
+        """Enters a session whose client went."""
         self.back(client.client_id)
         owner, holds = self._known[client.client_id] = owner_of(client.view), holds_something(client)
         (self._holding if holds else self._empty).add(owner, client.client_id)
         self._resize(owner, 1)
 
     def back(self, client_id: str) -> None:
-        """The client is connected, or its session has ended."""
+        """Removes a session whose client is connected, or that has ended."""
         known = self._known.pop(client_id, None)
         if known is not None:
             owner, holds = known
@@ -79,7 +79,7 @@ class SessionShares:
             self._most -= 1  # by one at most: an owner's size changes by one
 
     def loses(self, owner: str) -> str | None:
-        """Returns the client id whose session goes for a new one of `owner`; None: the new one is refused."""
+        """Returns the client id whose session ends for a new one of `owner`; None: the new one is refused."""
         if self._most > self._sizes.get(owner, 0) + 1:
             greediest = next(iter(self._of_size[self._most]))
             return next(iter(self._empty.of(greediest) or self._holding.of(greediest)))

@@ -1,9 +1,8 @@
-"""SUBSCRIBE and UNSUBSCRIBE: who may, and what is answered when.
+"""SUBSCRIBE and UNSUBSCRIBE: rights, answers and their times.
 
-Shared subscriptions and overlapping filters are `routing.py`'s business, delivery is `exchange.py`'s, which retained
-messages follow is `retained_sending.py`'s. A member
-of the overlay is granted whatever it asks, but its filters go to the overlay, never into the local router.
-Source: MQTT 5.0 §3.8 to §3.11.
+`routing.py` has shared subscriptions and overlapping filters, `exchange.py` delivery, `retained_sending.py` retained
+messages. A member of the overlay is granted every filter, but its filters go to the overlay, never into the local
+router. Source: MQTT 5.0 §3.8 to §3.11.
 """
 
 from __future__ import annotations
@@ -45,12 +44,13 @@ from gateway.plugins import Action, EdgeSession
 from gateway.sockets.flushing import Later
 
 UNANSWERED_MAX = 1_024
-"""SUBSCRIBEs of one client that wait for their SUBACK; with more nothing else of it is read. A client that sends them
-without end."""
+"""SUBSCRIBEs of one client that wait for their SUBACK; above it no more packets of the client are read. Stops a client
+that sends SUBSCRIBEs without end.
+"""
 
 
 class Subscribing:
-    """Answers subscriptions. A method that returns `Later` waits for a plugin."""
+    """Subscriptions of the clients of one broker. A method that returns `Later` waits for a plugin."""
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange, self._host = exchange, exchange.host
@@ -58,7 +58,7 @@ class Subscribing:
         self._unanswered: Counter[Client] = Counter()
 
     def subscribe(self, client: Client, packet: Subscribe, quiet: bool = False) -> Later | None:
-        """Grant, answer, and send retained messages. `quiet`: a plugin subscribes for the client."""
+        """Grants, answers, and sends retained messages. `quiet`: a plugin subscribes for the client."""
         if self._exchange.predicates and client.peer is None:
             packet = with_predicates(packet)
         if client.bridge is not None and client.session.version != Version.V5:
@@ -93,19 +93,19 @@ class Subscribing:
         return True if client.peer is not None else self._known(client.view, topic_filter)
 
     def _known(self, view: EdgeSession, topic_filter: str) -> bool | None:
-        """Whether a client may subscribe; None if plugins must be asked."""
+        """True if a client may subscribe, False if not; None if plugins must be asked."""
         tracing = self._exchange.tracing
         if tracing is not None and not tracing.admit(topic_filter, view.client_id or "", publishes=False)[1]:
             return False
         return self._host.verdict(view, topic_filter, Action.SUBSCRIBE)
 
     def _canonical(self, packet: Subscribe) -> Subscribe:
-        """Constrained filters in the spelling in which they are routed."""
+        """Returns the packet with constrained filters in the spelling in which they are routed."""
         if self._exchange.tracing is None:
             return packet
         routed = [self._routed(each.filter) for each in packet.subscriptions]
         if all(name == each.filter for name, each in zip(routed, packet.subscriptions, strict=True)):
-            return packet  # the usual case: programs write it out
+            return packet  # the usual case: programs use the routed spelling
         asked = tuple(replace(each, filter=name) for each, name in zip(packet.subscriptions, routed, strict=True))
         return replace(packet, subscriptions=asked)
 
@@ -154,7 +154,7 @@ class Subscribing:
                     self._exchange.audit.may_not("subscribe", client, asked.filter)
         existed = {asked.filter for asked in packet.subscriptions if asked.filter in client.filters}
         granted = client.session.subscribed(packet, codes)
-        if not self.enter(client, granted):  # a defect of ours, which is said and counted where it is
+        if not self.enter(client, granted):  # a defect, logged and counted at its place
             self._take_back(client, granted)
             refused = [code if code >= ReasonCode.UNSPECIFIED_ERROR else ReasonCode.UNSPECIFIED_ERROR for code in codes]
             granted = client.session.subscribed(packet, refused)
@@ -165,7 +165,7 @@ class Subscribing:
         return self._answer_when_counted(client, granted, began)
 
     def _have_room(self, client: Client, asked: Subscription, predicates: list[Predicate]) -> bool:
-        """Whether this one fits too, beside those of the same packet."""
+        """True if this subscription fits too, beside the others of its packet."""
         found = all_predicates([asked])
         if not self._exchange.router.has_room(predicates + found):
             self._exchange.reached.note("subscriptions", client.client_id)
@@ -218,7 +218,7 @@ class Subscribing:
         return None if quiet or client.peer is not None else self.retained.send_new(client, granted.retained, began)
 
     def _take_back(self, client: Client, granted: Granted) -> None:
-        """The subscriptions of one packet count no longer, nor those that they replaced."""
+        """Removes the subscriptions of one packet; subscriptions that they replaced stay removed."""
         filters = tuple(subscription.options.filter for subscription in granted.subscriptions)
         client.session.unsubscribed(Unsubscribe(1, filters))
         for topic_filter in filters:
@@ -226,7 +226,8 @@ class Subscribing:
 
     def enter(self, client: Client, granted: Granted) -> bool:
         """Puts granted subscriptions into the router; a member's go to the overlay instead. False: the overlay could
-        not take one."""
+        not take one.
+        """
         taken = True
         for subscription in granted.subscriptions:
             topic_filter, options = subscription.options.filter, subscription.options
@@ -252,7 +253,7 @@ class Subscribing:
         return taken
 
     def unsubscribe(self, client: Client, packet: Unsubscribe) -> None:
-        """Remove, and answer."""
+        """Removes subscriptions, and answers."""
         if self._exchange.tracing is not None and client.peer is None:
             packet = replace(packet, filters=tuple(map(self._routed, packet.filters)))
         data, _ = client.session.unsubscribed(packet)
@@ -274,7 +275,9 @@ class Subscribing:
         return True
 
     def forget(self, client: Client, unfinished: Sequence[Message] = ()) -> None:
-        """The session has ended: its subscriptions go, and what its shared groups sent it goes to other members."""
+        """Removes the subscriptions of an ended session, and gives unfinished messages of its shared groups to other
+        members.
+        """
         client.alive = False
         self.retained.forget(client)
         if client.acks:
@@ -286,7 +289,9 @@ class Subscribing:
             self._pass_on(unfinished, [subscription.options for subscription in filters.values()])
 
     def _pass_on(self, unfinished: Sequence[Message], held: Sequence[Subscription]) -> None:
-        """Of each message as many copies as came by shared groups: one was its own if another filter matches it."""
+        """Passes on as many copies of each message as came by shared groups: one copy was the client's own if another
+        filter of it matches.
+        """
         copies = Counter(map(id, unfinished))
         for message in {id(message): message for message in unfinished}.values():
             names = [route_name(options) for options in held if wants(options, message)]
@@ -297,7 +302,7 @@ class Subscribing:
                 self._exchange.in_order(self._give_to_group(group, message))
 
     def give_shared(self, name: SharedName, message: Message) -> None:
-        """A message that is for one shared group only, as soon as no plugin has to be asked."""
+        """Gives a message to one shared group only, as soon as no plugin has to be asked."""
         group = self._exchange.router.group(*name)
         if group is not None:
             self._exchange.in_order(self._give_to_group(group, message))
@@ -329,7 +334,7 @@ class Subscribing:
             self._exchange.overlay.unsubscribed(plain_filter)
 
     def _joined(self, client: Client, name: str | None, topic_filter: str) -> None:
-        """A client is in a shared group, if `name` is one."""
+        """Tells the overlay that a client is in a shared group, if `name` is one."""
         group = None if name is None else self._exchange.router.group(name, topic_filter)
         if group is not None:
             if self._host.covers(client.view, topic_filter):
@@ -337,20 +342,22 @@ class Subscribing:
             self._tell("group_joined", _described(group))
 
     def local_groups(self) -> list[LocalGroup]:
-        """Shared groups that have local members, and who of them may receive everything, asked anew."""
+        """Returns shared groups with local members, after a new check of the members that may receive everything."""
         groups = self._exchange.router.groups()
         for group in groups:
             group.wide = {member for member in group.members if self._host.covers(member.view, group.filter)}
         return [_described(group) for group in groups]
 
     def review(self) -> None:
-        """Rights are others: what may not be delivered here any more is left to other gateways."""
+        """Tells the overlay the groups anew after a change of rights: other gateways get messages no longer permitted
+        here.
+        """
         if self._exchange.overlay is not None:
             for group in self.local_groups():
                 self._tell("group_joined", group)
 
     def _tell(self, what: str, *said: str | LocalGroup) -> None:
-        """Call a method of the overlay that it need not have."""
+        """Calls a method of the overlay, if the overlay has it."""
         told = getattr(self._exchange.overlay, what, None)
         if told is not None:
             told(*said)
@@ -365,7 +372,7 @@ async def _done(future: asyncio.Future[None]) -> None:
 
 
 def _inner(topic_filter: str) -> str | None:
-    """The filter without share prefix; None if it is not valid."""
+    """Returns the filter without share prefix; None if it is not valid."""
     try:
         return split_share(topic_filter)[1]
     except TopicError:

@@ -1,7 +1,7 @@
-"""What every client is granted: what CONNACK offers, and how much its session may hold, by listener. Data only.
+"""Terms of every client: the offer of CONNACK, and the bounds of its session, by listener. Data only.
 
-Made of the configuration when the broker starts and when it reads its configuration again; a session gets the bounds of
-the listener on which it connects.
+Made of the configuration when the broker starts and when it reads its configuration again; a session gets the bounds
+of the listener on which it connects.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ HOLD, DROP_NEWEST = "hold", "drop_newest"
 
 
 class Terms:
-    """`session_expiry_s`: the longest that is granted. A listener that is not among `listeners` has no own bounds.
-    `reached`: called with a bound's name and a client id each time when a session reaches it."""
+    """Terms of one broker. `session_expiry_s`: the longest that is granted. A listener that is not among `listeners`
+    has no own bounds. `reached`: called with a bound's name and a client id each time when a session reaches it.
+    """
 
     def __init__(
         self,
@@ -36,10 +37,10 @@ class Terms:
             session_expiry_max_s=session_expiry_s,
             keep_alive_max_s=limits.keep_alive_max_s,
         )
-        # To members of the overlay.
+        # Offer to members of the overlay.
         self.peer_offer = replace(self.offer, receive_maximum=RECEIVE_MAXIMUM)
         self._internal_offer = replace(self.offer, session_expiry_max_s=0xFFFF_FFFF, keep_alive_max_s=0)
-        # Of a session whose listener is not known: it has not connected since the broker started.
+        # Bounds of a session that has not connected since the broker started: its listener is unknown.
         self.usual = SessionLimits(
             in_flight_messages=limits.in_flight,
             queue_messages=limits.queue_messages,
@@ -69,19 +70,19 @@ class Terms:
         )
 
     def offered(self, is_internal: bool, is_member: bool = False) -> ServerOffer:
-        """What CONNACK offers."""
+        """Returns the offer of CONNACK."""
         return self._internal_offer if is_internal else self.peer_offer if is_member else self.offer
 
     def session_limits(self, listener: str) -> SessionLimits:
         return self._of_listener.get(listener, self.usual)
 
     def holds(self, listener: str) -> bool:
-        """Whether publishers wait for clients of the listener whose queue is long (`holding.py`)."""
+        """True if publishers wait for clients of the listener whose queue is long (`holding.py`)."""
         known = self._listeners.get(listener)
         return known is None or known.when_full == HOLD
 
     def grant(self, client: Client) -> None:
-        """Give a session the bounds of the listener on which it is."""
+        """Gives a session the bounds of its present listener."""
         listener = "" if client.connection is None else client.connection.listener
         is_peer = client.peer is not None
         client.session.limits = self.of_peers if is_peer else self.session_limits(listener)
@@ -89,7 +90,9 @@ class Terms:
 
 
 def internal_listeners(settings: Settings) -> dict[str, Listener]:
-    """Bounds of the sessions that bridges have here, by the names of listeners that nobody else connects to."""
+    """Returns the bounds of the sessions that bridges have here, by the names of listeners that no other client
+    can use.
+    """
     return {
         f"{INTERNAL}bridge/{name}": Listener(
             queue_messages=bridge.queue_messages, queue_bytes=bridge.queue_bytes, when_full="drop_oldest"

@@ -15,8 +15,9 @@ _KEEPS = "keeps its place; at QoS 2 PUBREC goes to the next connection, at QoS 1
 
 
 class Wait(Enum):
-    """A place. `ends`: the end of the wait. `below_v5`, `v5`: the answer that a client of these versions sees.
-    `lost`: the fate of the publication when its connection breaks or is taken over meanwhile."""
+    """Place of a wait. `ends`: the end of the wait. `below_v5`, `v5`: the answer that a client of these versions sees.
+    `lost`: the fate of the publication when its connection breaks or is taken over meanwhile.
+    """
 
     UNREAD = (
         "not read: `receive_maximum` answers are open, one that waits has enough behind it (1,024 packets or 1 MiB; "

@@ -1,8 +1,8 @@
-"""Wills: published as the client's own publications, if it may, when its connection is gone without goodbye.
+"""Wills: published as the client's own publications, if it may, when its connection is gone without a DISCONNECT.
 
-When that is, and after what delay, is the session's business (`mqtt5.session`). Where a plugin has to think about a
-will that is due, its client may be back before: the will is published all the same (MQTT 5.0 §3.1.2.5), but nothing of
-the new connection counts before it (`decided`), lest `offline` follows on `online`; and nobody takes it for a death.
+The session decides the time and delay (`mqtt5.session`). If a plugin needs time to decide on a due will, its client
+may be back before. The will is published all the same (MQTT 5.0 §3.1.2.5), but no packet of the new connection counts
+before it (`decided`): otherwise `offline` would follow `online`. Tracing does not take such a will for a death.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gateway.plugins import Action
 
 
 def publish_will(exchange: Exchange, client: Client, will: Will) -> None:
-    """Ask whether the client may, then publish."""
+    """Publishes a will if the client may."""
     if client.peer is not None:
         return  # members publish their clients' wills themselves
     permitted = will.topic not in exchange.own_topics
@@ -33,7 +33,7 @@ def publish_will(exchange: Exchange, client: Client, will: Will) -> None:
 
 
 async def decided(exchange: Exchange, client_id: str) -> None:
-    """Wait for the wills of a client's former connections. It is back: they say nothing about it any more."""
+    """Waits for the wills of a client's former connections, and marks the client as back."""
     for waits in exchange.undecided.get(client_id, [])[:]:
         waits.is_back = True
         await waits.decision
@@ -64,4 +64,4 @@ def _accept(exchange: Exchange, client: Client, will: Will, *, is_back: bool = F
 
 
 def _nothing(code: int) -> None:
-    """Nobody waits for the acknowledgement of a will."""
+    """Does nothing: a will has no acknowledgement."""

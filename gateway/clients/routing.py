@@ -28,8 +28,7 @@ C = TypeVar("C")
 @dataclass(slots=True, eq=False)
 class RouteEntry(Generic[C]):
     """Subscription of one client. `filter`: without share prefix; `identifier` 0: none. `slots`: of its predicate in
-    the
-    router's index; None: all content, or its group has the predicate.
+    the router's index; None: all content, or its group has the predicate.
     """
 
     client: C

@@ -181,8 +181,7 @@ class Delivery:
 
     def send(self, message: Message, qos: int) -> bytes | None:
         """Sends a message on the hot path of `deliver`: QoS 1 or 2, without expiry, retain flag, identifiers, aliases
-        or
-        a maximum packet size, while less than half of `queue_bytes` is held. Returns None, with no effect, if
+        or a maximum packet size, while less than half of `queue_bytes` is held. Returns None, with no effect, if
         `deliver` must be called.
         """
         if self.waiting or self.paused or self.state is not Connection.CONNECTED:

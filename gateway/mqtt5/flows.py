@@ -400,8 +400,7 @@ class InboundFlows:
 
     def accepted_plainly(self, publishes: Iterable[Publish]) -> list[int]:
         """Takes messages that the application accepted: returns the identifiers of QoS 1, whose PUBACK is to be sent,
-        in
-        order. Leaves all others, and messages whose connection is gone, to `accepted`.
+        in order. Leaves all others, and messages whose connection is gone, to `accepted`.
         """
         accepting, due = self.accepting, []
         for publish in publishes:

@@ -27,8 +27,7 @@ from enum import IntEnum
 MAXIMUM_REMAINING_LENGTH = 268_435_455
 MAXIMUM_PACKET_SIZE_SAID = MAXIMUM_REMAINING_LENGTH
 """The largest Maximum Packet Size that is announced. The largest packet has 5 bytes more (§2.1.4), but paho-mqtt
-refuses
-a CONNACK that says so.
+refuses a CONNACK that says so.
 """
 MAXIMUM_STRING_BYTES = 65_535
 MAXIMUM_PACKET_ID = 65_535

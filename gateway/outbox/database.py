@@ -290,8 +290,7 @@ class Outbox:
 
     def first(self, start: int) -> tuple[int, int] | None:
         """Returns sequence and time of storage (ms since the UNIX epoch) of the first row from `start` on; None if
-        there
-        is none. Raises StoreError.
+        there is none. Raises StoreError.
         """
         query = "SELECT sequence, committed_ms FROM outbox WHERE sequence >= ? ORDER BY sequence LIMIT 1"
         row = self._row(query, start)
@@ -423,9 +422,8 @@ def _fact(db: sqlite3.Connection, name: str, default: int) -> int:
 
 def _reserve(db: sqlite3.Connection, at_least: int) -> tuple[int, int]:
     """Reserves the next block. Numbers of a life begin at its start: after a data directory was lost, or restored
-    from a
-    copy, no number is used again. A receiver would take publications with a repeated number for repetitions, and
-    acknowledge them.
+    from a copy, no number is used again. A receiver would take publications with a repeated number for repetitions,
+    and acknowledge them.
     """
     first = max(_fact(db, "next_sequence", 1), at_least)
     db.execute("INSERT OR REPLACE INTO facts VALUES ('next_sequence', ?)", (first + SEQUENCE_BLOCK,))
@@ -434,8 +432,7 @@ def _reserve(db: sqlite3.Connection, at_least: int) -> tuple[int, int]:
 
 def following(stored: int, passed_over: Mapping[int, int], now_ms: int) -> tuple[int, dict[int, int]]:
     """Returns the generation after `stored` at a start at `now_ms`, and the generations passed over. Each generation
-    too
-    far ahead maps to the generation with which this start goes on once the clock has reached it (docs/protocol.md
+    too far ahead maps to the generation with which this start goes on once the clock has reached it (docs/protocol.md
     §2.11).
     """
     over = {first: end + 1 for first, end in passed_over.items()}

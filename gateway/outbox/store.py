@@ -284,8 +284,7 @@ class Store:
 
     def page(self, start: int) -> Page:
         """Returns entries on disk from sequence `start` on, in order, that are not in hand; now they are in the
-        caller's
-        hand.
+        caller's hand.
 
         Some hundred at most, and blocking for some milliseconds. Raises StoreError.
         """

@@ -62,7 +62,7 @@ _TIMES = (("sessions", "will_at"), ("sessions", "ends_at"), ("messages", "expire
 Rows: TypeAlias = list[tuple[Any, ...]]
 
 WAITING, IN_FLIGHT, RELEASED = 0, 1, 2
-"""Where an outbound flow stands (`deliveries.stage`)."""
+"""Stages of an outbound flow (`deliveries.stage`)."""
 
 
 @dataclass(slots=True)

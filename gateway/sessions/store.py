@@ -146,8 +146,7 @@ class SessionStore:
 
     def load(self, now: Callable[[], float] | None = None) -> Content:
         """Returns the content left by an earlier process. Call before any change. Raises StoreError. `now`: the
-        broker's
-        instant.
+        broker's instant.
         """
         if now is not None:
             self._database.set_right(now())

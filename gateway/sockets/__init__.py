@@ -1,6 +1,6 @@
-"""One network connection of a client: reads, writes, what is held back, and what the log says of it.
+"""Network connections of clients: reads, writes, held packets, and their log lines.
 
-Knows the broker only as the `Core` that it is given; imports the rooms below, never `gateway/broker`.
+Know the broker only as the `Core` that they are given; imports the rooms below, never `gateway/broker`.
 """
 
 from __future__ import annotations

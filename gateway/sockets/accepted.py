@@ -1,4 +1,4 @@
-"""The transport of one accepted connection: address of the peer, TLS, and state.
+"""Transport of one accepted connection: address of the peer, TLS, and state.
 
 Not here: reading and writing (`connection.py`).
 """
@@ -13,7 +13,9 @@ from gateway.sockets.host_probes import probe_host
 
 
 class AcceptedTransport(asyncio.Protocol):
-    """The end of a transport; `listener` names where it was accepted. `closed`: nothing more is read or written."""
+    """Protocol at this end of a transport; `listener` names where it was accepted. `closed`: nothing more is read or
+    written.
+    """
 
     def __init__(self, listener: str) -> None:
         self.listener = listener
@@ -22,7 +24,7 @@ class AcceptedTransport(asyncio.Protocol):
 
     @property
     def peer(self) -> tuple[str, int] | None:
-        """Address and port of the client."""
+        """The address and port of the client."""
         name = self._transport.get_extra_info("peername") if self._transport else None
         return (intern(str(name[0])), int(name[1])) if isinstance(name, tuple | list) and len(name) >= 2 else None
 
@@ -37,7 +39,7 @@ class AcceptedTransport(asyncio.Protocol):
         return self._transport.get_extra_info("ssl_object") if self._transport else None
 
     def probe_host(self, within_s: float) -> None:
-        """Has the system end the connection of a peer whose machine is gone for so long."""
+        """Lets the system end the connection of a peer whose machine is gone for `within_s` seconds."""
         probe_host(self._transport, within_s)
 
     def _unsent(self) -> int:

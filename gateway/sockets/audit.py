@@ -1,9 +1,9 @@
-"""Log lines that an operator can audit: who came from where, who went and why, who was refused what.
+"""Log lines that an operator can audit: connections with their addresses, their ends with the cause, and refusals.
 
     event=connected client=door-3 user=nurse address=192.0.2.7:40112 version=V5 listener=default
     event="may not subscribe" client=door-3 user=nurse topic=ward/# times=12
 
-Of refusals one line for each client and cause in `EVERY_S`, with the number since the last; never one a packet.
+Refusals get one line for each client and cause in `EVERY_S`, with the number since the last; never one a packet.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ log = logging.getLogger("veilmq.broker")
 
 EVERY_S = 10.0
 CAUSES_MAX = 4_096
-"""Causes that are remembered; the one said longest ago goes first."""
+"""Causes that are remembered; the cause logged longest ago is dropped first."""
 
 
 class Audit:
-    """Of one broker."""
+    """Log of the connections and refusals of one broker."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
@@ -43,13 +43,13 @@ class Audit:
             LogEvent.DISCONNECTED.say(log, **_names(client, connection), clean=is_clean, reason=reason)
 
     def not_accepted(self, connection: MqttConnection, connect: Connect, error: MqttError) -> None:
-        """A CONNECT was refused: by address, since whoever is refused may take any name."""
+        """Logs a refused CONNECT by address, since a refused client may take any name."""
         host = connection.peer[0] if connection.peer is not None else connection.address
         said = {"address": connection.address, "client": connect.client_id, "user": connect.username}
         self._say(LogEvent.CLIENT_REFUSED, str(error), host, {**said, "code": f"0x{error.reason:02x}"})
 
     def may_not(self, what: str, client: Client, topic: str, code: int = ReasonCode.NOT_AUTHORIZED) -> None:
-        """Says that a client is refused what it may not do; `code`: the reason, as MQTT 5 has it."""
+        """Logs a refused action of a client; `code`: the reason, as MQTT 5 has it."""
         said: dict[str, Any] = {"client": client.client_id, "user": client.view.username, "topic": topic}
         if code != ReasonCode.NOT_AUTHORIZED:
             said["code"] = f"0x{code:02x}"

@@ -1,9 +1,9 @@
-"""One network connection of a client: an `asyncio.Protocol` with batched reads and writes.
+"""Network connection of a client: an `asyncio.Protocol` with batched reads and writes.
 
-One `data_received` parses all packets of the read; whatever many publications cause for one receiver leaves
-in one write per turn of the event loop (`Flusher`). Reading stops while something that came earlier is
-undecided (a plugin is asked, an acknowledgement is owed) or the client does not read what we answer.
-Not here: what packets mean (`mqtt5/session.py`), who gets them (`gateway/broker/edge_broker.py`).
+One `data_received` parses all packets of the read. All bytes that many publications cause for one receiver leave in
+one write per turn of the event loop (`Flusher`). Reading stops while an earlier packet is undecided (a plugin is
+asked, an acknowledgement is owed) or the client does not read its answers. Not here: the effects of packets
+(`mqtt5/session.py`), their receivers (`gateway/broker/edge_broker.py`).
 """
 
 from __future__ import annotations
@@ -33,37 +33,37 @@ if TYPE_CHECKING:
 log = logging.getLogger("veilmq.connection")
 
 CLOSE_GRACE_S = 5.0
-"""How long a peer may take to read our farewell before it is cut off."""
+"""Seconds that a peer may take to read the farewell before its connection is cut off."""
 UNREAD_FACTOR = 2
 """A client with answers unread beyond so many times `limits.write_bytes` is not read either."""
 
 
 class MqttConnection(AcceptedTransport):
-    """Bytes of one client. `client` is set once CONNECT is accepted."""
+    """Connection of one client. `client` is set once CONNECT is accepted."""
 
     def __init__(self, core: Core, flusher: Flusher, listener: str, overlay: bool, over_limit: bool) -> None:
         super().__init__(listener)
         self.is_overlay, self.over_limit = overlay, over_limit
         self.is_internal = listener.startswith(INTERNAL)
         self.client: Client | None = None
-        self.tap: Callable[[bytes], None] | None = None  # told of everything that is written
+        self.tap: Callable[[bytes], None] | None = None  # called with all written bytes
         self._core, self._flusher = core, flusher
         self._decoder = Decoder(None, core.limits.packet_bytes, "server", core.limits.connect_bytes)
         self._out: list[bytes] | tuple[()] = ()
-        # What waits for a batch of the session store: the batch that later bytes wait for, and bytes with theirs.
+        # Gate of the session store: the batch for which later bytes wait, and held bytes with their batches.
         self._gate = self._gated_bytes = 0
         self._gated: list[tuple[int, bytes]] | tuple[()] = ()
         self._held: HeldActions | None = None
         self._early: list[Packet] | tuple[()] = ()
         self._answer: asyncio.Future[Packet] | None = None
-        self.reauthentication: Any = None  # that is under way (`enhanced_auth.py`)
+        self.reauthentication: Any = None  # exchange under way (`enhanced_auth.py`)
         self._task: Waiting | None = None
-        self._is_paced = self._reads_on = False  # it waits for the time alone; it reads on meanwhile
+        self._is_paced = self._reads_on = False  # waits for the time alone; reads on meanwhile
         self._paused = 0
         self.held_until = 0.0  # when reading was last resumed, in the broker's time
         self._lost: tuple[Exception | None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._room: Room | None = None  # of one whose write buffer was full
+        self._room: Room | None = None  # set once the write buffer was full
 
     # ------------------------------------------------------------------------------------------ the transport
 
@@ -90,7 +90,7 @@ class MqttConnection(AcceptedTransport):
         self._lost = (exc,)
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(ConnectionResetError("closed by the client"))
-        # What came before the end still counts: a QoS 0 PUBLISH followed by a close is no lost message.
+        # Packets before the end still count: a QoS 0 PUBLISH followed by a close is no lost message.
         if self._task is None:
             self._core.lost(self, exc)
 
@@ -150,7 +150,7 @@ class MqttConnection(AcceptedTransport):
         self._settled() if later is None else self._wait_for(later)
 
     async def challenge(self, data: bytes) -> Packet:
-        """Write AUTH while CONNECT is undecided, and wait for what the client says next.
+        """Writes AUTH while CONNECT is undecided, and waits for the client's next packet.
 
         Raises ConnectionError when the connection ends first, MqttError for bytes that are no packet.
         """
@@ -170,7 +170,7 @@ class MqttConnection(AcceptedTransport):
             self.pause(BUSY)
 
     def established(self, client: Client) -> None:
-        """CONNECT was accepted; what came right behind it is handled when the acceptance is done."""
+        """Takes the acceptance of CONNECT; packets right behind it are handled when the acceptance is done."""
         self.client = client
         packets, self._early = self._early, ()
         held = self._held = HeldActions(self._core.received(client, packets, self._core.now()) if packets else ())
@@ -207,7 +207,7 @@ class MqttConnection(AcceptedTransport):
                     self._wait_for(later, action if kind is Publish else None)  # type: ignore[arg-type]
                     return
                 if client.connection is not self:
-                    forgo(client.session, rest)  # closed by us, or taken over: nothing of it counts any more
+                    forgo(client.session, rest)  # closed by the broker, or taken over: no later action counts
                     return
         except Exception as error:  # noqa: BLE001 - it ends this connection
             forgo(client.session, (action, *rest))
@@ -270,7 +270,9 @@ class MqttConnection(AcceptedTransport):
         self._settled(error)
 
     def _settled(self, error: BaseException | None = None) -> None:
-        """Do what came behind what is decided now; of a connection that was taken over or closed nothing counts."""
+        """Performs the actions behind a decision. On a connection that was taken over or closed, none of them
+        counts.
+        """
         if error is not None:
             end_failed(self, self._core, self._decoder, error)
             self._let_go()
@@ -286,7 +288,7 @@ class MqttConnection(AcceptedTransport):
 
     @property
     def is_waiting(self) -> bool:
-        """Something that came earlier is undecided."""
+        """True if an earlier packet is undecided."""
         return self._task is not None and not self._is_paced
 
     def pause(self, why: int) -> None:
@@ -303,13 +305,13 @@ class MqttConnection(AcceptedTransport):
 
     @property
     def is_held(self) -> bool:
-        """Reading is paused by us, so silence is not the client's fault."""
+        """True if the broker paused reading, so that silence is not the client's fault."""
         return bool(self._paused & (BUSY | UNACKNOWLEDGED))
 
     # ------------------------------------------------------------------------------------------------ writing
 
     def write(self, data: bytes) -> None:
-        """Queue bytes for the next flush; ignored once closed."""
+        """Queues bytes for the next flush; ignored once closed."""
         if self._gate:
             self._write_gated(data)
             return
@@ -320,7 +322,9 @@ class MqttConnection(AcceptedTransport):
         self._out = [data]
 
     def gate(self, batch: int) -> bool:
-        """What is written from now on leaves with `release(batch)`. False if that is so already, or closed."""
+        """Holds later bytes until `release(batch)`. Returns False if they are already held, or the connection is
+        closed.
+        """
         if self.closed or self._gate == batch:
             return False
         self._gate = batch
@@ -335,7 +339,7 @@ class MqttConnection(AcceptedTransport):
             self.client.session.pause()  # a slow disk, like a slow client, must not fill memory
 
     def release(self, batch: int) -> None:
-        """A batch is on disk, and all before it."""
+        """Writes the bytes held for `batch`, which is on disk, and for all batches before it."""
         if self._gate <= batch:
             self._gate = 0
         ready = [data for number, data in self._gated if number <= batch]
@@ -394,7 +398,7 @@ class MqttConnection(AcceptedTransport):
         self.abort()
 
     async def room(self) -> bool:
-        """Write what is queued and wait until the peer has taken enough of it. False: the connection is gone."""
+        """Writes queued bytes and waits until the peer has taken enough of them. False: the connection is gone."""
         self.flush()
         if not self.closed and self._room is not None:
             await self._room.wait()
@@ -413,14 +417,15 @@ class MqttConnection(AcceptedTransport):
             self._task.cancel()
 
     def refuse(self, reason: ReasonCode, version: Version | None, maximum_packet_size: int | None = None) -> None:
-        """Answer CONNECT with a CONNACK of failure, where the version has one and it fits, and close."""
+        """Answers CONNECT with a CONNACK of failure, where the version has one and it fits, and closes."""
         answer = refusal(version, reason)
         self.close(answer if maximum_packet_size is None or len(answer) <= maximum_packet_size else b"", lingers=True)
 
     def close(self, farewell: bytes = b"", lingers: bool = False) -> None:
-        """Send what is queued and `farewell`, then close; a peer that does not read is cut off soon.
+        """Sends queued bytes and `farewell`, then closes; a peer that does not read is cut off soon.
 
-        `lingers`: the peer is still writing. Closing at once would reset the connection, and it would never read why.
+        `lingers`: the peer is still writing. Closing at once would reset the connection, and the peer would never
+        read the cause.
         """
         self._let_go()
         if self.closed or self._transport is None:
@@ -432,7 +437,7 @@ class MqttConnection(AcceptedTransport):
         self._gated = ()
         self.flush()
         if lingers and farewell and self._is_open() and end_writing(self._transport):
-            self.resume(self._paused)  # what still comes is read and dropped, until the peer closes
+            self.resume(self._paused)  # further bytes are read and dropped, until the peer closes
             self.closed = True
         else:
             self.pause(CLOSING)
@@ -441,7 +446,7 @@ class MqttConnection(AcceptedTransport):
         self._timer = asyncio.get_running_loop().call_later(CLOSE_GRACE_S, self._transport.abort)
 
     def abort(self) -> None:
-        """Close at once, without a word."""
+        """Closes at once, without a farewell."""
         self._cancel_timer()
         self._stop_waiting()
         self._out = self._gated = ()

@@ -1,4 +1,6 @@
-"""Which new connections stay: how many in all, from one address, that have not said CONNECT, that failed to log in."""
+"""Admission of new connections: bounds on their number in all, from one address, before CONNECT, and on failed
+logins.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from gateway.sockets.connection import MqttConnection
 
 @lru_cache(maxsize=4_096)
 def origin_of(host: str) -> str | None:
-    """Whom an address is counted for: itself, or the /64 of IPv6. None: this machine, or no IP address."""
+    """Returns the origin for which an address is counted: itself, or the /64 of IPv6. None: this machine, or no IP
+    address.
+    """
     try:
         address = ip_address(host.partition("%")[0])
     except ValueError:
@@ -29,15 +33,16 @@ def origin_of(host: str) -> str | None:
 
 
 class Door:
-    """All open connections: how many, from where, and which of them have not been accepted yet. `later` as
-    `behind_reads`."""
+    """Register of all open connections: their number, their origins, and those not accepted yet. `later`: see
+    `behind_reads`.
+    """
 
     def __init__(
         self, limits: Limits, reached: Reached, later: Callable[[Callable[[], None]], None] = behind_reads
     ) -> None:
         self.limits, self._reached, self._later = limits, reached, later
-        self._is_looking = False  # for room, soon
-        # So many connections at once, where the machine gives files for fewer than `limits.connections`.
+        self._is_looking = False  # True while a check for room is scheduled
+        # Most connections at once, if the machine has files for fewer than `limits.connections`.
         self.most = limits.connections
         self._open: dict[MqttConnection, str | None] = {}
         self._by_origin: Counter[str] = Counter()
@@ -48,11 +53,11 @@ class Door:
         return len(self._half_open)
 
     def enter(self, connection: MqttConnection) -> bool:
-        """Count a new connection; False if it may not stay.
+        """Counts a new connection; returns False if it may not stay.
 
-        Above `half_open` the one that has waited longest is cut off instead, once everything that could be read was
-        read: a flood of silent connections must not keep out clients that say CONNECT at once, and of thousands that
-        come together most have said it before we look.
+        Above `half_open` the connection that has waited longest is cut off instead, once all readable data was read.
+        A flood of silent connections must not keep out clients that send CONNECT at once; of thousands that come
+        together most have sent CONNECT before this check.
         """
         limits, reached = self.limits, self._reached
         if len(self._open) >= min(limits.connections, self.most):
@@ -81,7 +86,7 @@ class Door:
             oldest.abort()
 
     def accepted(self, connection: MqttConnection) -> None:
-        """Its CONNECT was."""
+        """Takes a connection whose CONNECT was accepted out of the half-open ones."""
         self._half_open.pop(connection, None)
 
     def leave(self, connection: MqttConnection) -> None:
@@ -94,25 +99,25 @@ class Door:
 
 
 ORIGINS_MAX = 10_000
-"""Addresses whose failed logins are remembered; the one that failed longest ago goes first."""
+"""Addresses whose failed logins are remembered; the address that failed longest ago is dropped first."""
 
 
 class Failures:
-    """Failed logins by address: so many in a minute, then the address waits. Loopback is not counted.
+    """Failed logins by address: above a number in a minute the address waits. Loopback is not counted.
 
-    No more logins of one address are judged at once than may still fail: a guesser who sends a thousand passwords at
-    once has no more of them looked at than one who sends them in turn. The others wait; a thousand devices behind one
+    No more logins of one address are judged at once than may still fail: a guesser that sends a thousand passwords at
+    once has no more of them checked than one that sends them in turn. The others wait; a thousand devices behind one
     address that all know their passwords get in.
     """
 
     def __init__(self, limits: Limits, reached: Reached, now: Callable[[], float]) -> None:
         self.limits, self._reached, self._now = limits, reached, now
-        self._failed: OrderedDict[str, tuple[float, float]] = OrderedDict()  # how many are left, as of when
-        self._judged: Counter[str] = Counter()  # how many are, now
+        self._failed: OrderedDict[str, tuple[float, float]] = OrderedDict()  # failures left, and their time
+        self._judged: Counter[str] = Counter()  # logins being judged
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
 
     def may_try(self, host: str | None) -> bool:
-        """Whether a login from there is looked at."""
+        """True if a login from this host is checked."""
         origin = None if host is None else origin_of(host)
         if origin is None or self._may_fail(origin):
             return True
@@ -124,7 +129,9 @@ class Failures:
 
     @contextlib.asynccontextmanager
     async def judging(self, host: str | None) -> AsyncIterator[bool]:
-        """Waits for a turn to judge a login from there. Gives whether it is judged; what failed since may forbid it."""
+        """Waits for a turn to judge a login from this host. Yields True if the login is judged; failures in the
+        meantime may forbid it.
+        """
         origin = None if host is None else origin_of(host)
         if origin is None:
             yield True
@@ -148,11 +155,11 @@ class Failures:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                self._wake(origin)  # it was our turn, and we do not take it
+                self._wake(origin)  # passes on a turn that is not taken
             raise
 
     def _wake(self, origin: str) -> None:
-        """Gives the turn to the next who waits; it passes the turn on when it is judged or refused."""
+        """Gives the turn to the next waiting login, which passes the turn on when it is judged or refused."""
         waiting = self._waiting.get(origin, deque())
         while waiting:
             turn = waiting.popleft()

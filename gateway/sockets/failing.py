@@ -1,7 +1,7 @@
-"""The end of one connection for an exception of ours: the client hears 0x80, the operator reads the traceback.
+"""End of one connection after an exception of the broker: the client gets 0x80, the operator reads the traceback.
 
-Nothing else ends: other clients, and the sessions of this one, go on. Not here: publications that are
-refused one by one (`broker.offering`).
+Nothing else ends: other clients, and the sessions of this one, go on. Not here: publications that are refused one by
+one (`broker.offering`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ log = logging.getLogger("veilmq.connection")
 
 
 class Failing(Protocol):
-    """A connection of a client, as far as its end needs it."""
+    """Connection of a client, as far as `end_failed` needs it."""
 
     client: Client | None
     closed: bool
@@ -34,9 +34,9 @@ class Failing(Protocol):
 
 
 def end_failed(connection: Failing, core: Core, decoder: Decoder, error: BaseException) -> None:
-    """Counts and says `error`, and ends the connection with CONNACK or DISCONNECT 0x80, as far as its version has one.
+    """Counts and logs `error`, and ends the connection with CONNACK or DISCONNECT 0x80, as far as its version has one.
 
-    What is broken may be what says so: then the connection ends without a word.
+    If sending the packet fails too, the connection ends without a packet.
     """
     core.traffic.defects.note(log, LogEvent.CONNECTION_FAILED, error, connection.address)
     client, here = connection.client, cast(Any, connection)

@@ -1,7 +1,7 @@
-"""What connections share: why they are not read, and the writing of many of them in one go.
+"""Common parts of connections: reasons to pause reading, and the writing of many connections in one go.
 
-`Later` is what could not be finished at once: reading and what came behind it wait until it is done. `Waiting` is the
-same of something that others finish.
+`Later` is an unfinished coroutine: reading and later packets wait until it is done. `Waiting` is a future that others
+finish, with the same effect.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from gateway.operation import Traffic
 
 TURN_BYTES = 1 << 20
-"""Above so many bytes that all connections have read in one turn of the event loop, what they caused is written before
-more is read: only then do receivers that are slow say so. Stops many senders in one turn from filling memory."""
+"""Bytes read by all connections in one turn of the event loop above which the resulting bytes are written before more
+is read: only a write shows that a receiver is slow. Stops many senders in one turn from filling memory.
+"""
 
 # Why reading is paused; any of them is enough.
 BUSY, UNACKNOWLEDGED, UNREAD, CLOSING, DRAINING = 1, 2, 4, 8, 16
@@ -36,14 +37,14 @@ CLIENTS_FAULT = frozenset(
         ReasonCode.QUOTA_EXCEEDED,
     }
 )
-"""What a client did while it was writing."""
+"""Faults that a client commits while it is still writing."""
 
 Later: TypeAlias = Coroutine[Any, Any, None]
 Waiting: TypeAlias = "asyncio.Future[None]"
 
 
 class Core(Protocol):
-    """What a connection needs of the broker. `Later`: reading and later actions wait until it is done."""
+    """Methods of the broker that a connection needs. `Later`: reading and later actions wait until it is done."""
 
     limits: Limits
     reached: Reached
@@ -60,7 +61,7 @@ class Core(Protocol):
 
 
 class Flushed(Protocol):
-    """Who has something to write."""
+    """Object with bytes to write."""
 
     def flush(self) -> None: ...
 
@@ -74,7 +75,7 @@ class Flusher:
         self._read_bytes = 0
 
     def read(self, size: int) -> None:
-        """A connection has read so many bytes and done what they say."""
+        """Counts bytes that a connection has read and processed."""
         self._read_bytes += size
         if self._read_bytes > TURN_BYTES:
             self.flush()
@@ -92,7 +93,9 @@ class Flusher:
 
 
 def end_writing(transport: Any) -> bool:
-    """Tell the peer that nothing more comes, and go on reading; False where the transport cannot (TLS, WebSocket)."""
+    """Tells the peer that nothing more comes, and goes on reading; False where the transport cannot (TLS,
+    WebSocket).
+    """
     can_end = getattr(transport, "can_write_eof", None)
     if can_end is None or not can_end():
         return False

@@ -1,8 +1,9 @@
-"""What uvloop takes for a fault though nothing is wrong: TLS that says goodbye on a connection that is gone already.
+"""False alarm of uvloop: TLS that sends its goodbye on a connection that is already gone.
 
-A peer that is killed while we end its connection leaves a transport that uvloop has closed, and that its own TLS layer
-still writes the goodbye to. It tells the loop of a RuntimeError then, which asyncio logs with a traceback. The
-connection is lost either way, and said to be. All else that a loop is told is logged as ever.
+A peer that is killed while the broker ends its connection leaves a transport that uvloop has closed, and to which
+uvloop's own TLS layer still writes the goodbye. uvloop then reports a RuntimeError to the loop, which asyncio logs
+with a traceback. The connection is lost in any case, and reported as lost. All other reports to a loop are logged as
+usual.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ import logging
 from typing import Any
 
 GOODBYE = "Error occurred during shutdown"
-"""What uvloop calls it (`SSLProtocol._on_shutdown_complete`)."""
+"""The message of uvloop's report (`SSLProtocol._on_shutdown_complete`)."""
 
 log = logging.getLogger(__name__)
 
 
 def tell_unless_gone(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """For `loop.set_exception_handler`."""
+    """Handles a report to the loop, for `loop.set_exception_handler`: hides the false alarm only."""
     if context.get("message") == GOODBYE and isinstance(context.get("exception"), RuntimeError):
         log.debug("a connection was gone before TLS had ended it: %s", context["exception"])
         return

@@ -15,12 +15,16 @@ from gateway.mqtt5.session import Action, ServerSession
 from gateway.sockets.flushing import Waiting
 
 HELD_ACTIONS, HELD_BYTES = 1_024, 1 << 20
-"""Of a client whose publication waits for a receiver, so much more is read and kept, lest it could not acknowledge what
-it is sent, and two clients that publish to each other would wait for each other."""
+"""Actions and bytes that are still read and kept of a client whose publication waits for a receiver.
+
+Otherwise the client could not acknowledge its own messages, and two clients that publish to each other would block.
+"""
 
 
 class HeldActions:
-    """Actions of one connection; going over it takes them out. `payload_bytes`: of the publications among them."""
+    """Queue of held actions of one connection; iteration takes them out. `payload_bytes`: of the publications among
+    them.
+    """
 
     __slots__ = ("_actions", "_answers", "payload_bytes")
 
@@ -45,7 +49,7 @@ class HeldActions:
         self._count(action, 1)
 
     def put_back(self, action: Action) -> None:
-        """Puts the action in front that was taken last."""
+        """Puts the action that was taken last back in front."""
         self._actions.appendleft(action)
         self._count(action, 1)
 
@@ -60,7 +64,7 @@ class HeldActions:
 
     @property
     def is_enough(self) -> bool:
-        """Says that reading should pause."""
+        """True if reading should pause."""
         return len(self._actions) > HELD_ACTIONS or self.payload_bytes > HELD_BYTES
 
     def _count(self, action: Action, by: int) -> None:
@@ -72,7 +76,7 @@ class HeldActions:
 
 
 def forgo(session: ServerSession, actions: Iterable[Action]) -> None:
-    """Forgets publications that a connection ended before: the session takes their repetitions as new."""
+    """Forgets publications whose connection ended first: the session takes their repetitions as new."""
     for action in actions:
         if type(action) is Publish and action.qos:
             session.inbound.forgo(action)

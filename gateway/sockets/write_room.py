@@ -1,6 +1,6 @@
-"""Whether a peer takes what is written for it: who wants to write more waits here, and one that takes nothing is found.
+"""Room in the write buffer of a peer: writers wait here for it, and a peer that takes nothing is found.
 
-The write buffer itself is the transport's; when it is full or free again, the connection says so.
+The write buffer itself is the transport's; the connection reports when it is full or free again.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from collections.abc import Callable
 
 
 class Room:
-    """Of one connection. `unsent`: bytes written that the peer has not taken; `stalled` is called once."""
+    """Room in the write buffer of one connection. `unsent`: returns bytes written that the peer has not taken;
+    `stalled` is called once if the peer takes nothing.
+    """
 
     __slots__ = ("_drained", "_stalled", "_stalled_s", "_timer", "_unsent", "is_full")
 
@@ -21,7 +23,7 @@ class Room:
         self.is_full = False
 
     def full(self) -> None:
-        """The write buffer is above its limit; looked at every `stalled_s` from now on."""
+        """Marks the write buffer as above its limit and checks it every `stalled_s` from now on."""
         self.is_full = True
         self._look_later(self._unsent())
 
@@ -37,12 +39,12 @@ class Room:
             self._look_later(unsent)
 
     def free(self) -> None:
-        """The write buffer has drained."""
+        """Marks the write buffer as drained."""
         self.is_full = False
         self.end()
 
     def end(self) -> None:
-        """Nobody waits any more: it has drained, or the connection is gone."""
+        """Ends all waits: the buffer has drained, or the connection is gone."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -52,7 +54,7 @@ class Room:
             self._drained = None
 
     async def wait(self) -> None:
-        """Until `free` or `end`."""
+        """Waits until `free` or `end`."""
         if self.is_full:
             self._drained = self._drained or asyncio.get_running_loop().create_future()
             await asyncio.shield(self._drained)  # several may wait, and one of them be cancelled
