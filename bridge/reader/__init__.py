@@ -1,6 +1,5 @@
 """The subscriber side of the overlay: takes pieces from every replica of the home region, delivers verified
-publications
-in order, and names liars.
+publications in order, and names liars.
 
 Here subscriptions become signed statements, and shares become keys. Start reading at `intake`, which gateways and
 ingest jobs share. Imports `wire` and below; never publisher or replica.

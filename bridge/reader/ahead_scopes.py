@@ -2,16 +2,12 @@
 scope.
 
 A replica may know a scope's new tokens before this reader does. A replica may also have kept publications for a
-gateway
-that was away while the owner signed. Such a replica sends them because the reader wants the scope, and is not to
-blame.
-Scope numbers are never used again, so a number above all known ones belongs to a future scope.
+gateway that was away while the owner signed. Such a replica sends them because the reader wants the scope, and is not
+to blame. Scope numbers are never used again, so a number above all known ones belongs to a future scope.
 
-The header is verified. The wire is kept unchanged, on disk too, and judged at adoption as if it had just arrived,
-also
+The header is verified. The wire is kept unchanged, on disk too, and judged at adoption as if it had just arrived, also
 by the next process: until then age, rights and vouchers are unchecked. Memory is bounded and fair: each replica may
-keep one wire for one header, and only if its content fits; anything more is charged to the replica. When one
-replica's
+keep one wire for one header, and only if its content fits; anything more is charged to the replica. When one replica's
 share is full, the oldest wire of the publisher with the most bytes there is dropped. Replicas do not use this module:
 they refuse such a wire, and its publisher offers the wire again.
 """
@@ -51,8 +47,7 @@ class AheadScopes:
 
     def instead(self, event: Received, error: KeysError, now: float) -> list[Effect]:
         """Returns the effects for a wire that was refused with `error`: keeps the wire if its right may still come.
-        Refuses
-        a repetition, and a wire that no version of the overlay would accept.
+        Refuses a repetition, and a wire that no version of the overlay would accept.
         """
         wire = as_read(event.wire)
         told = dict(wire.properties)

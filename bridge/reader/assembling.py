@@ -1,10 +1,9 @@
 """Assembly of contents from pieces at a reader, with requests for missing pieces (docs/protocol.md §4, §5.2).
 
 Replicas of the reader's region send headers and pieces; the first sufficient pieces give the content. If too few
-pieces
-come in time, the reader asks the replicas of the region in turn, beginning with the announcers of the publication. A
-hole in a stream, a predecessor that nobody announced, is requested in the same way. The broker's collector and the
-ingest receiver use this module. Other modules verify headers and recognise delivered publications.
+pieces come in time, the reader asks the replicas of the region in turn, beginning with the announcers of the
+publication. A hole in a stream, a predecessor that nobody announced, is requested in the same way. The broker's
+collector and the ingest receiver use this module. Other modules verify headers and recognise delivered publications.
 """
 
 from __future__ import annotations
@@ -52,8 +51,7 @@ class Assembling:
         forgets the publication.
 
         `pieces` fit their digests. `hops` counts regions on the way from the publisher. Raises BadContent if all
-        pieces
-        came and give no content: the publisher's fault.
+        pieces came and give no content: the publisher's fault.
         """
         name = (header.publisher, header.sequence)
         known = self._parts.get(name)
@@ -88,8 +86,8 @@ class Assembling:
         return self._parts.get(name) is not None
 
     def miss(self, name: Name, above: int, now: float) -> bool:
-        """Requests a missing predecessor, and the publications before it down to number `above`, which is here. Returns
-        True if the request is new.
+        """Requests a missing predecessor, and the publications before it down to number `above`, which is here.
+        Returns True if the request is new.
         """
         before = self._pulls.get(name)
         return self._pulls.begin(name, 0, name[0], now, HOLE_S, above) is not before

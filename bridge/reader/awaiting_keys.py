@@ -1,11 +1,9 @@
 """Store of publications at a subscriber whose data key is so late that their successors no longer wait for them.
 
-While fewer than n − f replicas of a region on the path are connected, content arrives without its key: all copies of
-a
+While fewer than n − f replicas of a region on the path are connected, content arrives without its key: all copies of a
 publication may be here long before enough shares are. A dropped publication would be lost, since nobody sends it
-again.
-So the publication is kept until its key comes, and delays no other. `streams` holds publications that wait for their
-turn, `opening` opens keys.
+again. So the publication is kept until its key comes, and delays no other. `streams` holds publications that wait for
+their turn, `opening` opens keys.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Evidence against lying replicas, from the shares of opened keys: every *named* replica is guilty (docs/protocol.md
 §3).
 
-One mismatch proves only that one end of a link lied, so the link is suspected. A replica is named only if the
-evidence allows no innocent explanation:
+One mismatch proves only that one end of a link lied, so the link is suspected. A replica is named only if the evidence
+allows no innocent explanation:
 
 * on a path of one region: its share contradicts the commitment that the publisher signed. An honest replica
   checks that share on arrival and withholds a misfit, so it never delivers one;
@@ -52,8 +52,7 @@ class Evidence:
         winning: Combination,
     ) -> list[Effect]:
         """Audits all shares of one key that `winning` (k places of every region below the first) opened. Returns
-        nothing
-        for closed views: the members at their places are no longer known.
+        nothing for closed views: the members at their places are no longer known.
         """
         if not self._open(hops):
             return []

@@ -1,4 +1,5 @@
-"""The subscriber side of a gateway: takes pieces from every replica of the home region, delivers publications in order.
+"""The subscriber side of a gateway: takes pieces from every replica of the home region, delivers publications in
+order.
 
 A publication passes three gates: *admitted* and *opened* (`intake`, shared with ingest jobs, checks the header and
 opens the data key), and *in order* (its predecessor in the scope was delivered or given up). State is held by author
@@ -90,7 +91,7 @@ class Collector:
         return effects
 
     def changes(self, now: float) -> list[Effect]:
-        """Returns the rows to store since the last call, and the wires to acknowledge after they are stored."""
+        """Returns the rows to store since the last call, and the wires to acknowledge after that."""
         return self.kept.changes(now) + self._overflow.taken()
 
     def received(self, event: Received, now: float) -> list[Effect]:
@@ -120,7 +121,7 @@ class Collector:
         return effects + self._freed(now) if self._overflow else effects
 
     def _bridged(self, name: Name, now: float) -> list[Effect]:
-        """Continues a stream after another replica said that publications before `name` were left out."""
+        """Continues a stream: a replica said that publications before `name` were left out."""
         for stream_id in self._lineages.streams_of(name):
             stream = self._streams.get(stream_id)
             if stream is not None and name[2] in stream.held:
@@ -257,9 +258,7 @@ class Collector:
         return effects + self._advance(held.stream_id, now)
 
     def _is_news(self, stream: Stream, held: Held) -> bool:
-        """Returns True if the publication is neither delivered nor waiting with this sealing; removes a former
-        sealing.
-        """
+        """Returns True if the publication is neither delivered nor waiting so sealed; removes a former sealing."""
         header = held.admitted.header
         if stream.delivered(header.sequence):
             return False
@@ -272,7 +271,7 @@ class Collector:
         return True
 
     def _is_next(self, stream: Stream, held: Held) -> bool:
-        """Returns True if the publication could leave its stream at once: all others may be waiting for it."""
+        """Returns True if the publication could leave its stream at once: all others may wait for it."""
         if held.content is None or self._lacks_key(held):
             return False
         if stream.held and min(stream.held) < held.admitted.header.sequence:
@@ -282,8 +281,7 @@ class Collector:
 
     def _make_room(self, held: Held, now: float) -> list[Effect]:
         """Ends waits of the publisher's held publications until `held` has room, since `held` may not stay
-        unacknowledged.
-        A predecessor that comes afterwards is late, and is not lost.
+        unacknowledged. A predecessor that comes afterwards is late, and is not lost.
         """
         effects: list[Effect] = [Count("waits_cut_short")]
         publisher = held.admitted.header.publisher
@@ -350,11 +348,9 @@ class Collector:
         return effects + [e for stream_id in self._waiting.naming(key_id) for e in self._advance(stream_id, now)]
 
     def _advance(self, stream_id: StreamId, now: float, is_patient: bool = True) -> list[Effect]:
-        """Delivers the deliverable publications of a stream, lowest sequence first, and sets the deadline of the next
-        one.
-
+        """Delivers a stream's deliverable publications, lowest sequence first, and sets the deadline of the next one.
         A publication without its key stops only its successors in the chain: of QoS 0 the key may be lost with a
-        publisher that is killed. With `is_patient` False the first undeliverable publication has waited long enough.
+        killed publisher. With `is_patient` False the first undeliverable publication has waited long enough.
         """
         stream = self._streams.get(stream_id)
         effects: list[Effect] = []
@@ -431,9 +427,7 @@ class Collector:
         return None if held.replayed else self._lineages.stream_before(held, stream, self._streams.get, generation)
 
     def _is_bridged(self, before: Stream | None, held: Held, now: float = 0.0) -> bool:
-        """Returns True if enough replicas say that the missing predecessors were left out because nobody here wants
-        them.
-        """
+        """Returns True if enough replicas say that nobody here wants the missing predecessors."""
         if not self.skipped or before is None or held.admitted.header.previous <= before.highest:
             return False
         if not self.skipped.bridges(held.name, before.highest, held.admitted.scope, now - held.arrived):

@@ -1,7 +1,7 @@
 """Last step of a publication at a gateway, in its turn: decryption, judgement and handing out to subscribers.
 
-Errors found here are the publisher's own, and charged to the publisher. `collector` decides on the order,
-`unpacking` on the records that may be delivered, `newest_retained` on the newest of several retained publications.
+Errors found here are the publisher's own, and charged to the publisher. `collector` decides on the order, `unpacking`
+on the records that may be delivered, `newest_retained` on the newest of several retained publications.
 """
 
 from __future__ import annotations

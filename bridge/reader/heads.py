@@ -1,14 +1,11 @@
-"""Record of the batches of one member that a reader has seen in one scope: a head, and the unseen numbers behind it.
+"""Record of one member's batches that a reader has seen in one scope: a head, and the unseen numbers behind it.
 
 A seen batch was delivered, void, or refused after it was opened. Behind the head there are at most `GAPS_MAX`
-intervals
-of unseen numbers. *Missed* numbers belong to batches that the chain names and that did not come in time: such a batch
-is delivered late when it comes. If a full table would lose a missed number (`is_full_for`), the oldest one is
-forgotten
-first (`make_room`). *Open* numbers are numbers that no reliable batch was known to have: they are few, and are
-forgotten
-first. A batch delivered from a flagged copy before its turn is *marked* until the head passes it. Time, and batches
-that wait for their turn, belong to `streams`.
+intervals of unseen numbers. *Missed* numbers belong to batches that the chain names and that did not come in time:
+such a batch is delivered late when it comes. If a full table would lose a missed number (`is_full_for`), the oldest
+one is forgotten first (`make_room`). *Open* numbers are numbers that no reliable batch was known to have: they are
+few, and are forgotten first. A batch delivered from a flagged copy before its turn is *marked* until the head passes
+it. Time, and batches that wait for their turn, belong to `streams`.
 """
 
 from __future__ import annotations
@@ -31,7 +28,7 @@ class Head:
 
     def __init__(self) -> None:
         self.number = 0
-        """The highest number that is seen, or given up, or jumped over."""
+        """The highest number that is seen, given up or skipped."""
         self._missed = Intervals()
         self._open = Intervals()
         self._marks = Intervals()
@@ -85,8 +82,7 @@ class Head:
 
     def make_room(self, previous: int) -> None:
         """Forgets the oldest missed numbers while the table is full for a successor of `previous`; forgotten numbers
-        count
-        as seen. For streams that may not stand still for ever.
+        count as seen. For streams that may not stand still for ever.
         """
         while self.is_full_for(previous):
             self._missed.drop_lowest()
@@ -135,7 +131,7 @@ class Head:
 
 
 def _joined(runs: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Runs that touch, as one."""
+    """Joins adjacent runs."""
     joined: list[tuple[int, int]] = []
     for low, high in runs:
         if joined and low == joined[-1][1] + 1:

@@ -1,14 +1,15 @@
-"""START HERE for readers: what gateway and ingest job ask of every wire alike, before it is their own business.
+"""START HERE for readers: checks that gateways and ingest jobs share, made on every wire before their own work.
 
-    keys_of    what it says of a data key: admitted, collected, searched, its liars suspected or named (`key_opening`)
-    admission  its header: signed, by whom, may he (`wire.admission`)
-    vouched    whether enough replicas brought what is of no live epoch (`replays`)
-    pieces     its content against the signed digests; content(...) once that is whole, asked for if it does not come
-    opened     what its data key became: `Opening` says what that is
-    lineages   under which of its publisher's keys its number was given
+    keys_of    takes the data key on a wire: admission, collection, search, suspects and named liars (`key_opening`)
+    admission  checks the header: signature, signer and right (`wire.admission`)
+    vouched    True if enough replicas brought a publication of no live epoch (`replays`)
+    pieces     checks content against the signed digests; content(...) returns it when whole, and requests missing
+    pieces
+    opened     the opened data key, as `Opening` defines it
+    lineages   finds the publisher's key under which a number was given
 
-One object of each reader; it is driven as every machine here is: events with the time, effects back, `next_deadline`.
-Not here: what was seen before, order, acknowledgements: a gateway's are in `collector`, a job's in its receiver.
+Each reader has one object, driven like every machine here: events with the time in, effects out, `next_deadline`.
+Known publications, order and acknowledgements belong to `collector` in a gateway, and to the receiver in a job.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ from keys.errors import BadFrame
 
 
 class Intake(Generic[Opened]):
-    """Of one reader in region `home`. `opening`: what becomes of a key whose shares fit."""
+    """The shared checks of one reader in region `home`. `opening` opens a key whose shares fit."""
 
     def __init__(self, overlay: Overlay, home: int, opening: Opening[Opened], kept: KeptReader | None = None) -> None:
-        """`kept`: where rows for a next process go, if somebody takes them."""
+        """Takes in `kept` the store of rows for a next process; None if no rows are stored."""
         self.overlay, self._topology = overlay, Topology(overlay)
         self.home = home
         self.admission = Admission(overlay, replica=False)
@@ -45,8 +46,9 @@ class Intake(Generic[Opened]):
         self.lineages = Lineages(overlay, kept)
 
     def adopt(self, overlay: Overlay, now: float) -> tuple[list[Effect], list[bytes]]:
-        """Another version of the overlay, or other views of it, of the same regions. With the effects, the ids of keys
-        that were opened."""
+        """Adopts another version of the overlay, or other views, with unchanged regions. Returns effects and the ids
+        of keys that were opened.
+        """
         self.overlay = self._vouchers.overlay = overlay
         self._topology = Topology(overlay)
         self.assembling.replicas = asked(overlay, self.home)
@@ -57,13 +59,17 @@ class Intake(Generic[Opened]):
     # --------------------------------------------------------------------------------------------- a wire
 
     def keys_of(self, peer: str, properties: Mapping[str, str], now: float) -> tuple[list[Effect], bytes | None]:
-        """With the effects, the id of the key that this opened. Raises keys errors."""
+        """Takes the data key on a wire. Returns effects and the id of the key if this wire opened it. Raises keys
+        errors.
+        """
         if PROPERTY_KEY not in properties:
             return [], None
         return self.keys.take(peer, properties, now)
 
     def told(self, properties: Mapping[str, str], wire_topic: str) -> str | None:
-        """Property `vmq` of a publication; None for a key that stands alone. Raises BadFrame where it has to be."""
+        """Returns property `vmq` of a publication; None for a key that stands alone. Raises BadFrame if a publication
+        has no such property.
+        """
         if carries_key_alone(wire_topic):
             return None
         told = properties.get(PROPERTY_HEADER)
@@ -79,22 +85,25 @@ class Intake(Generic[Opened]):
         now: float,
         may_be_new: Callable[[bytes, int, int, float], bool],
     ) -> bool:
-        """Whether to drop a publication unread, for what its header says of itself. Raises BadFrame."""
+        """Returns True if a publication should be dropped unread because of its header's unverified claims. Raises
+        BadFrame.
+        """
         if self.admission.remembers(told, wire_topic):
             return False  # to be looked at costs nothing
         return is_replayed(told, wire_topic, streams, self.lineages, now, may_be_new)
 
     def vouched(self, peer: str, admitted: Admitted, wire_topic: str) -> bool:
-        """A replica brings it: whether it is believed now."""
+        """Counts the replica as a voucher and returns True if the publication is believed now."""
         return admitted.live or self._vouchers.vouched(peer, admitted, wire_topic)
 
     def pieces(self, admitted: Admitted, payload: bytes, part: str | None) -> dict[int, bytes] | None:
-        """What it brings of its content; None if that misfits the signed digests. `part`: property `vmq-part`. Raises
-        BadFrame."""
+        """Returns the pieces of content on a wire; None if they do not fit the signed digests. `part` is property
+        `vmq-part`. Raises BadFrame.
+        """
         return read(admitted.header, payload, part)
 
     def content(self, peer: str, admitted: Admitted, pieces: Mapping[int, bytes], now: float) -> bytes | None:
-        """The content of a publication that is wanted, once it is whole. Raises BadContent for what never will be."""
+        """Returns the content of a wanted publication once it is whole. Raises BadContent if it can never be whole."""
         if pieces and admitted.header.mode is not Mode.BLOCKS and not self.assembling:
             return pieces[0]  # the usual case: whole, and nothing was asked for
         hops = self._topology.regions_between(admitted.publisher.region, self.home, admitted.tree)
@@ -103,7 +112,7 @@ class Intake(Generic[Opened]):
     # ----------------------------------------------------------------------------------------------- time
 
     def tick(self, now: float) -> tuple[list[Effect], list[bytes]]:
-        """Search and audit keys, ask for content. With the effects, the ids of keys that were opened."""
+        """Searches and audits keys, and requests content. Returns effects and the ids of keys that were opened."""
         effects, opened = self.keys.tick(now)
         return effects + self.assembling.tick(now), opened
 
@@ -114,10 +123,12 @@ class Intake(Generic[Opened]):
 
 
 def misfit(peer: str) -> list[Effect]:
-    """Of content that does not fit the signed header: whoever brings it altered it, or did not look."""
+    """Returns the effects for content that does not fit the signed header: the sender altered it or did not check
+    it.
+    """
     return [Count("refused", 1, "content"), Blame(peer, False, "content does not match the signed header")]
 
 
 def asked(overlay: Overlay, region: int) -> tuple[str, ...]:
-    """Who is asked for what does not come: nobody at stock brokers, which answer nothing."""
+    """Returns the replicas to ask for missing content: never stock brokers, which answer nothing."""
     return tuple(name for name in overlay.views[region].members if name not in overlay.hosted)

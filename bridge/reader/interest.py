@@ -1,10 +1,11 @@
-"""A gateway's own subscriptions to the overlay: from local filters to signed statements, one a scope.
+"""A gateway's own subscriptions to the overlay: turns local filters into signed statements, one for each scope.
 
 Local clients subscribe to clear filters; upstream the gateway asks for whole scopes (docs/protocol.md §5.4), so
-replicas learn nothing finer. Of a scope that shows attributes it asks for the cover of its clients' predicates, if all
-have one: what they want more counts at once, what they want no more when the cover has stood for a while. A
-subscription counts as *accepted* when a quorum of the home region's replicas acknowledged the statement. `statements`
-has the other end. A hosted broker understands no statement: there an ordinary SUBSCRIBE is all, and its SUBACK counts.
+replicas learn nothing finer. For a scope that shows attributes the gateway asks for the cover of its clients'
+predicates, if all clients have one: a wider cover is stated at once, a narrower one after the present cover has stood
+for a while. A subscription is *accepted* when a quorum of the home region's replicas acknowledged the statement.
+`statements` is the replica's end. A hosted broker understands no statement: the gateway sends an ordinary SUBSCRIBE
+there, and the SUBACK counts.
 """
 
 from __future__ import annotations
@@ -34,8 +35,9 @@ REPEAT_S = 30.0  # after another version of the overlay, statements are repeated
 
 @dataclass(slots=True)
 class _Want:
-    """One scope that local clients want: the filters that want it and the statement that says so. `narrow_at`: when it
-    is looked whether a narrower cover would do."""
+    """A scope that local clients want: its local filters and its statement. `narrow_at` is the time to check for a
+    narrower cover.
+    """
 
     filters: set[str] = field(default_factory=set)
     statement: Statement | None = None
@@ -46,12 +48,12 @@ class _Want:
     refused_by: set[str] = field(default_factory=set)
 
     def narrow_later(self, now: float) -> None:
-        """A narrower cover may do."""
+        """Schedules the check for a narrower cover."""
         self.narrow_at = min(self.narrow_at, max(now, self.stated_at + NARROW_S))
 
 
 class ScopeInterest:
-    """Which scopes this gateway wants, and whether its region knows."""
+    """The scopes that this gateway wants, and their acceptance by the home region."""
 
     def __init__(self, overlay: Overlay, identity: Identity, name: str, secrets: Sequence[ScopeSecret]) -> None:
         self._overlay = overlay
@@ -79,17 +81,20 @@ class ScopeInterest:
         self._again: dict[tuple[str, str], float] = {}  # who refused a statement of which filter, and hears it then
         self._widened: set[str] = set()
         self.kept: KeptReader | None = None
-        """Where the version stated last goes, for a next process."""
+        """The store of the last stated version, for a next process."""
 
     def restore(self, rows: Rows) -> None:
-        """What a former process stated: below its version replicas hear nothing of ours until that has ended, whatever
-        the clock says now."""
+        """Restores the last version that a former process stated. Replicas ignore lower versions until that statement
+        has ended, whatever the clock says now.
+        """
         self._version = max((int.from_bytes(row) for _, row in of_kind(rows, VERSION)), default=0)
 
     def subscribed(
         self, topic_filter: str, now: float, wanted: Predicate | None = None, narrows: bool = False
     ) -> list[Effect]:
-        """A filter is new, or wanted more of; or, if it `narrows`, maybe less."""
+        """Takes a new local filter, or a wider predicate for a known one; with `narrows`, a possibly narrower
+        predicate.
+        """
         self._lingering.discard(topic_filter)
         is_new = topic_filter not in self._filters
         before = self._filters.get(topic_filter)
@@ -109,8 +114,9 @@ class ScopeInterest:
         return effects
 
     def unsubscribed(self, topic_filter: str, now: float) -> list[Effect]:
-        """No local client wants a filter any more. A scope that was taken back too often stays subscribed meanwhile, so
-        that what is retained here stays true for the next client."""
+        """Removes a filter that no local client wants any more. A scope that was withdrawn too often stays subscribed
+        meanwhile, so that retained publications here stay up to date for the next client.
+        """
         alone = [wire_filter for wire_filter, want in self._wants.items() if want.filters == {topic_filter}]
         if len([each for each in alone if self._withdrawals.take(each, now)]) < len(alone):
             self._lingering.add(topic_filter)
@@ -128,7 +134,9 @@ class ScopeInterest:
         return effects
 
     def adopt(self, overlay: Overlay, secrets: Sequence[ScopeSecret], now: float) -> list[Effect]:
-        """Another version of the overlay, or other views, of the same regions: state what we may read only now."""
+        """Adopts another version of the overlay, or other views, with unchanged regions: states newly readable
+        scopes.
+        """
         self._overlay = overlay
         self._secrets = list(secrets)
         effects = self._review(now)
@@ -140,11 +148,11 @@ class ScopeInterest:
         return effects
 
     def rotate(self, identity: Identity) -> None:
-        """Sign with another key of ours from now on."""
+        """Signs with another key of this gateway from now on."""
         self._identity = identity
 
     def _review(self, now: float) -> list[Effect]:
-        """State what local clients want and we may read now; take back what we may not read any more."""
+        """States wanted scopes that have become readable; withdraws scopes that are no longer readable."""
         calendar = self._overlay.policy.calendar
         self._reviewed_at = now
         # Replicas' clocks may be behind by skew_s, and would refuse a right that begins with the epoch.
@@ -163,7 +171,7 @@ class ScopeInterest:
         return effects + self._want(self._filters.keys(), now)
 
     def _want(self, topic_filters: Collection[str], now: float) -> list[Effect]:
-        """State every scope that these filters want and no statement says so yet."""
+        """States every scope that these filters want and no statement covers yet."""
         effects: list[Effect] = []
         for wire_filter, secret in self._readable.items():
             filters = {f for f in topic_filters if overlaps(secret.clear_filter, f)}
@@ -177,13 +185,14 @@ class ScopeInterest:
         return effects
 
     def widened(self) -> frozenset[str]:
-        """Scopes of which replicas may have left out until now what is wanted, since this was asked last."""
+        """Returns the scopes of which replicas may have left out wanted publications since the last call."""
         widened, self._widened = frozenset(self._widened), set()
         return widened
 
     def _is_asked_for(self, wire_filter: str) -> bool:
-        """Whether we ask for all that is wanted of it under the tokens that it had: then with other ones nothing was
-        left out, since replicas send all of it to who has said nothing of these yet."""
+        """Returns True if this gateway asks for all wanted publications of the scope under its former tokens. Then
+        nothing was left out under the new tokens: replicas send everything to a gateway without a statement on them.
+        """
         scope = self._overlay.scope_named(wire_filter)
         formers = {s.filter for s in self._overlay.policy.scopes if scope and s.stream == scope.stream} - {wire_filter}
         for former, want in ((each, self._wants[each]) for each in formers & self._wants.keys()):
@@ -201,7 +210,7 @@ class ScopeInterest:
         return None if secret is None or not wanted else cover_of(wanted, secret)
 
     def _widen(self, wire_filter: str, want: _Want, now: float) -> list[Effect]:
-        """Ask for more if more is wanted than the present cover; for less later."""
+        """States a wider cover at once if clients want more; schedules the check for a narrower one otherwise."""
         if want.statement is None or not want.statement.on or not self._shows(wire_filter):
             return []
         cover, stated = self._cover(wire_filter, want), want.statement.cover
@@ -224,7 +233,7 @@ class ScopeInterest:
         return [] if cover == want.statement.cover else self._state(wire_filter, want, True, now, cover)
 
     def link_up(self, peer: str) -> list[Effect]:
-        """A replica is there, maybe without memory: repeat what we want."""
+        """Repeats all statements to a connected replica, which may have lost its memory."""
         self._up.add(peer)
         return [effect for f, want in self._wants.items() for effect in self._tell(peer, f, want)]
 
@@ -236,7 +245,7 @@ class ScopeInterest:
         return []
 
     def acked(self, event: Acked) -> list[Effect]:
-        """A replica has the statement. Tells the moment at which a quorum has."""
+        """Takes a replica's acknowledgement of a statement; reports the moment at which a quorum has acknowledged."""
         told = self._told.get(event.ticket)
         if told is None or told[0] != event.peer:
             return []
@@ -250,8 +259,11 @@ class ScopeInterest:
         return [Count("subscriptions_accepted")] if self._has_quorum(want) and not before else []
 
     def refused(self, event: NotTaken, now: float) -> list[Effect]:
-        """A replica did not take the statement: it does not count there, and is said again there. A new one comes once
-        an honest one refused it: liars would else make everybody hear another one, and serve us anew, for ever."""
+        """Takes a replica's refusal of a statement: the replica no longer counts, and hears the statement again.
+
+        A new statement follows once an honest replica must have refused; a few liars could otherwise make all replicas
+        take new statements, and serve this gateway anew, for ever.
+        """
         begins_anew = False
         told = self._told.pop(event.ticket, None)
         if event.reason == Reason.TIME:
@@ -274,28 +286,30 @@ class ScopeInterest:
         return [Count("refused_by_replica", 1, event.reason)]
 
     def wanted(self) -> frozenset[str]:
-        """Wire filters of the scopes that local clients want now."""
+        """Returns the wire filters of the scopes that local clients want now."""
         return frozenset(wire_filter for wire_filter, want in self._wants.items() if want.filters)
 
     def wanted_scopes(self) -> dict[str, str]:
-        """Clear filters of the scopes that local clients want now, by wire filter."""
+        """Returns the clear filters of the scopes that local clients want now, by wire filter."""
         wanted = self.wanted()
         return {s.scope.filter: s.clear_filter for s in self._secrets if s.scope.filter in wanted}
 
     def accepted(self, wire_filter: str) -> bool:
-        """Whether a quorum of the home region, in its view in force, acknowledged that we want the scope."""
+        """Returns True if a quorum of the home region, in its view in force, acknowledged the statement on the
+        scope.
+        """
         want = self._wants.get(wire_filter)
         return want is not None and self._has_quorum(want)
 
     def awaits(self, topic_filter: str) -> bool:
-        """Whether a local filter asks for a scope that is not accepted yet."""
+        """Returns True if a local filter asks for a scope that is not accepted yet."""
         return any(topic_filter in want.filters and not self._has_quorum(want) for want in self._wants.values())
 
     def _has_quorum(self, want: _Want) -> bool:
         return bool(want.filters) and self._overlay.views[self._home].quorum(want.acked)
 
     def tick(self, now: float) -> list[Effect]:
-        """Renew leases in time, and see what we may read in a new epoch."""
+        """Renews leases in time, and reviews the readable scopes in a new epoch."""
         was_set_back = now < self._reviewed_at - REPEAT_S
         effects = self._review(now) if 0 < self._review_at <= now or (self._review_at and was_set_back) else []
         for wire_filter, want in self._wants.items():
@@ -324,7 +338,9 @@ class ScopeInterest:
     def _state(
         self, wire_filter: str, want: _Want, on: bool, now: float, cover: Predicate | None = None
     ) -> list[Effect]:
-        """Make a new statement; its version is the time, or one more than the last, over restarts too."""
+        """Makes a new statement. Its version is the time in milliseconds, or the last version plus one, over restarts
+        too.
+        """
         self._version = max(self._version + 1, int(now * 1000))
         if self.kept is not None:
             self.kept.put(VERSION, number(self._version, 8))

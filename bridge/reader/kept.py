@@ -1,25 +1,26 @@
-"""What of a reader's state outlives its process, as rows that the shell keeps in the same transaction as deliveries.
+"""State of a reader that outlives its process, as rows that the shell stores in one transaction with deliveries.
 
-    s publisher scope            first delivered, head (`heads`): what is a repetition, and what may still come late
-    k key id                     a key header, and the shares that came for it or, once recombined, its secret
-    h publisher sequence peer    a publication that waits for content, key or predecessor, as it came: it was let in
-    e publisher sequence wire    one of a scope that is to come, as it came: only its signature was looked at
-    r topic/member               the newest that the member retained there: time, key and which sealing it is
-    w stream                     a scope that was subscribed when we ended, its streams go on: since when all is known
-    w stream author              since when all of this author is, where we forgot something of it
-    a                            when we were last alive: what was sealed since is no replay
-    v                            the version that we stated last: replicas hear nothing older
-    o topic                      what we published retained ourselves (`publisher.own_retained`)
-    l party                      whose key it succeeded to, and up to which number (`lineages`)
-    d sequence chain             what we dropped unsent, or has left a chain, and what was before it
+    s publisher scope            first delivered number and head (`heads`): tells repetitions from late publications
+    k key id                     a key header with its shares or, once recombined, its secret
+    h publisher sequence peer    an accepted wire, unchanged: its publication waits for content, key or predecessor
+    e publisher sequence wire    a wire of a future scope, unchanged: only its signature was verified
+    r topic/member               the member's newest retained publication there: time, key and order of sealing
+    w stream                     a scope subscribed at the end of the process, with the time since which all is known
+    w stream author              the time since which all of this author is known, after something was forgotten
+    a                            the last life sign: a publication sealed since then is no replay
+    v                            the last version stated: replicas ignore older ones
+    o topic                      a retained publication of this gateway (`publisher.own_retained`)
+    l party                      its predecessor's key, with the end of the predecessor's numbers (`lineages`)
+    d sequence chain             a publication dropped unsent or gone from a chain, and its predecessor
                                  (`publisher.predecessors`)
-    p sequence                   a row of the outbox that goes in parts, and what is left of it (`publisher.cutting`)
-    c                            the scopes in which we stored something (`publisher.former_scopes`)
-    q run                        numbers of QoS 2 of which we sealed some (`publisher.sealed_before`)
+    p sequence                   an outbox row that is sent in parts, and its rest (`publisher.cutting`)
+    c                            the scopes in which this gateway stored something (`publisher.former_scopes`)
+    q run                        numbers of QoS 2 of which some were sealed (`publisher.sealed_before`)
 
-Without it a restart would deliver again what replicas repeat, lose what they were told we have, and take every retained
-publication for a live one. Rows change as the machines do; `changes` gives those that did. The shell acknowledges a
-wire to its replica only when the rows of all that it changed are on disk. Not here: deciding, disks, sealing of rows.
+Without these rows a restarted reader would deliver repetitions of replicas again, lose acknowledged publications, and
+take every retained publication for a live one. The machines change rows; `changes` returns the changed ones. The shell
+acknowledges a wire to its replica only after all its changed rows are on disk. This module decides nothing, writes no
+disk and seals no rows.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ Rows: TypeAlias = Sequence[tuple[bytes, bytes]]
 
 
 class KeptReader:
-    """Rows that changed since `changes` was asked last, and which publications have rows because they wait."""
+    """Rows changed since the last call of `changes`, and the names of publications that have rows because they
+    wait.
+    """
 
     def __init__(self) -> None:
         self._changed: dict[bytes, bytes | None] = {}
@@ -61,7 +64,7 @@ class KeptReader:
         self._changed[key] = None
 
     def stream(self, stream_id: StreamId, stream: Stream) -> None:
-        """Something of it was delivered."""
+        """Notes a stream in which a publication was delivered."""
         self._streams[stream_id] = stream
 
     def stream_gone(self, stream_id: StreamId) -> None:
@@ -69,23 +72,23 @@ class KeptReader:
         self.drop(stream_key(stream_id))
 
     def waits(self, name: Name, peer: str, wire: Wire, arrived: float) -> None:
-        """What a wire brought is needed until the publication is delivered or given up."""
+        """Keeps a wire until its publication is delivered or given up."""
         key = WAITING + name[0] + number(name[2], 8) + peer.encode()
         self._waiting.setdefault(name, {})[key] = None
         self.put(key, wire_row(peer, as_read(wire), arrived))
 
     def done(self, name: Name) -> None:
-        """It waits no more."""
+        """Drops the rows of a publication that waits no more."""
         for key in self._waiting.pop(name, ()):
             self.drop(key)
 
     @property
     def waiting(self) -> Iterable[Name]:
-        """Publications that have rows because they wait."""
+        """Returns the names of publications that have rows because they wait."""
         return tuple(self._waiting)
 
     def changes(self, now: float) -> list[Effect]:
-        """What is to be kept now; nothing, if nothing changed."""
+        """Returns the rows to store now; an empty list if nothing changed."""
         for stream_id, stream in self._streams.items():
             self._changed[stream_key(stream_id)] = stream_row(stream)
         self._streams.clear()
@@ -102,22 +105,24 @@ class KeptReader:
 
 
 def of_kind(rows: Rows, kind: bytes) -> list[tuple[bytes, bytes]]:
-    """Rows of one kind, their keys without it."""
+    """Returns the rows of one kind, without the kind in their keys."""
     return [(key[1:], value) for key, value in rows if key[:1] == kind]
 
 
 def stream_key(stream_id: StreamId) -> bytes:
-    """The name under which a stream is kept."""
+    """Returns the row key of a stream."""
     return STREAM + stream_id[0] + stream_id[1].encode()
 
 
 def stream_row(stream: Stream) -> bytes:
-    """A stream as a row."""
+    """Encodes a stream as a row."""
     return number(stream.first or 0, 8) + stream.head.encode()
 
 
 def stream_of(key: bytes, row: bytes) -> tuple[StreamId, Stream]:
-    """Raises BadFrame. Its generation is that of before the first subscription of this process."""
+    """Decodes a stream from its row, with the generation before the first subscription of this process. Raises
+    BadFrame.
+    """
     try:
         head = Head.decode(row[8:])
     except ValueError:
@@ -128,20 +133,20 @@ def stream_of(key: bytes, row: bytes) -> tuple[StreamId, Stream]:
 
 
 def as_read(wire: Wire) -> Wire:
-    """Without the properties that nobody reads: they fill no disk."""
+    """Returns a wire without properties that no reader uses: they must not fill the disk."""
     told = {property: value for property, value in wire.properties if property in _READ}
     return replace(wire, properties=tuple(told.items()))
 
 
 def wire_row(peer: str, wire: Wire, arrived: float) -> bytes:
-    """A waiting wire as a row."""
+    """Encodes a waiting wire as a row."""
     parts = [text(peer), number(int(arrived * 1000), 8), text(wire.topic), number(wire.qos | wire.retain << 7, 1)]
     parts += [number(len(wire.properties), 2), *(text(name) + text(value) for name, value in wire.properties)]
     return b"".join([*parts, wire.payload])
 
 
 def wire_of(row: bytes) -> tuple[str, Wire, float]:
-    """Sender, wire and when it came. Raises BadFrame."""
+    """Decodes a row into sender, wire and time of arrival. Raises BadFrame."""
     reader = Reader(row)
     peer, arrived, topic, flags = reader.text(), reader.number(8) / 1000, reader.text(), reader.number(1)
     properties = tuple((reader.text(), reader.text()) for _ in range(reader.number(2)))
@@ -149,18 +154,22 @@ def wire_of(row: bytes) -> tuple[str, Wire, float]:
 
 
 def kept_wires(rows: Rows) -> list[tuple[bytes, bool, str, Wire]]:
-    """What waited, by row: its key, whether a former process let it in, sender and wire. Raises BadFrame."""
+    """Returns the waiting wires: row key, True if a former process accepted the wire, sender, wire. Raises
+    BadFrame.
+    """
     found = [(kind, key, wire_of(row)) for kind in (WAITING, AHEAD) for key, row in of_kind(rows, kind)]
     return [(kind + key, kind == WAITING, peer, wire) for kind, key, (peer, wire, _) in found]
 
 
 def key_row(header: str, secret: bytes, brought: Iterable[tuple[str, str]]) -> bytes:
-    """`header`: the property that brought it; `brought`: sender and shares property, if there is no `secret` yet."""
+    """Encodes a key. `header` is the property with the key header; `brought` holds sender and shares property, used
+    while there is no `secret`.
+    """
     return b"".join([text(header), sized(secret), *(text(peer) + text(shares) for peer, shares in brought)])
 
 
 def key_of(row: bytes) -> tuple[str, bytes, list[tuple[str, str]]]:
-    """Raises BadFrame."""
+    """Decodes a key's row into header, secret, and pairs of sender and shares property. Raises BadFrame."""
     reader = Reader(row)
     header, secret, brought = reader.text(), reader.sized(), []
     while reader.position < len(row):

@@ -1,12 +1,14 @@
-"""Data keys at a reader: shares in from every replica of the home region, opened keys out, liars to `blame`.
+"""Opening of data keys at a reader: takes shares from every replica of the home region, returns opened keys, and hands
+evidence against liars to `blame`.
 
-What an opened key is, `Opening` says.
+`Opening` defines an opened key.
 
-A choice of honest places is tried once, when its shares are here (`ColumnSearch`), and in vain at the publisher's
-expense: beyond a burst its searches wait as long again as they took, and a key that nothing can fit any more doubles
-that. So a publisher who commits to garbage costs a bounded part of our time, and delays nobody else. No turn tries more
-than `TURN_CHOICES`: what is left waits for the next tick, so that links are served in between. A key whose epoch key we
-lack waits until somebody fetched it (`Wanted`, `keys_changed`). Not here: publications, fetching epoch keys.
+A choice of honest places is tried once, as soon as its shares are here (`ColumnSearch`). A search in vain is at the
+publisher's expense: beyond a burst, the next search waits as long as the former ones took, and a key that nothing can
+fit any more doubles the wait. So a publisher that commits to garbage costs a bounded part of the reader's time, and
+delays no other publisher. Each turn tries at most `TURN_CHOICES` choices and leaves the rest to the next tick, so that
+links are served in between. A key without its epoch key waits until the epoch key is fetched (`Wanted`,
+`keys_changed`). Publications, and fetching of epoch keys, belong to other modules.
 """
 
 from __future__ import annotations
@@ -47,9 +49,10 @@ REPEATED_CHARS_MAX = 512  # of a peer's shares of one key, which come again as t
 
 @dataclass(slots=True)
 class _Key(Generic[Opened]):
-    """A verified key header, the shares collected for it and, once recombined, what it was opened to.
+    """A verified key header, its collected shares and, once recombined, the opened key.
 
-    `seals_ms`: in which times its publisher may have sealed under it. `told`: by peer, its last property `vmq-shares`.
+    `seals_ms` is the time in which its publisher may have sealed under the key. `told` is the last property
+    `vmq-shares` of each peer.
     """
 
     header: KeyHeader
@@ -72,7 +75,7 @@ class _Key(Generic[Opened]):
 
 
 class KeyRing(Generic[Opened]):
-    """The keys of all publishers, as far as we may read."""
+    """The keys of all publishers in the scopes that this reader may read."""
 
     def __init__(
         self,
@@ -82,7 +85,7 @@ class KeyRing(Generic[Opened]):
         admission: Admission,
         kept: KeptReader | None = None,
     ) -> None:
-        """`kept`: where rows for a next process go; None: nobody takes them."""
+        """Takes in `kept` the store of rows for a next process; None if no rows are stored."""
         self._kept = kept
         self._overlay, self._topology = overlay, Topology(overlay)
         self._home = home
@@ -99,7 +102,9 @@ class KeyRing(Generic[Opened]):
         self._doubted: set[KeyName] = set()
 
     def adopt(self, overlay: Overlay, now: float) -> tuple[list[Effect], list[bytes]]:
-        """Another version of the overlay, or other views, of the same regions. Returns what `keys_changed` does."""
+        """Adopts another version of the overlay, or other views, with unchanged regions. Returns the results of
+        `keys_changed`.
+        """
         self._overlay, self._topology = overlay, Topology(overlay)
         for held in self._keys.values():
             held.seals_ms = overlay.policy.calendar.sealing_ms(held.header.epoch)
@@ -122,7 +127,7 @@ class KeyRing(Generic[Opened]):
         return effects, opened
 
     def keys_changed(self, now: float) -> tuple[list[Effect], list[bytes]]:
-        """Epoch keys came: the keys that waited for them are tried; with the effects, the ids of those that opened."""
+        """Tries the keys that waited for new epoch keys. Returns effects and the ids of keys that were opened."""
         lacking, self._lacking = self._lacking, {}
         self._doubted.clear()
         effects: list[Effect] = []
@@ -139,9 +144,9 @@ class KeyRing(Generic[Opened]):
     # --------------------------------------------------------------------------------------------- shares
 
     def take(self, peer: str, properties: Mapping[str, str], now: float) -> tuple[list[Effect], bytes | None]:
-        """Key header and shares that ride on a wire; with the effects, the id of the key if that opened it.
+        """Takes key header and shares from a wire. Returns effects and the id of the key if this wire opened it.
 
-        Raises what `Admission.key` and `Admission.shares` raise.
+        Raises the errors of `Admission.key` and `Admission.shares`.
         """
         try:
             header = self._admission.key(properties, now)
@@ -194,8 +199,9 @@ class KeyRing(Generic[Opened]):
             self._kept.put(KEY + key.header.key_id, row)
 
     def _add(self, header: KeyHeader, peer: str) -> _Key[Opened]:
-        """Until it opened, a key counts to who brought it too: any replica has its publishers' old ones by the
-        thousand, and replayed they would push out the one in use."""
+        """Adds an unopened key, counted to its publisher together with the sender: any replica has thousands of old
+        keys of its publishers, and replayed they would push out the key in use.
+        """
         publisher = self._admission.publisher(header.publisher)
         hops = self._topology.key_way(header, publisher.region, self._home)
         key: _Key[Opened] = _Key(header, publisher, hops, self._overlay.policy.calendar.sealing_ms(header.epoch))
@@ -214,17 +220,18 @@ class KeyRing(Generic[Opened]):
     # ------------------------------------------------------------------------------------------ using them
 
     def knows(self, key_id: bytes) -> bool:
-        """Whether its header came."""
+        """Returns True if the header of the key came."""
         return self._keys.get(key_id) is not None
 
     def waits_for(self, admitted: Admitted) -> bool:
-        """Whether the data key of a sealed publication is still to come."""
+        """Returns True if the data key of a sealed publication has not been opened yet."""
         key = self._keys.get(admitted.header.key_id)
         return key is None or (key.opened is None and _belongs(key, admitted))
 
     def opened(self, admitted: Admitted) -> Opened | None:
-        """What the key of a sealed publication was opened to, None if that is still to come. Raises BadContent if it
-        names a key that is not for its publisher, scope and time."""
+        """Returns the opened key of a sealed publication, or None if the key is not opened yet. Raises BadContent if
+        the key is for another publisher, scope or time.
+        """
         header = admitted.header
         key = self._keys.get(header.key_id)
         if key is None:
@@ -243,16 +250,16 @@ class KeyRing(Generic[Opened]):
         return key.opened
 
     def held(self, key_id: bytes) -> tuple[KeyHeader, Opened | None, list[Share]] | None:
-        """What there is of a key: its header, what it was opened to, and the shares that came."""
+        """Returns the header of a key, the opened key if there is one, and the shares that came."""
         key = self._keys.get(key_id)
         return None if key is None else (key.header, key.opened, list(key.shares.values()))
 
     def __iter__(self) -> Iterator[bytes]:
-        """Ids, those that were opened last at the end."""
+        """Yields key ids, the last opened ones at the end."""
         return (key.header.key_id for key in self._keys.values())
 
     def restore(self, row: bytes, now: float) -> list[Effect]:
-        """A key that a former process kept: opened, or with the shares that it had. Raises what `take` does."""
+        """Restores a key of a former process, opened or with its shares. Raises the errors of `take`."""
         header_text, secret, brought = key_of(row)
         properties = {PROPERTY_KEY: header_text}
         if not secret:
@@ -265,7 +272,7 @@ class KeyRing(Generic[Opened]):
         return self._recombine(key, now)
 
     def resume(self, header: KeyHeader, opened: Opened | None, shares: Iterable[Share]) -> None:
-        """What an earlier process of ours held, and had verified; nothing if the overlay does not know of it now."""
+        """Takes a key that an earlier process held and verified; ignores a key unknown to the present overlay."""
         try:
             key = self._keys.get(header.key_id) or self._add(header, "")
         except KeysError:
@@ -278,7 +285,7 @@ class KeyRing(Generic[Opened]):
     # --------------------------------------------------------------------------------------------- search
 
     def _recombine(self, key: _Key[Opened], now: float) -> list[Effect]:
-        """Try to open the key with the shares that are here; more may come."""
+        """Tries to open the key with the present shares; more shares may come."""
         header, opening = key.header, self._opening
         if key.unusable or not opening.may_open(header):
             return []
@@ -342,7 +349,7 @@ class KeyRing(Generic[Opened]):
         return effects
 
     def _reopen(self, key: _Key[Opened]) -> list[Effect]:
-        """A key that a former process recombined; its shares are not judged again."""
+        """Opens a key that a former process recombined, without a second audit of its shares."""
         try:
             self._opening.check(key.header)
             key.opened = self._opening.open(key.header, {}, key.secret)
@@ -354,7 +361,7 @@ class KeyRing(Generic[Opened]):
         return []
 
     def _lack(self, header: KeyHeader) -> list[Effect]:
-        """The epoch key is not here: ask for it once for all keys that need it."""
+        """Requests a missing epoch key, once for all keys that need it."""
         waiting = self._lacking.get(header.epoch_key)
         if waiting is not None:
             waiting.add(header.key_id)
@@ -366,7 +373,9 @@ class KeyRing(Generic[Opened]):
         return [Count("epoch_key_waits"), Wanted(header.epoch_key)]
 
     def _doubt(self, header: KeyHeader) -> list[Effect]:
-        """Ours or the publisher's epoch key is wrong, which nobody can tell here: no blame, one question for each."""
+        """Reports a wrong epoch key once: the reader's or the publisher's, indistinguishable here, so nobody is
+        blamed.
+        """
         name = header.epoch_key
         self._lacking.setdefault(name, set()).add(header.key_id)
         if name in self._doubted or len(self._doubted) >= DOUBTED_MAX:
@@ -384,7 +393,9 @@ class KeyRing(Generic[Opened]):
     # ----------------------------------------------------------------------------------------------- time
 
     def tick(self, now: float) -> tuple[list[Effect], list[bytes]]:
-        """Searches that had to wait, and audits of keys whose shares are in; the ids of keys that were opened."""
+        """Continues one postponed search, and audits keys whose shares have come. Returns effects and the ids of keys
+        that were opened.
+        """
         effects: list[Effect] = []
         opened = []
         due = [key_id for key_id, at in self._searches.items() if at <= now]

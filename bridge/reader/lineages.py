@@ -1,13 +1,13 @@
-"""Under which of a member's keys a number was given: what the next key signs anew is the same publication.
+"""Lineages of a member's keys: a publication that the next key signs anew stays one publication.
 
-Numbers are a publisher's, and publishers are named by their signing keys (docs/protocol.md §2.1). After a rotation a
-gateway seals anew under its next key what it numbered before: after a restart all that its outbox holds. A number
-below 1,024 times the former key's end is of the former key's *lineage*, whichever of the two signs it; so what was
-delivered is not delivered again, and the chain of a scope goes on. From there on numbers are the next key's own,
-which nobody who has the former one can use up: a start whose clock has passed that end gives such numbers only
-(docs/protocol.md §2.6). All readers decide alike, by what the owner signed. The owner lists a former key no longer
-than it counts, so it is remembered here, on disk too. Without the former key's word (a lost key, replaced) there is
-no lineage. Not here: what was seen.
+Numbers belong to a publisher, and publishers are named by their signing keys (docs/protocol.md §2.1). After a rotation
+a gateway seals earlier numbered publications anew under its next key: after a restart the whole outbox. A number below
+1,024 times the former key's end (in ms) belongs to the former key's *lineage*, whichever of the two keys signs. So a
+delivered publication is not delivered again, and the chain of a scope goes on. Higher numbers are the next key's own,
+which a holder of the former key cannot use up: a gateway that starts after that end gives only such numbers
+(docs/protocol.md §2.6). All readers decide alike, from the owner's signed documents. The owner lists a former key only
+while the key counts, so this module remembers former keys, on disk too. Without the former key's word (a lost key,
+replaced) there is no lineage. Delivered publications are recorded elsewhere.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from keys.frames import number
 
 NUMBERS_PER_MS = 1024  # those of a start begin at so many times its milliseconds
 FORMER_MAX = 8
-"""Rotations of one member that are remembered; older numbers count as given under the last of these keys."""
+"""Remembered rotations of one member; older numbers count as given under the last of these keys."""
 
 
 class Lineages:
-    """See the module. `kept`: where rows for a next process go; None: nobody takes them."""
+    """Predecessors of the members' keys. `kept` takes the rows for a next process; None if no rows are stored."""
 
     def __init__(self, overlay: Overlay, kept: KeptReader | None = None) -> None:
         self._kept = kept
@@ -34,7 +34,7 @@ class Lineages:
         self.adopt(overlay)
 
     def adopt(self, overlay: Overlay) -> None:
-        """Another version, in which members may have other keys."""
+        """Adopts another version of the overlay, in which members may have other keys."""
         self._overlay = overlay
         for member in overlay.members.values():
             if member.before is not None:
@@ -44,47 +44,52 @@ class Lineages:
             self._forget(party)
 
     def parties(self, publisher: bytes, number: int) -> list[bytes]:
-        """The publisher, and those whose key it succeeded to since that number was given; the first of them last."""
+        """Returns the publisher and its predecessors down to the key under which that number was given, the oldest
+        last.
+        """
         found = [publisher]
         while (former := self._former.get(found[-1])) is not None and number < former[1]:
             found.append(former[0])
         return found
 
     def author(self, publisher: bytes, number: int) -> bytes:
-        """Under which party a number was given that this publisher signed."""
+        """Returns the party under whose key a number was given that this publisher signed."""
         return self.parties(publisher, number)[-1] if publisher in self._former else publisher
 
     def streams_of(self, name: Name) -> list[StreamId]:
-        """Where a publication of this name waits for its turn, if it does."""
+        """Returns the streams in which a publication of this name may wait for its turn."""
         publisher, topic, number = name
         scope = self.scope_stream(publisher, number, topic)
         return [scope, (scope[0], topic)] if is_retained_topic(topic) else [scope]
 
     def scope_stream(self, publisher: bytes, number: int, topic: str) -> StreamId:
-        """Where it is known what was seen of the author of this number in the scope that a wire topic names. Raises
-        BadFrame for what is no wire topic."""
+        """Returns the stream of the number's author in the scope that a wire topic names. Raises BadFrame for an
+        invalid wire topic.
+        """
         return scope_stream(self.author(publisher, number), self.stream_of(topic))
 
     def stream_of(self, topic: str) -> int:
-        """The first number of the scope that a wire topic names. Raises BadFrame for what is no wire topic."""
+        """Returns the first number of the scope that a wire topic names. Raises BadFrame for an invalid wire topic."""
         return self._overlay.stream_of(read_wire_topic(topic).scope)
 
     def is_to_come(self, topic: str) -> bool:
-        """Whether a wire topic names a scope of a later version: which stream it goes on is not known yet. Raises
-        BadFrame for what is no wire topic."""
+        """Returns True if a wire topic names a scope of a later version, whose stream is not known yet. Raises
+        BadFrame for an invalid wire topic.
+        """
         return self._overlay.is_to_come(read_wire_topic(topic).scope)
 
     def before(self, held: Held) -> list[tuple[bytes, int]]:
-        """Publisher and number of what precedes it, which its publisher may have signed with a former key."""
+        """Returns the possible names, as publisher and number, of the predecessor: a former key may have signed it."""
         header = held.admitted.header
         return [(party, header.previous) for party in self.parties(header.publisher, header.previous)]
 
     def stream_before(
         self, held: Held, own: Stream, streams: Callable[[StreamId], Stream | None], generation: int
     ) -> Stream | None:
-        """Where what precedes it in its chain was delivered or lacks, as far as something of the chain was delivered
-        under this subscription; None if nothing was. `own`: the stream in which it waits. A next key's own numbers go
-        on where those of the former one end."""
+        """Returns the stream that holds the predecessor's state, or None if nothing of the chain was delivered under
+        this subscription. `own` is the stream in which the publication waits. A next key's own numbers continue the
+        chain of the former key.
+        """
         if held.author not in self._former:
             return own if own.is_known(generation) else None
         topic, author = held.scope_stream[1], self.author(held.author, held.admitted.header.previous)
@@ -96,11 +101,13 @@ class Lineages:
         return own if author == held.author and goes_on else None
 
     def streams_after(self, stream_id: StreamId) -> list[StreamId]:
-        """Of those who succeeded to its author, in the same scope: what waits there may have waited for it."""
+        """Returns the streams of the successors of this stream's author in the scope: publications there may have
+        waited for this stream.
+        """
         return [(party, stream_id[1]) for party in self._next.get(stream_id[0], ())]
 
     def is_overtaken(self, stream_id: StreamId, streams: Callable[[StreamId], Stream | None]) -> bool:
-        """Whether something of theirs was delivered."""
+        """Returns True if a publication of a succeeding key was delivered."""
         after = map(streams, self.streams_after(stream_id))
         return any(stream is not None and stream.first is not None for stream in after)
 
@@ -130,7 +137,7 @@ class Lineages:
         return found
 
     def _in_use(self) -> set[bytes]:
-        """Parties whose predecessors matter: those that are members' keys, and the ones before them."""
+        """Returns the parties whose predecessors matter: present keys of members, and their predecessors."""
         return {party for present in self._overlay.by_party for party in self._before(present)[:FORMER_MAX]}
 
     def _forget(self, party: bytes) -> None:
@@ -141,11 +148,11 @@ class Lineages:
     # ------------------------------------------------------------------------------------------- over restarts
 
     def rows(self) -> list[tuple[bytes, bytes]]:
-        """What a next process is to know, where no `kept` takes it."""
+        """Returns all rows for a next process, for readers without `kept`."""
         return [_row(party, *known) for party, known in self._former.items()]
 
     def restore(self, rows: Rows) -> None:
-        """What a former process knew, among other rows. One that is damaged is left out."""
+        """Restores lineages from rows of a former process; skips damaged rows."""
         for party, row in of_kind(rows, LINEAGE):
             if len(party) == 16 and len(row) == 24 and party not in self._before(row[:16]):
                 self._succeeds(party, row[:16], int.from_bytes(row[16:]))

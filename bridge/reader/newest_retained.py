@@ -1,12 +1,13 @@
-"""Which retained publication of a topic is the newest, at a subscriber that has just joined (docs/protocol.md §5.3).
+"""Choice of the newest retained publication of a topic at a subscriber that has just joined (docs/protocol.md §5.3).
 
-A liar may replay any retained publication that its author ever signed; honest replicas pass it on, so counting
-replicas shows nothing. Hence what may be old waits `RETAINED_WAIT_S` for its betters, and of all that came of a member
-on a topic that with the greatest (number, generation, key counter, sealing time) goes on. Opened, it meets what other
-members published there: of their last ones that of the greatest time is the topic's. Live publications do not wait.
-Nothing here depends on what came first. What is sealed anew keeps its number, so that whoever has it already is not
-told again. A member is one author whatever key it signs with; but what its present key signed outranks what a former
-one did: who stole that could else name a number that no later one exceeds. Not here: replicas' own store.
+A liar may replay any retained publication that its author ever signed; honest replicas pass the replay on, so counting
+replicas shows nothing. Hence a possibly old publication waits `RETAINED_WAIT_S` for newer ones; of all retained
+publications of a member on a topic, the greatest (number, generation, key counter, sealing time) goes on. Opened
+publications of several members compete: the last published one is the topic's. Live publications do not wait. The
+order of arrival has no influence. A publication that is sealed anew keeps its number, so that subscribers do not get
+it twice. A member is one author under all its keys, but a publication under the present key outranks one under a
+former key: a thief of the former key could otherwise name a number that no later one exceeds. Replicas have their own
+store.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ Order: TypeAlias = tuple[int, int, int, int]
 
 
 class Rank(Enum):
-    """What an opened retained publication is to those who have its topic."""
+    """Rank of an opened retained publication for subscribers of its topic."""
 
     NEWEST = auto()
     OVERTAKEN = auto()
@@ -40,8 +41,9 @@ class Rank(Enum):
 
 
 class _Known(NamedTuple):
-    """The last of a member on a topic: when it was published, by whom, and which of its sealings it is, under which of
-    its keys."""
+    """A member's last retained publication on a topic: time of publication, member, order of its sealing, and signing
+    key.
+    """
 
     time_ms: int
     member: str
@@ -50,13 +52,14 @@ class _Known(NamedTuple):
 
 
 def _place(held: Held) -> str:
-    """What is retained of one member on one topic."""
+    """Returns the place of one member's retained publication on one topic."""
     return f"{slot_of(held.topic)}/{held.admitted.publisher.name}"
 
 
 class Joining:
-    """Per topic, the newest retained publication so far; per topic and member, its *place*, the last one, and what
-    waits."""
+    """The newest retained publication of each topic and, for each topic and member (a *place*), the last and the
+    waiting publication.
+    """
 
     def __init__(self, overlay: Overlay, kept: KeptReader | None = None) -> None:
         self._overlay = overlay
@@ -67,7 +70,7 @@ class Joining:
         self._until: OrderedDict[str, float] = OrderedDict()  # oldest first, all wait equally long
 
     def adopt(self, overlay: Overlay) -> None:
-        """Another version, in which members may have other keys."""
+        """Adopts another version of the overlay, in which members may have other keys."""
         self._overlay = overlay
 
     @staticmethod
@@ -78,12 +81,13 @@ class Joining:
 
     @staticmethod
     def is_to_come(held: Held) -> bool:
-        """Whether it says that it was sealed at a time that is to come. Retained, it would outrank until then what
-        others publish on its topic."""
+        """Returns True if a publication claims a future sealing time. Retained, it would outrank other members'
+        publications on its topic until then.
+        """
         return held.admitted.header.time_ms / 1000 > held.arrived + AHEAD_S
 
     def _rank(self, known: _Known) -> tuple[bool, Order]:
-        """What makes one sealing of a member newer than another."""
+        """Returns the sort key that orders the sealings of a member by age."""
         member = self._overlay.members.get(known.member)
         return member is not None and member.certificate.party_id == known.party, known.order
 
@@ -91,7 +95,9 @@ class Joining:
         return last is None or self._rank(_known(held)) > self._rank(last)
 
     def offer(self, held: Held) -> bool:
-        """Let it wait for others of its member; False if it, or a newer one, is known, so that it is a replay."""
+        """Lets a publication wait for newer ones of its member. Returns False for a replay: this or a newer one is
+        known.
+        """
         place = _place(held)
         best, last = self._waiting.get(place), self._last.get(place)
         if not self._is_news(held, last) or not self._is_news(held, None if best is None else _known(best)):
@@ -104,7 +110,9 @@ class Joining:
         return True
 
     def due(self, now: float) -> list[Held]:
-        """Those that waited long enough and are still their members' last, of several members the newest first."""
+        """Removes publications that waited long enough and are still their members' last; returns them, the newest
+        first.
+        """
         ready = []
         while self._until and next(iter(self._until.values())) <= now:
             place, _ = self._until.popitem(last=False)
@@ -118,12 +126,12 @@ class Joining:
         return next(iter(self._until.values()), None)
 
     def is_behind(self, held: Held) -> bool:
-        """Whether its author's next one was delivered before it."""
+        """Returns True if a later publication of its author was delivered before."""
         last = self._last.get(_place(held))
         return last is not None and last.order[0] > held.admitted.header.sequence
 
     def opened(self, held: Held, time_ms: int) -> Rank:
-        """What was published at `time_ms`, as its author says, is open and goes on from here."""
+        """Takes an opened publication, published at `time_ms` according to its author, and returns its rank."""
         known = _known(held, time_ms)
         place = _place(held)
         last = self._last.get(place)
@@ -136,8 +144,9 @@ class Joining:
         return Rank.NEWEST if all(each is None or each <= known for each in others) else Rank.OVERTAKEN
 
     def _had(self, place: str, last: _Known, known: _Known) -> bool:
-        """Whether it has the number that we know, in whichever sealing and under whichever key of the member: its
-        stream had no room to mark it, or is another one. The newest sealing counts from now on."""
+        """Returns True if `known` has the last known number, in any sealing and under any key of the member: its
+        stream had no room to mark the number, or is another one. Records the newer sealing.
+        """
         if last.order[0] != known.order[0]:
             return False
         if self._rank(known) > self._rank(last):
@@ -161,7 +170,7 @@ class Joining:
     # ------------------------------------------------------------------------------------------- over restarts
 
     def restore(self, place: str, row: bytes) -> None:
-        """What a former process kept. Raises BadFrame."""
+        """Restores a row of a former process. Raises BadFrame."""
         reader = Reader(row)
         time_ms, party = reader.number(8), reader.take(16)
         order = reader.number(8), reader.number(8), reader.number(4), reader.number(8)
@@ -169,7 +178,7 @@ class Joining:
         self._put(place, _Known(time_ms, place.rpartition("/")[2], order, party))
 
     def holds(self, topic: str, publisher: bytes, sequence: int) -> bool:
-        """Whether this publication waits for its betters."""
+        """Returns True if this publication waits for newer ones."""
         author = self._overlay.by_party.get(publisher)
         held = None if author is None else self._waiting.get(f"{slot_of(topic)}/{author.name}")
         return held is not None and (held.topic, held.admitted.header.sequence) == (topic, sequence)

@@ -1,7 +1,7 @@
-"""What a data key becomes once its shares fit their commitments.
+"""Opening of a data key whose shares fit their commitments.
 
-To a gateway the key that decrypts (`OpeningKeys`); to an ingest job, whose receiver decrypts nothing, k shares that fit
-what the publisher committed to. Not here: collecting and searching (`KeyRing`).
+A gateway obtains the decryption key (`OpeningKeys`). An ingest job, whose receiver decrypts nothing, obtains k shares
+that fit the publisher's commitments. `KeyRing` collects shares and searches.
 """
 
 from __future__ import annotations
@@ -18,23 +18,25 @@ Opened_co = TypeVar("Opened_co", covariant=True)
 
 
 class Opening(Protocol[Opened_co]):
-    """What becomes of a key whose shares fit their commitments, and what that takes."""
+    """A way to open a key whose shares fit their commitments, with its preconditions."""
 
     def may_open(self, header: KeyHeader) -> bool:
-        """Whether its scope is for us."""
+        """Returns True if this reader may read the scope of the key."""
 
     def lacks(self, header: KeyHeader) -> bool:
-        """Whether it takes an epoch key that is not here."""
+        """Returns True if opening needs an epoch key that is not here."""
 
     def check(self, header: KeyHeader) -> None:
-        """Raises WrongEpochKey if ours is another one than the publisher's."""
+        """Raises WrongEpochKey if the epoch key here differs from the publisher's."""
 
     def open(self, header: KeyHeader, level1: Mapping[int, bytes], secret: bytes) -> Opened_co:
-        """`level1`: by place, k or more values that fit; `secret` follows from k of them. Raises BadContent."""
+        """Opens the key. `level1` holds k or more fitting values by place; `secret` follows from k of them. Raises
+        BadContent.
+        """
 
 
 class OpeningKeys:
-    """A gateway's `Opening`: the keys that decrypt, in the scopes that it may read."""
+    """A gateway's `Opening`: the decryption keys of the scopes that it may read."""
 
     def __init__(self, secrets: Sequence[ScopeSecret], keys: ScopeKeys) -> None:
         self.adopt(secrets)

@@ -1,10 +1,11 @@
-"""What finds no room to wait for its turn at a gateway: it stays in hand, unacknowledged (docs/protocol.md §5.2).
+"""Publications without room to wait for their turn at a gateway: they stay in hand, unacknowledged (docs/protocol.md
+§5.2).
 
-MQTT 5 then holds back who sends, and who has it brings it again if this process is killed. Of a link's window one
-publisher leaves a quarter unacknowledged at most, all of them together a half: so what the others wait for comes
-through, and nobody mutes anybody. It goes into its stream when there is room, the lowest number first. The same
-publication from another replica is withheld with it, and in hand once. Not here: what has room (`waiting`), and what
-becomes of what finds none here either (`collector`).
+MQTT 5 then holds back the sender, which sends the publication again if this process is killed. One publisher may leave
+at most a quarter of a link's window unacknowledged, all publishers together a half: so awaited predecessors still come
+through, and no publisher mutes another. When there is room, publications enter their streams, the lowest number first.
+A copy from another replica is withheld too, but held once. `waiting` decides on room; `collector` handles publications
+that find no room here either.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _READ = frozenset({PROPERTY_HEADER, PROPERTY_PART, PROPERTY_SKIP})  # keys and s
 
 @dataclass(slots=True, eq=False)
 class InHand:
-    """A publication and the wire that made it whole. `numbers`: by replica, under which its copy is withheld."""
+    """A publication and the wire that completed it. `numbers` holds, by replica, the number of each withheld copy."""
 
     held: Held
     brought: Received
@@ -36,7 +37,7 @@ class InHand:
 
     @property
     def size(self) -> int:
-        """Bytes of it."""
+        """The size in bytes."""
         wire = self.brought.wire
         content = self.held.content
         own = 0 if content is None or content is wire.payload else len(content)
@@ -44,7 +45,7 @@ class InHand:
 
 
 class Overflow:
-    """See the module. `hosted`: stock brokers of the region."""
+    """The publications in hand at one gateway. `hosted` are the stock brokers of the region."""
 
     def __init__(self, hosted: Collection[str]) -> None:
         self.hosted = hosted
@@ -55,16 +56,17 @@ class Overflow:
         self._taken: list[int] = []
 
     def __len__(self) -> int:
-        """Publishers of whom something is in hand."""
+        """Returns the number of publishers with publications in hand."""
         return len(self._in_hand)
 
     def get(self, name: Name) -> InHand | None:
-        """What is in hand of this name."""
+        """Returns the publication in hand with this name."""
         return self._in_hand.get(name[0], {}).get(name)
 
     def put(self, held: Held, brought: Received) -> int:
-        """Keep in hand what finds no room, of several sealings the one that is given. Under which number its wire is
-        withheld; 0 if there is no room here either."""
+        """Keeps a publication in hand, in its latest given sealing. Returns the number under which its wire is
+        withheld; 0 if there is no room here either.
+        """
         before = self.get(held.name)
         read = tuple(each for each in brought.wire.properties if each[0] in _READ)  # nothing else fills memory
         entry = InHand(held, replace(brought, wire=replace(brought.wire, properties=read)), {})
@@ -83,8 +85,11 @@ class Overflow:
         return self.join(entry, brought.peer)
 
     def join(self, entry: InHand, peer: str) -> int:
-        """A replica brings a copy of what is in hand: under which number that is withheld, 0 if too much of its link's
-        window is taken. On another connection its former copy is gone, on the same one it is acknowledged."""
+        """Takes a replica's copy of a publication in hand. Returns the number under which the copy is withheld; 0 if
+        too much of the link's window is taken.
+
+        A former copy of that replica is acknowledged; if it came on an earlier connection, it is gone.
+        """
         publisher = entry.held.name[0]
         if peer in entry.numbers:
             self._taken.append(entry.numbers[peer])
@@ -102,16 +107,16 @@ class Overflow:
         return link is None or (link[publisher] < window // PARTS and link.total() < window // 2)
 
     def first(self, publisher: bytes) -> InHand | None:
-        """What of this publisher is to go on first."""
+        """Returns the publication of this publisher with the lowest number."""
         entries = self._in_hand.get(publisher)
         return None if entries is None else min(entries.values(), key=lambda entry: entry.held.name[2])
 
     def among(self, publishers: Collection[bytes]) -> list[bytes]:
-        """Those of whom something is in hand."""
+        """Returns the given publishers that have publications in hand."""
         return sorted(self._in_hand.keys() & publishers)
 
     def pop(self, entry: InHand) -> None:
-        """It goes on, or is not wanted any more: what was withheld of it may be acknowledged."""
+        """Removes a publication that goes on or is no longer wanted; its withheld copies may be acknowledged."""
         publisher = entry.held.name[0]
         entries = self._in_hand[publisher]
         del entries[entry.held.name]
@@ -128,7 +133,7 @@ class Overflow:
                     del self._links[peer]
 
     def taken(self) -> list[Effect]:
-        """What may be acknowledged by now."""
+        """Returns the effect that acknowledges withheld copies, if there are any."""
         if not self._taken:
             return []
         taken, self._taken = tuple(self._taken), []

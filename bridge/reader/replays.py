@@ -1,14 +1,14 @@
-"""What of what a reader gets may be a replay: sealed in a dead epoch, or old and the first of its stream.
+"""Detection of possible replays at a reader: publications of a dead epoch, and old first publications of a stream.
 
-Replicas let through what is of a live epoch only, so an older one is honest only where a replica kept it for us while
-we were away; a publisher that was shut out could date back what it makes now and hand it to one bad replica. So what is
-not live counts when f + 1 different replicas of our region brought it: one of them is honest and took it when it was
-fresh. The same rule covers our own clock, should it differ by more than the calendar allows.
+Replicas let through only live epochs, so an older publication is honest only if a replica kept it while this reader
+was away. A publisher that was shut out could date back a new publication and hand it to one bad replica. So a
+publication that is not live counts when f + 1 different replicas of the region brought it: one of them is honest and
+took it when it was fresh. This rule also covers a clock of the reader that differs by more than the calendar allows.
 
-Whose stream is known to us may have been offline and bring old news; the first that we hear of a stream must be young,
-or sealed since we remember all that came in its scope (`subscriptions`), or retained, as the signed header says: any
-broker may set the flag of a packet. What claims to be over long ago is not verified to find that out: whoever claims it
-wins nothing. Not here: what is known of a stream.
+A publisher with a known stream may have been offline and bring old news. The first publication of an unknown stream
+must be young, or sealed within the time of which this reader remembers the whole scope (`subscriptions`), or retained
+by the signed header: any broker may set the flag of a packet. A header whose own claims make the publication long past
+is dropped unverified: a false claim gains nothing. The state of streams is elsewhere.
 """
 
 from __future__ import annotations
@@ -29,14 +29,16 @@ VOUCHED_MAX = 16_384  # publications of dead epochs, of each replica that brough
 
 
 NOT_TAKEN = (Count("duplicates_dropped"), Count("vouchers_awaited"), Count("replays_dropped"))
-"""What comes of a wire that is not let in: it is not what a publication of its number waits with, over a restart."""
+"""Effects for a wire that is not let in: such a wire is not kept over a restart for its waiting publication."""
 RECALLED_S = 30.0  # what says that it is older, and came, is not verified again; younger forgeries are charged
 
 NEVER_AWAY = Away()
 
 
 def is_dated(header: MessageHeader, now: float) -> bool:
-    """Whether it is too old, or too young, to be the first that is heard of a stream, for all that its age says."""
+    """Returns True if a publication is too old, or too far in the future, to be the first of a stream by its age
+    alone.
+    """
     return not header.retain and not NEVER_AWAY.is_fresh(header.time_ms, now)
 
 
@@ -48,9 +50,11 @@ def is_replayed(
     now: float,
     may_be_new: Callable[[bytes, int, int, float], bool],
 ) -> bool:
-    """Whether a header that nobody verified claims to be of what was seen long ago, or is dated. `told`: property `vmq`
-    as it came; `may_be_new`: whether that may be the first of its stream, by author, first number of its scope, time in
-    ms and our time. Raises BadFrame for what is no wire topic."""
+    """Returns True if an unverified header claims a publication that was seen long ago, or is dated.
+
+    `told` is property `vmq` as it came. `may_be_new` decides on the first publication of a stream, from author, first
+    number of its scope, time in ms and present time. Raises BadFrame for an invalid wire topic.
+    """
     claim = claim_of(told)
     if not claim.publisher or claim.order or now - claim.sealed_ms / 1000 < RECALLED_S:
         return False
@@ -65,7 +69,7 @@ def is_replayed(
 
 
 class Vouchers:
-    """Which replicas of region `home` brought what is of no live epoch."""
+    """The replicas of region `home` that brought each publication of no live epoch."""
 
     def __init__(self, overlay: Overlay, home: int) -> None:
         self.overlay = overlay
@@ -75,7 +79,7 @@ class Vouchers:
         self._brought: defaultdict[str, OrderedDict[bytes, None]] = defaultdict(OrderedDict)
 
     def vouched(self, peer: str, admitted: Admitted, wire_topic: str) -> bool:
-        """A replica brings it: whether it is believed now."""
+        """Counts the replica as a voucher and returns True if the publication is believed now."""
         if admitted.live:
             return True
         name = _name(admitted.header, wire_topic)

@@ -1,7 +1,7 @@
-"""Room for what waits for its turn at a reader: how many publications of one publisher, and how many bytes in all.
+"""Room for waiting publications at a reader: number of publications per publisher, and bytes in total.
 
-One publisher has a quarter of the bytes at most, and its fair part once all of them are held: who keeps others' room
-full cannot have it all. Not here: what waits, and for what (`collector`).
+One publisher gets at most a quarter of the bytes, and only its fair part once the total is reached: a publisher that
+fills others' room cannot take all of it. `collector` decides which publications wait, and for what.
 """
 
 from __future__ import annotations
@@ -12,14 +12,16 @@ PARTS = 4
 
 
 class HeldRoom:
-    """See the module."""
+    """The room taken by each publisher, and the total in bytes."""
 
     def __init__(self) -> None:
         self._held: dict[bytes, tuple[int, int]] = {}  # by publisher: how many, and their bytes
         self._bytes = 0
 
     def has_for(self, publisher: bytes, size: int) -> bool:
-        """Whether one more with so many bytes may wait. One of each publisher always may."""
+        """Returns True if one more publication of that many bytes may wait. Each publisher may always have one
+        waiting.
+        """
         count, before = self._held.get(publisher, (0, 0))
         if not count:
             return True
@@ -27,13 +29,13 @@ class HeldRoom:
         return count < HELD_MAX and before + size <= HELD_BYTES_MAX // parts
 
     def add(self, publisher: bytes, size: int) -> None:
-        """One more waits."""
+        """Adds a waiting publication."""
         count, before = self._held.get(publisher, (0, 0))
         self._held[publisher] = count + 1, before + size
         self._bytes += size
 
     def remove(self, publisher: bytes, size: int) -> None:
-        """One that was added, with so many bytes, waits no more."""
+        """Removes a publication that was added with that many bytes."""
         count, before = self._held.pop(publisher)
         if count > 1:
             self._held[publisher] = count - 1, before - size

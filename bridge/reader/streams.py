@@ -1,8 +1,8 @@
-"""What a subscriber remembers of one publisher's publications in one scope: what came, and what waits.
+"""State of one author's publications in one scope at a subscriber: delivered and waiting ones.
 
-Numbers rise over all scopes of a publisher, so that one scope sees jumps (`heads`); out of each, what was overtaken
-can still come, late and once. What is retained and may be old waits in a stream of its own, that it holds nothing up:
-of the scope's it only marks its number. Not here: keys, time, what is delivered how.
+Numbers rise over all scopes of a publisher, so one scope sees jumps (`heads`). An overtaken publication of any jump
+can still come, late and once. A retained publication that may be old waits in a stream of its own, so that it delays
+nothing: in the scope's stream only its number is marked. Keys, time and the way of delivery are elsewhere.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from bridge.reader.heads import Head
 from bridge.wire import Admitted
 
 StreamId: TypeAlias = tuple[bytes, str]
-"""Author, and wire topic: of what is retained and may be old its own, else that of the scope's batches under its first
-number (`Scope.stream`), whatever tokens it has by now."""
+"""Author and wire topic. The topic is the publication's own for a retained one that may be old; otherwise the topic of
+the scope's batches under its first number (`Scope.stream`), whatever its present tokens.
+"""
 
 
 @dataclass(slots=True)
@@ -28,46 +29,49 @@ class Held:
     topic: str
     arrived: float
     author: bytes
-    """Under which party its number was given (`lineages`)."""
+    """The party under which the number was given (`lineages`)."""
     replayed: bool = False
-    """It was retained before we asked for it, or may be old: whether its predecessor comes is no question."""
+    """True if the publication was retained before this reader asked for it, or may be old: it waits for no
+    predecessor.
+    """
     is_over: bool = False
-    """Its deadline passed before it came: it has no content any more, but its place in the chain of its scope."""
+    """True if the deadline passed before arrival: no content any more, but a place in the chain of the scope."""
 
     @property
     def stream_id(self) -> StreamId:
-        """Where it waits for its turn."""
+        """The stream in which the publication waits for its turn."""
         return (self.author, self.topic) if self.replayed else self.scope_stream
 
     @property
     def scope_stream(self) -> StreamId:
-        """That of its scope."""
+        """The stream of the scope."""
         return scope_stream(self.author, self.admitted.scope.stream)
 
     @property
     def name(self) -> tuple[bytes, str, int]:
-        """See `name_of`."""
+        """The name, see `name_of`."""
         return name_of(self.topic, self.admitted)
 
     @property
     def size(self) -> int:
-        """Bytes of its content, as far as it is here."""
+        """The size in bytes of the content that is here."""
         return len(self.content or b"")
 
     def may_follow(self, sequence: int) -> bool:
-        """Whether that number, a smaller one, may be of its chain."""
+        """Returns True if that smaller number may belong to the publication's chain."""
         return not 0 < self.admitted.header.previous < sequence
 
     def gains(self, admitted: Admitted) -> bool:
-        """Whether what came is a later sealing than what waits, or may bring pieces that it waits for."""
+        """Returns True if the arrived sealing is later than the waiting one, or may bring missing pieces."""
         before, came = self.admitted.header.order, admitted.header.order
         return came >= before if self.content is None else came > before
 
 
 @dataclass(slots=True)
 class Stream:
-    """`generation`: that of the subscription under which something was delivered last; `first`: the first number that
-    was delivered under it."""
+    """The delivered and waiting publications. `generation` is the subscription of the last delivery; `first` is the
+    first number delivered under it.
+    """
 
     first: int | None = None
     head: Head = field(default_factory=Head)
@@ -81,25 +85,27 @@ class Stream:
 
     @property
     def remembers(self) -> bool:
-        """Whether something was delivered, or marked as such."""
+        """True if a number was delivered or marked as delivered."""
         return not self.head.is_empty
 
     def is_known(self, generation: int) -> bool:
-        """Whether something was delivered under this subscription."""
+        """Returns True if a publication was delivered under this subscription."""
         return self.first is not None and self.generation == generation
 
     def knows(self, sequence: int, generation: int) -> bool:
-        """Whether there is state about this sequence: something at or before it was delivered under this
-        subscription."""
+        """Returns True if the state covers this number: a number at or before it was delivered under this
+        subscription.
+        """
         return self.first is not None and sequence >= self.first and self.generation == generation
 
     def delivered(self, sequence: int) -> bool:
-        """Whether it came, or came too long ago to tell."""
+        """Returns True if the number was delivered, or is too old to tell."""
         return self.head.has_seen(sequence)
 
     def deliver(self, sequence: int, previous: int, generation: int) -> bool:
-        """Mark one that was not delivered and follows `previous`, 0 for unknown; True if it is late: a later one came
-        before."""
+        """Marks an undelivered successor of `previous` (0 if unknown) as delivered. Returns True if a later one came
+        before.
+        """
         late = sequence <= self.head.number
         if self.first is None or self.generation != generation:
             self.first, self.generation = sequence, generation
@@ -110,10 +116,10 @@ class Stream:
 
 
 def name_of(topic: str, admitted: Admitted) -> tuple[bytes, str, int]:
-    """Publisher, wire topic and number of a publication."""
+    """Returns publisher, wire topic and number of a publication."""
     return admitted.header.publisher, topic, admitted.header.sequence
 
 
 def scope_stream(author: bytes, stream: int) -> StreamId:
-    """That of what an author publishes in a scope; `stream`: the scope's first number."""
+    """Returns the stream of an author in a scope; `stream` is the scope's first number."""
     return author, batch_topic(stream)

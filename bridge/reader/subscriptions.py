@@ -1,12 +1,14 @@
-"""Which scopes a reader has subscribed, how often, and since when it remembers all that it got of each.
+"""Subscribed scopes of a reader, with the number of the subscription and the time since which the reader remembers all
+arrivals of each scope.
 
-What was sealed since then, and is not remembered, did not come: it is late, and no replay, however long it was on its
-way. It waited for us while our links were cut, at its publisher while its own were, or between regions. A *generation*
-is one subscription of a scope, from when a local client wants it until none does; what came before it is not waited
-for. A scope whose tokens change is one all the while, under its first number (`Scope.stream`); so is one that a former
-process had subscribed when it ended, for which replicas kept what came, and of which it says since when all is known.
-That ends when nobody wants the scope for an hour: replicas send nothing of it any more by then, if they ever did.
-Not here: what came (`streams`), what was sealed before or while we were away (`freshness`), statements (`interest`).
+A publication sealed after that time and not remembered did not come: such a publication is late and no replay, after
+however long a way. Cut links of this reader, of the publisher or between regions may have delayed the publication. A
+*generation* is one subscription of a scope, from the first interest of a local client to the end of all interest;
+earlier publications are not waited for. A scope keeps its generation while its tokens change, under its first number
+(`Scope.stream`). So does a scope that a former process had subscribed at its end: replicas kept its publications, and
+a row holds the time since which all is known. That state ends an hour after the last interest: by then replicas send
+nothing of the scope any more. `streams` records arrivals, `freshness` judges publications sealed before or during an
+absence, `interest` makes statements.
 """
 
 from __future__ import annotations
@@ -19,16 +21,18 @@ from bridge.wire.admission import GATEWAY_SESSION_S
 from keys.frames import number
 
 FORGOTTEN_MAX = 1_024
-"""Authors of one scope of whom something was forgotten; with one more all of them count so."""
+"""Authors of one scope with forgotten publications; with one more, all authors count as such."""
 
 
 class Subscriptions:
-    """Of one gateway. `kept`: where rows for a next process go. Scopes are named by their streams."""
+    """The subscriptions of one gateway. `kept` takes the rows for a next process. Scopes are named by their
+    streams.
+    """
 
     def __init__(self, kept: KeptReader) -> None:
         self._kept = kept
         self.away = Away()
-        """Between our former process and this one."""
+        """The time between the former process and this one."""
         self._wanted: frozenset[int] = frozenset()  # by local clients, as `follow` heard last
         self._generations: dict[int, int] = {}  # how often each was subscribed
         self._since: dict[int, float] = {}  # when each was subscribed last, by this process
@@ -37,7 +41,7 @@ class Subscriptions:
         self._goes_on: dict[int, float] = {}  # what former processes had subscribed -> until when it may go on
 
     def restore(self, rows: Rows, now: float) -> None:
-        """What a former process had subscribed, and since when; and when it was last alive."""
+        """Restores a former process's subscriptions with their times, and its last life sign."""
         for key, row in of_kind(rows, SCOPE):
             stream, author, until = int.from_bytes(key[:4]), key[4:], row[8:]
             since = int.from_bytes(row[:8]) / 1000 if row else now
@@ -51,7 +55,9 @@ class Subscriptions:
             self.away = Away(int.from_bytes(row) / 1000, now)
 
     def follow(self, interest: ScopeInterest, overlay: Overlay, now: float) -> None:
-        """Local clients want what they want now; of what is wider than before, replicas left something out."""
+        """Follows the present interest of local clients; replicas left out publications of scopes that have become
+        wider.
+        """
         before, filters, widened = self._wanted, interest.wanted(), interest.widened()
         self._wanted = frozenset(scope.stream for scope in overlay.policy.scopes if scope.filter in filters)
         overdue = [stream for stream, until in self._goes_on.items() if now > until]
@@ -63,8 +69,9 @@ class Subscriptions:
             self.widened(stream, now)
 
     def resumed(self, stream: int, now: float) -> None:
-        """It is subscribed (again): what was published meanwhile is not waited for. It goes on where our former
-        process had it too, not long ago."""
+        """Starts a subscription of the scope; publications of the time before are not waited for. Continues the former
+        process's subscription if that ended not long ago.
+        """
         if now <= self._goes_on.pop(stream, 0.0):
             self._whole_from(stream, self._whole_since[stream])
             return
@@ -73,19 +80,21 @@ class Subscriptions:
         self._whole_from(stream, now)
 
     def paused(self, stream: int) -> None:
-        """It is not subscribed any more."""
+        """Ends the subscription of the scope."""
         self._goes_on.pop(stream, None)
         self._whole_since.pop(stream, None)
         self._kept.drop(SCOPE + number(stream, 4))
         self._same_for_all(stream)
 
     def widened(self, stream: int, now: float) -> None:
-        """More of it is wanted: replicas left that out until now."""
+        """Starts the remembered time of the scope anew: replicas left out newly wanted publications until now."""
         if stream in self._whole_since:
             self._whole_from(stream, now)
 
     def forgot(self, author: bytes, stream: int, now: float) -> None:
-        """Something that came of an author is remembered no more. By its clock it may have been sealed a bit later."""
+        """Notes that an author's arrivals were forgotten. By the author's clock they may have been sealed a bit
+        later.
+        """
         if stream not in self._whole_since:
             return
         forgotten = self._forgotten.setdefault(stream, {})
@@ -100,19 +109,23 @@ class Subscriptions:
             self._kept.drop(SCOPE + number(stream, 4) + author)
 
     def generation(self, stream: int) -> int:
-        """Which subscription of the scope this is; 0 before the first of this process."""
+        """Returns the number of the scope's present subscription; 0 before the first one of this process."""
         return self._generations.get(stream, 0)
 
     def is_before(self, stream: int, time_ms: int) -> bool:
-        """Whether that was before this process subscribed it."""
+        """Returns True if that time was before this process subscribed the scope."""
         return time_ms / 1000 < self._since.get(stream, 0.0)
 
     def may_be_new(self, author: bytes, stream: int, time_ms: int, now: float) -> bool:
-        """Whether what was sealed then may be new where nothing is known of what its author published there."""
+        """Returns True if a publication sealed then may be new, where nothing else is known of its author in the
+        scope.
+        """
         return self.away.is_fresh(time_ms, now) or self.would_know(author, stream, time_ms, now)
 
     def would_know(self, author: bytes, stream: int, time_ms: int, now: float) -> bool:
-        """Whether it would be remembered, had it come: it was sealed after the subscription, and is not to come."""
+        """Returns True if an arrival of a publication sealed then would be remembered: sealed after the subscription
+        and not in the future.
+        """
         since = self._whole_since.get(stream)
         if since is not None and stream in self._forgotten:
             since = max(since, self._forgotten[stream].get(author, 0.0))

@@ -1,8 +1,8 @@
-"""What was opened, at a reader: the records of a batch that may be delivered.
+"""Unpacking of an opened batch at a reader into its deliverable records.
 
-Whoever published the batch may publish on some topic of the scope; so each record's topic must be one of the scope that
-its publisher has the right to. Names and texts that would break connections of local clients, and what has expired, are
-left out one by one. Not here: opening (`collector`), the form (`bridge.contract`).
+The publisher of the batch may publish on some topic of the scope, so each record's topic must be in the scope and
+within the publisher's rights. Names and texts that would break connections of local clients, and expired records, are
+left out one by one. `collector` opens batches, `bridge.contract` defines their form.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from keys.topictokens import retained_id
 
 
 class Unpacked:
-    """What is delivered of one batch. Raises `BadFrame` for content that is none."""
+    """The deliverable records of one batch. The constructor raises `BadFrame` for invalid content."""
 
     __slots__ = ("_scope", "_token_key", "expired", "records", "refused")
 
@@ -52,7 +52,7 @@ class Unpacked:
                 self.records.append(record)
 
     def check_retained(self, admitted: Admitted, wire_topic: str) -> None:
-        """Raises BadContent unless this is one record, of the topic that the wire topic stands for."""
+        """Raises BadContent unless the batch is one record, of the topic for which the wire topic stands."""
         if len(self.records) + self.expired + self.refused != 1:
             raise BadContent("several records where one is retained")
         wanted = read_wire_topic(wire_topic).id, admitted.header.sequence
@@ -60,11 +60,13 @@ class Unpacked:
             raise BadContent("sealed topic is not the one on the wire")
 
     def as_live(self) -> None:
-        """Nothing of it is retained."""
+        """Clears the retain flag of all records."""
         self.records = [Numbered(number, replace(each, retain=False)) for number, each in self.records]
 
     def delivered(self, publisher: str, sealed_ms: int, late: bool, stored: bool = False) -> list[Effect]:
-        """What local clients get, in order, and what is counted. `stored`: as `Deliver` has it."""
+        """Returns deliveries to local clients, in order, and counts. `stored` has the meaning that it has in
+        `Deliver`.
+        """
         effects: list[Effect] = [
             Deliver(publisher, number, publication, late, self._scope, sealed_ms, stored=stored)
             for number, publication in self.records

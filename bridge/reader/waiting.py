@@ -1,7 +1,7 @@
-"""What waits in a stream of a reader for its content, its key or its predecessor, and has room there.
+"""Publications with room in a stream of a reader that wait for content, key or predecessor.
 
-Found again by the key that it names, and by its publisher, who may have to make room; it is known when to look at each
-stream again. Not here: what becomes of it (`collector`); how much may wait (`room`); what finds no room (`overflow`).
+They are found by key and by publisher, who may have to make room; each stream has a time for its next check.
+`collector` decides on them, `room` limits them, `overflow` keeps publications without room.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from bridge.reader.streams import Held, Stream, StreamId
 from keys.envelope import Mode
 
 REPAIR_S = 10.0
-"""For so long at most something waits."""
+"""The longest wait, in seconds."""
 
 
 class Waiting:
-    """Over all streams of one reader."""
+    """The waiting publications in all streams of one reader."""
 
     def __init__(self) -> None:
         self._room = HeldRoom()
@@ -28,11 +28,11 @@ class Waiting:
         self._wakeups: list[tuple[float, StreamId]] = []  # a heap; those that `_deadlines` does not confirm are stale
 
     def has_room(self, held: Held) -> bool:
-        """Whether one more may wait."""
+        """Returns True if one more publication may wait."""
         return self._room.has_for(held.admitted.header.publisher, held.size)
 
     def put(self, stream: Stream, held: Held) -> None:
-        """It waits in this stream, where none of its number does."""
+        """Puts a publication into this stream, in which its number does not wait yet."""
         header = held.admitted.header
         stream.held[header.sequence] = held
         self._room.add(header.publisher, held.size)
@@ -42,7 +42,7 @@ class Waiting:
             self._by_key.setdefault(header.key_id, set()).add((*stream_id, header.sequence))
 
     def take(self, stream: Stream, sequence: int) -> Held:
-        """It waits no more."""
+        """Removes a publication that waits no more."""
         held = stream.held.pop(sequence)
         header = held.admitted.header
         self._room.remove(header.publisher, held.size)
@@ -62,20 +62,20 @@ class Waiting:
         return held
 
     def naming(self, key_id: bytes) -> list[StreamId]:
-        """Streams in which something waits that names this key."""
+        """Returns the streams with waiting publications under this key."""
         return sorted({(author, topic) for author, topic, _ in self._by_key.get(key_id, ())})
 
     def of(self, publisher: bytes) -> StreamId | None:
-        """A stream in which something of this publisher waits: that in which something has waited longest."""
+        """Returns the stream of this publisher with the longest wait."""
         return next(iter(self._streams.get(publisher, ())), None)
 
     def left(self) -> set[bytes]:
-        """Publishers of whom something left since this was asked last: there may be room."""
+        """Returns publishers with a publication that left since the last call: there may be room."""
         left, self._left = self._left, set()
         return left
 
     def wakes(self, stream_id: StreamId, at: float | None) -> None:
-        """When a stream is to be looked at again; None: nothing there waits for a time."""
+        """Sets the time of the next check of a stream; None if nothing there waits for a time."""
         if at is None:
             self._deadlines.pop(stream_id, None)
         elif self._deadlines.get(stream_id) != at:
@@ -83,8 +83,9 @@ class Waiting:
             heapq.heappush(self._wakeups, (at, stream_id))
 
     def due(self, now: float) -> StreamId | None:
-        """A stream whose time has come, or is further away than anything waits, since the clock was set back; each time
-        another, until there is none."""
+        """Returns one stream to check, each time another, until None. A stream is due when its time has come, or is
+        further away than the longest wait, since the clock was set back.
+        """
         while self._wakeups and not 0 < self._wakeups[0][0] - now <= REPAIR_S:
             at, stream_id = heapq.heappop(self._wakeups)
             if self._deadlines.get(stream_id) == at:
