@@ -18,10 +18,10 @@ from keys.errors import BadFrame, KeysError
 from keys.message import SEALED_PROPERTIES
 from keys.records import DROPPED, HAS_EXTRAS, NOTHING, QOS, RETAIN, TOMBSTONE, Extras, Records, encode
 
-RECORDS_MAX = BATCHING.records  # of one batch, if its scope does not say otherwise
+RECORDS_MAX = BATCHING.records  # of one batch, unless its scope sets another number
 BATCH_BYTES = BATCHING.content_bytes  # of topics, payloads and extras together; a longer record is a batch of its own
-RECORD_BYTES = 30  # what a record takes beside them at most: its columns, a topic's length, a number of its own
-BATCH_FORM_BYTES = 80  # what a batch takes beside its records at most: the head, and what fills the sections
+RECORD_BYTES = 30  # the most that a record takes beside them: columns, a topic's length, its own number
+BATCH_FORM_BYTES = 80  # the most that a batch takes beside its records: the head, and padding of sections
 
 _sealed_of: Callable[[Publication], tuple[Any, ...]] = attrgetter(*SEALED_PROPERTIES)
 
@@ -117,7 +117,7 @@ def unpacked(content: bytes, first: int) -> Iterator[Numbered | KeysError]:
         if topic is None:
             yield BadFrame("a topic is not UTF-8")
             continue
-        if not flag & HAS_EXTRAS:  # as most
+        if not flag & HAS_EXTRAS:  # the usual case
             yield Numbered(
                 first + at, Publication(topic, payloads[at], flag & QOS, bool(flag & RETAIN), time_ms=times[at])
             )

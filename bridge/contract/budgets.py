@@ -28,13 +28,13 @@ RESEALED_MAX = 1024
 
 REFUSED_BURST = 1000.0  # forgeries that a link may bring at once; each costs us at most a verification (160 us) ...
 REFUSED_PER_S = 50.0  # ... and then so many a second: under 1 % of a core for each bad neighbour
-# What an honest neighbour brings too, while a new policy or epoch spreads: signed, but no longer (or not yet) allowed.
+# Refusals that an honest neighbour causes while a policy or epoch spreads: signed, but no longer (or not yet) allowed.
 TRANSITION_COST = 0.1
 TRANSITIONS = frozenset(
     {"NotAuthorised", "Expired", "WrongEpochKey", "Replayed", "TooOften", "UnknownView", "NotFresh", "Superseded"}
 )
-AUTHORED_PART = 0.2  # of that, what the link pays beside the author: five authors together can close it
-ROUNDING = 1e-6  # of an allowance: when it says that it gives again, it does
+AUTHORED_PART = 0.2  # the link's part of an author's charge: five authors together can close the link
+ROUNDING = 1e-6  # of an allowance: at the time that `wait_s` gives, a use is allowed
 FAIR_STEP_S = 0.02  # between times at which a shared budget grows
 _START_CHARS = 28  # base64 of the 21 bytes before and with the publisher's id
 _IN_HEADER, _IN_KEY = slice(4, 20), slice(3, 19)
@@ -350,7 +350,7 @@ class FairBudget:
         """Shares the refill since the last call among debtors, in steps of `FAIR_STEP_S`: each step visits every
         owner.
         """
-        self._at = min(self._at, now)  # a clock that was set back gives nothing, and goes on from there
+        self._at = min(self._at, now)  # a clock that was set back gives nothing, and counts on from there
         if now < self._at + FAIR_STEP_S:
             return
         back, self._at = (now - self._at) * self._per_s, now
@@ -377,7 +377,7 @@ class LinkGuard:
     def __init__(self) -> None:
         self._budgets: dict[str, Budget] = {}  # of neighbours that brought something bad
         self._authors: dict[tuple[str, bytes], Budget] = {}  # of neighbours, and certified authors
-        self._in_debt: dict[str, set[bytes]] = {}  # those of them that are, by neighbour
+        self._in_debt: dict[str, set[bytes]] = {}  # authors in debt, by neighbour
 
     def closed(self, peer: str, properties: Sequence[tuple[str, str]], now: float) -> bool:
         """Returns True if a wire with these properties is to be dropped unread."""

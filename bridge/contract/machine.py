@@ -59,8 +59,8 @@ class Publication:
     time_ms: int = 0
     records: int = 0
     """Number of publications in the payload of a batch (`batches`); 0: no batch."""
-    in_clear: bool | None = field(default=None, compare=False)  # whether a plain scope took it; None: that is not known
-    owner: str = field(default="", compare=False, repr=False)  # who caused it here: a user or a client; goes nowhere
+    in_clear: bool | None = field(default=None, compare=False)  # True if a plain scope took it; None: unknown
+    owner: str = field(default="", compare=False, repr=False)  # the local user or client that caused it; never sent
 
 
 # ---------------------------------------------------------------------------------------------- events

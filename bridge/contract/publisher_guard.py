@@ -28,7 +28,7 @@ BURST_S = 4.0
 ARRIVAL_FACTOR = 4
 """Multiple of the budget that may arrive behind the first region."""
 _KEY_AT_PUBLISHER = slice(3, 19)
-_Whose: TypeAlias = tuple[bytes, bool, bool]  # publisher, whether it is of before we heard of it, who brought it
+_Whose: TypeAlias = tuple[bytes, bool, bool]  # publisher, sealed before we heard of it, who brought it
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class PublisherGuard:
         self._budgets = budgets
         self._accounts: dict[_Whose, _Account] = {}  # of certified publishers
         self._in_debt: set[_Whose] = set()
-        self._since: dict[bytes, float] = {}  # when we heard of each first
+        self._since: dict[bytes, float] = {}  # when we first heard of each
 
     def closed(self, wire: Wire, now: float) -> bool:
         """Returns True if a wire from another region is to be dropped unread."""
@@ -82,7 +82,7 @@ class PublisherGuard:
         publisher, sealed_s = _named(wire)
         self._since.setdefault(publisher, now)
         whose = self._whose(publisher, sealed_s)
-        sealed_s = min(sealed_s, now)  # who is ahead of time gains nothing
+        sealed_s = min(sealed_s, now)  # a publisher ahead of time gains nothing
         account = self._accounts.get(whose)
         if account is None:
             rates = self._budgets.values[:2]
@@ -100,15 +100,15 @@ class PublisherGuard:
     def _delay_s(self, wire: Wire, effects: Sequence[Effect], now: float) -> float:
         """Returns the seconds by which to delay the publisher's acknowledgement."""
         costs = _costs(wire, effects)
-        if Count("expired") in effects:  # verified, whether it went on or not; nobody but its publisher brings it here
+        if Count("expired") in effects:  # verified, passed on or not; only its publisher brings it here
             costs = (1, *costs[1:])
         if not any(costs):
             return 0.0
-        # Only of what was passed on the header was verified. Any other may stand beside a key, for somebody to pay it.
+        # Only headers passed on were verified. Any other may stand beside a key, to charge an innocent publisher.
         publisher = _named(wire)[0] if costs[0] or costs[1] else _key_of(wire)
         account = self._accounts.get((publisher, False, False))
         if account is None:
-            # Whatever it sends is passed on, and its window bounds what can come meanwhile: so all of it is owed.
+            # All its wires are passed on, and its window bounds the wires until then: so it owes all of them.
             came = tuple([Budget(r, r * BURST_S, now, float("inf")) for r in self._budgets.values])
             account = self._accounts[publisher, False, False] = _Account(came)
         for budget, cost in zip(account.came, costs, strict=True):

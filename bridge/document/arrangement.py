@@ -18,7 +18,7 @@ from bridge.document.trees import TREE_SETTLE_S, Edge, TreeChange, encode_edges
 from keys.frames import number, text
 
 DOMAIN_ARRANGEMENT = "veilmq/1 tree"
-JUDGED_INTERVALS = 2  # behind a change, before it is said to be worse than what was
+JUDGED_INTERVALS = 2  # behind a change, before it is judged worse than the tree before
 
 
 @dataclass(frozen=True, slots=True)

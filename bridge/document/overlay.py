@@ -42,8 +42,8 @@ from keys.sharetree import Hop
 __all__ = ["VIEW_GRACE_S", "Endorsement", "Member", "Overlay", "OverlayError", "RegionView"]
 
 FORMAT = 1
-HOSTED_PROPERTY_CHARS = 8192  # what a hosted broker carries in one user property (docs/protocol.md §2.10)
-ENDORSEMENTS_MAX = 4096  # read from one document; one of each replica is what honest ones hold
+HOSTED_PROPERTY_CHARS = 8192  # that a hosted broker carries in one user property (docs/protocol.md §2.10)
+ENDORSEMENTS_MAX = 4096  # read from one document; honest ones hold one of each replica
 
 
 class OverlayError(OperatorError):

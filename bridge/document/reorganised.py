@@ -126,7 +126,7 @@ class Reorganised(Succession):
         others = self._base.change.number - old._base.change.number
         return self.trees.follows(old.trees) or 0 < others <= NUMBERS_MOST
 
-    # ------------------------------------------------------------------------------------------- what is heard
+    # ------------------------------------------------------------------------------------------- news
 
     def hears(self, news: SwapNews, now: float | None = None) -> Self:
         """Returns the overlay with new, valid news; itself if there is none.
@@ -283,7 +283,7 @@ class Reorganised(Succession):
             return None
         ring = old.way(*swap.added)
         if len(ring) < 3 or set(swap.removed) not in map(set, itertools.pairwise(ring)):
-            return None  # both ends are one, or joined already, or what goes is not on the cycle
+            return None  # both ends are one, or joined already, or the removed edge is not on the cycle
         new = old.swapped(swap.added, swap.removed, swap.since_ms, swap.grace_s, swap.steps)
         return _Step(new, new.digest(self.policy.overlay), swap)
 

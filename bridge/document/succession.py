@@ -4,15 +4,13 @@ Of each region an `Overlay` holds the newest view that the owner signed (`latest
 (`RegionView.former`). Which of the two are *open*, hence may be named by keys, is a part of the value:
 
     latest[region]         the newest signed view; the owner's commands go on from it (`RegionView.successor`)
-    views[region]          the view *in force*: `latest` if it has no predecessor here or k members of that endorsed
-    it,
-                           else the predecessor. Publications are sealed for it
+    views[region]          the view *in force*: `latest` if it has no predecessor here or k of the predecessor's members
+                           endorsed it, else the predecessor. Publications are sealed for the view in force
     open_views(region)     the view in force and, until `closes_at`, its predecessor
     replicas(region)       members of all of these and of a `latest` that is not in force yet: whom to have links with
     endorsed(news, now)    the overlay with more endorsements: `latest` may be in force then
     trees                  how regions are joined, and were before (`trees`)
-    at(now)                the overlay in which predecessors whose time is over are closed, and a new tree is in
-    force;
+    at(now)                the overlay with predecessors closed whose time is over, and a new tree in force;
                            `next_closing` says when
     following(old, now)    a newer version, as adopted by a member that has `old` in force
 
@@ -161,7 +159,7 @@ class Succession:
             phase = Phase.ALONE if trees.former is None else old.trees.phase
             return replace(trees, known_ms=old.trees.known_ms, phase=phase)
         made = trees.beside(old.trees, now)
-        # However long ago it was signed: what was sealed for the former tree may wait for us at our replicas.
+        # However long ago it was signed: publications sealed for the former tree may wait at our replicas.
         return made if made.former is None else replace(made, phase=min(made.phase, Phase.IN_FORCE))
 
     def unendorsed(self, old: Self) -> list[str]:

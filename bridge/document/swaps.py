@@ -1,11 +1,10 @@
 """Swaps: changes of one edge that the organiser signs in the owner's place, and their endorsements.
 
-Source: paper D, D5; docs/protocol.md §9.17. A *swap* names the tree that it changes by digest, and the number of the
-tree that it makes. It carries its author's certificate, as the owner signed it, so that all members judge it alike,
-also when the policy names another organiser by then. Endorsers judge whether its author was the organiser, whether
-the link is one of the owner's `links` and whether it spares anything. It counts with endorsements of k replicas of
-every region on its cycle, of which one in each is honest. Not here: which swaps are in force (`reorganised`), who
-endorses (`bridge.measuring.judging`).
+Source: paper D, D5; docs/protocol.md §9.17. A *swap* names the changed tree by digest, and the new tree by number. It
+carries its author's certificate, as the owner signed it, so that all members judge alike, also when the policy names
+another organiser by then. Endorsers judge three things: the author was the organiser, the link is among the owner's
+`links`, and the swap spares cost. A swap counts with endorsements of k replicas of every region on its cycle, of
+which one in each is honest. Not here: the swaps in force (`reorganised`), the endorsers (`bridge.measuring.judging`).
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ DOMAIN_SWAP_ENDORSEMENT = "veilmq/1 swap endorsement"
 SIGNATURE_BYTES = 64
 SWAPS_MOST = 64  # in force since the owner's last version: then the owner signs one
 NUMBERS_MOST = 100  # which the organiser may give since then, those that never came into force included
-OWNER_STEPS = NUMBERS_MOST + 1  # so many numbers further on is the owner's next tree, whatever the organiser signed
+OWNER_STEPS = NUMBERS_MOST + 1  # distance of the owner's next tree number, beyond all that the organiser signed
 NEWS_SWAPS_MOST = SWAPS_MOST + 6  # read from one bundle or document: four may wait, two be proof
 ENDORSEMENTS_MOST = 16_384  # read from one bundle or document
-ORGANISERS = (Role.GATEWAY, Role.INGEST)  # who may be named: nobody whose endorsement counts
+ORGANISERS = (Role.GATEWAY, Role.INGEST)  # roles of organisers: none whose endorsement counts
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from bridge.document.trees import Tree
 from keys.columnsearch import CHOICES_LIMIT
 from keys.envelope import Mode
 
-SHARES_PER_KEY_MAX = 1024  # what one receiver may be made to hold for one key (docs/protocol.md §3.2)
+SHARES_PER_KEY_MAX = 1024  # that one receiver may be made to hold for one key (docs/protocol.md §3.2)
 DEPTH_MAX = 4  # regions on a path (A8)
 
 

@@ -9,8 +9,8 @@ Of the two newest trees an `Overlay` knows which are *open*, hence may be named 
 member adopts the version with a change:
 
     settling    `settle_s` long: both are open; the former is in force, the links of new edges come up
-    in force    the new one: publishers seal for it, also again all unacknowledged. The former stays open for
-    `grace_s`
+    in force    the new one: publishers seal for it, and seal unacknowledged publications again. The former
+                stays open for `grace_s`
     alone       the former is closed: wires that name it have expired, its keys and shares are erased, its links end
 
 A tree that is to come here is `UnknownView`, a closed one `Expired`: no member is blamed for being early or late. Of

@@ -39,7 +39,7 @@ def figure_latency(
     rows: list[tuple[float, float, float, float, float]] = []
     for done, (n, h) in enumerate(paths, 1):
         steps = [_steps_s(Draws("latency", seed, n, h, at), n, h, clock) for at in range(rounds)]
-        # step by step, so that what else runs on the machine disturbs few
+        # step by step, so that other load of the machine disturbs few
         splitting_ms = sum(median(each) for each in zip(*steps, strict=True)) * 1e3
         known_ms = _known_us(costs, h) / 1e3
         rows.append((float(n), float(h), known_ms, known_ms + splitting_ms, float(n**h)))

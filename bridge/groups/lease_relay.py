@@ -16,7 +16,7 @@ from keys.identity import Role
 
 TOLD_BURST = 8  # statements of a gateway that are answered at once with all leases of the scope ...
 TOLD_EVERY_S = 60.0  # ... and then once a minute, the others later
-COMEBACKS_BURST, COMEBACKS_EVERY_S = 8, 10.0  # of one link that comes up, which is told all leases; more often: later
+COMEBACKS_BURST, COMEBACKS_EVERY_S = 8, 10.0  # of one link that comes up; beyond that all leases are sent later
 
 
 class LeaseRelay:

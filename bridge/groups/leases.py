@@ -5,10 +5,9 @@ A shared subscription (MQTT 5.0 §4.8.2) never goes to a replica, since each wou
 and all choose alike:
 
 * a gateway with members serves them with the publications of its own devices, from `own_from_ms` on;
-* of everything else, the gateway with the highest HMAC(group, publisher, sequence, gateway) among gateways whose
-lease
-  covers the moment at which it was sealed and sent, `starts_ms` to `ends_ms`. It may have waited in an outbox for
-  days.
+* everything else is served by the gateway with the highest HMAC(group, publisher, sequence, gateway) among gateways
+  whose lease covers the moment of sealing and sending, `starts_ms` to `ends_ms`. A publication may have waited in an
+  outbox for days.
 
 Both rules look at signed facts only, so all gateways that know equal leases choose alike, in whatever order leases
 and publications came. The author signs: one copy suffices, the highest version wins, so a lying replica can withhold
@@ -38,7 +37,7 @@ FLAG_ON = 0x01
 GROUP_ID_BYTES = 16
 
 LEASE_AHEAD_S = 360.0  # leases that end later are refused: a lease is 60 s, and clocks may differ by 5 minutes
-ENDED_S = 3600.0  # how long what has ended is remembered, for publications that waited as long in an outbox
+ENDED_S = 3600.0  # ended leases are kept so long, for publications that waited in an outbox
 LIVES_MAX = 4  # leases of one gateway for one group: the present one and those before it that still explain something
 LEASES_MAX = 50_000  # (scope, group, gateway); a gateway with too many groups loses its own oldest
 NEWS_BURST = 4_096  # leases of one gateway at once: it may have 1,024 groups ...
@@ -256,7 +255,7 @@ class LeaseTable:
         }
         chosen = [m for m, lives in able.items() if _covers(lives, at_ms)]
         if not chosen:
-            # The first members' leases begin in a moment, or somebody's clock is far from ours.
+            # The first members' leases begin in a moment, or a clock is far from ours.
             chosen = [m for m, lives in able.items() if _covers(lives, at_ms, early=True)]
             chosen = chosen or [m for m, lives in able.items() if _goes_on(lives, now)]
         if len(chosen) < 2:

@@ -1,16 +1,16 @@
 """A gateway's shared groups: the times of its leases, the groups that do not get a publication, and held publications.
 
-A group's first local client makes a lease, its last one ends it. The lease says at once that we serve our own
-devices' publications; in the choice for others' publications we take part once a quorum of the region knows that we
-want the scope, and `JOIN_S` later, when everybody knows. A gateway that leaves ends its lease at once; the others
-hold its publications for `HOLD_S`, and serve all that its lease does not cover any more. Publications still on their
-way to a gateway that left are given back: the end of its lease moves to before them. So a group loses nothing when
-members come and go, as long as gateways and replicas are connected; publications delivered between the two ends may
-come twice.
+A group's first local client makes a lease, its last client ends the lease. The lease says at once that we serve our
+own devices' publications; in the choice for others' publications we take part once a quorum of the region knows that
+we want the scope, and `JOIN_S` later, when everybody knows. A gateway that leaves ends its lease at once; the others
+hold its publications for `HOLD_S`, and serve all publications beyond the end of the lease. Publications still on
+their way to a departed gateway are given back: the end of its lease moves to before them. So a group loses nothing
+when members come and go, as long as gateways and replicas are connected; publications delivered between the two ends
+may come twice.
 
-A group is *narrow* here while no local client may receive all that its filter matches. It gets no lease, since others
-would leave to us publications that we may deliver to nobody. Its clients get the permitted publications that no other
-gateway has leased, and of our own devices. Not here: the choice (`leases`).
+A group is *narrow* here while no local client may receive all that its filter matches. A narrow group gets no lease,
+since others would leave to us publications that we may deliver to nobody. Its clients get the permitted publications
+of our own devices, and those that no other gateway has leased. Not here: the choice (`leases`).
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from keys.identity import Identity
 LEASE_S = 60.0  # a gateway that died is believed for so long
 RENEW_AFTER_S = 20.0
 JOIN_S = 3.0  # from a lease to its start: until then every gateway has it
-LINGER_S = 3.0  # how long who left stays subscribed, to give back what is on its way
-HOLD_S = 5.0  # how long what another gateway serves is held, in case it has left
+LINGER_S = 3.0  # a gateway that left stays subscribed so long, to give back publications on their way
+HOLD_S = 5.0  # another gateway's publications are held so long, in case it has left
 HELD_MAX = 4_096  # publications held; a publisher of too many loses its own oldest
 LARGE_BYTES = 16_384  # larger ones are held apart ...
 HELD_LARGE_MAX = 32  # ... and so few, lest they fill memory
@@ -117,8 +117,8 @@ class SharedGroups:
         self._held: FairTable[tuple[SharedName, str, int], _Held] = FairTable(HELD_MAX)
         self._held_large: FairTable[tuple[SharedName, str, int], _Held] = FairTable(HELD_LARGE_MAX)
         self._learned_at = float("inf")  # when we know the leases that others, and a former process, made before
-        self._drop_at = float("inf")  # when to look for what was held for long enough
-        self._deadline: float | None = None  # of leases and groups; None: look
+        self._drop_at = float("inf")  # when to look for publications held for long enough
+        self._deadline: float | None = None  # of leases and groups; None: compute anew
 
     # ------------------------------------------------------------------------------------- local clients
 
@@ -169,7 +169,7 @@ class SharedGroups:
         for secret in self._secrets:
             scope = secret.scope.filter
             if scope not in group.shares and overlaps(secret.clear_filter, group.name[1]):
-                # What is published within this very millisecond may have been before or after: rather twice than never.
+                # A publication of this millisecond may be before or after: rather twice than never.
                 share = _Share((scope, group_id(secret, *group.name)), int(now * 1000) + 1)
                 group.shares[scope] = share
                 self._by_id[share.id] = group
@@ -210,7 +210,7 @@ class SharedGroups:
         for share in self._shares():
             if share.lease.on and (share.lease.own_until_ms <= now * 1000 or self._begins(share, now)):
                 effects += self._state(share, now)
-        ours = [lease for lease in self._table if lease.member == self._name]  # with what has ended
+        ours = [lease for lease in self._table if lease.member == self._name]  # ended leases too
         return effects + [effect for lease in ours for effect in self._tell([peer], lease)]
 
     def link_down(self, peer: str) -> None:
@@ -300,7 +300,7 @@ class SharedGroups:
             if server == self._name and (now >= self._learned_at or deliver.sealed_ms >= share.own_from_ms):
                 share.served_ms = max(share.served_ms, deliver.sealed_ms)
             else:
-                # What was queued for us comes before, and between, the leases that say whether it is ours.
+                # Publications queued for us come before, and between, the leases that assign them.
                 lost.add(group.name)
                 if now < self._learned_at or server not in (None, deliver.publisher):
                     effects += self._hold(group, deliver, now)

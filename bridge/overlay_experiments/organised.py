@@ -78,7 +78,7 @@ class Organised:
         self._common: list[dict[int, float]] = [dict.fromkeys(range(brokers), 0.0) for _ in range(brokers)]
         """By two brokers: notifications of the last interval that concerned both; with itself all of its own."""
         self._phis: dict[int, float] = {}  # of this step and tree
-        self._spent: dict[int, float] = {}  # by kind: what one notification costs
+        self._spent: dict[int, float] = {}  # by kind: the cost of one notification
         self._now = 0
         self.told = Told()
 
@@ -188,7 +188,7 @@ class Organised:
                     if len(way) < self._hops:
                         ways.append([*way, there])
                     if len(way) >= 2 and self._wants([there, *reversed(way)], common):
-                        return  # the tree is another one now: what else it would have brought is out of date
+                        return  # the tree changed: further effects of the broadcast are out of date
 
     def _wants(self, path: list[int], common_of_end: dict[int, float]) -> bool:
         """Lets the first broker of `path`, which has heard of the last, judge a link; returns True if the tree was

@@ -16,7 +16,7 @@ from bridge.wire import PROPERTY_PART
 from keys.envelope import PROPERTY_HEADER
 
 AHEAD_BYTES = 16 << 20  # of content, properties and overhead
-AHEAD_OVERHEAD_BYTES = 2048  # what a header and the table cost: bounds the number too
+AHEAD_OVERHEAD_BYTES = 2048  # of a header and the table: bounds the number too
 
 
 class AheadPublications:
@@ -30,7 +30,7 @@ class AheadPublications:
 
     def keep(self, event: Received, publisher: bytes) -> list[Effect]:
         """Keeps a wire. Returns counts of it and of evicted ones. `publisher`: party id, whose header was verified."""
-        told = dict(event.wire.properties)  # nobody signed what stands beside the header
+        told = dict(event.wire.properties)  # properties beside the header are unsigned
         parts = event.peer, told[PROPERTY_HEADER], told.get(PROPERTY_PART, "")
         name = hashlib.sha256("\0".join(parts).encode()).digest()
         counted: list[Effect] = [Count("publications_ahead")]

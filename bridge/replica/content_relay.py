@@ -27,9 +27,9 @@ from keys.identity import Certificate
 
 RECENT_S = 30.0
 RECENT_BYTES = 64 << 20  # of content that passed lately; a flooder's own goes first
-RECENT_OVERHEAD_BYTES = 1024  # what tables cost beside content and header: bounds the number too
-IN_FLIGHT_S = 2.0  # what was sent so shortly before a link went down may not have arrived
-COMEBACKS_BURST, COMEBACKS_EVERY_S = 8, 10.0  # of one link, after which what it missed is told again
+RECENT_OVERHEAD_BYTES = 1024  # of tables beside content and header: bounds the number too
+IN_FLIGHT_S = 2.0  # wires sent so shortly before a link went down may not have arrived
+COMEBACKS_BURST, COMEBACKS_EVERY_S = 8, 10.0  # of one link, after which missed publications are sent again
 
 
 class Carrying:
@@ -144,9 +144,9 @@ class Carrying:
             same = vector and passing.header == admitted.header
             return (
                 self._passing.for_others(passing, vector) or None if same else None
-            )  # None: a further copy of what is whole
+            )  # None: a further copy of whole content
         pull = self._pulls.get(name)
-        if passing is None:  # it passed so long ago that it is forgotten; somebody may have asked for it again
+        if passing is None:  # passed so long ago that it is forgotten; a neighbour may have asked again
             return None if pull is None else self.first(sender, topic, signed, admitted, pieces, (), now)
         if passing.header != admitted.header:  # another sealing, be it in the same millisecond: pieces of two never mix
             return None
@@ -271,7 +271,7 @@ class Carrying:
                 self._pulls.end(pull.name)
                 continue
             parts = self._missing(passing) if passing is not None else ()
-            if passing is not None and parts:  # of this sealing, whatever time somebody asked us for
+            if passing is not None and parts:  # of this sealing, whichever time an asker named
                 pull.time_ms = passing.header.time_ms
             if passing is not None and not passing.announced:
                 passing.announced = True
@@ -322,7 +322,7 @@ class Carrying:
                 return [*self._chain(peer, passing, request.above, now), *answer]
         elif not self._answers.may_ask_unknown(peer, request.publisher, now):
             return [Count("pulls_refused")]
-        wants = request.publisher + peer.encode()  # who makes somebody miss much pushes out its own
+        wants = request.publisher + peer.encode()  # an asker for much evicts its own requests
         pull = self._pulls.begin(request.name, request.time_ms, wants, now, 0.0)
         pull.askers[peer] = request.parts
         return [Count("pulls_passed_on")]
@@ -352,7 +352,7 @@ class Carrying:
             return None
         try:
             self._check_right(peer, passing, now)
-        except NotAuthorised:  # of one who asked before we knew what for
+        except NotAuthorised:  # the asker asked before we knew the scope
             return [Count("pulls_refused")]
         if not self._leads_to(peer, passing):
             return [Count("pulls_refused")]

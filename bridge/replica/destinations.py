@@ -97,7 +97,7 @@ class Destinations:
             given, left_out = self.planes.ways(name_of(admitted.header))
             self._filtering.passes(admitted.scope.filter, admitted.header, given, left_out)
 
-    # ----------------------------------------------------------------------------------- what is said beside it
+    # ----------------------------------------------------------------------------------- properties beside a copy
 
     def beside(self, peer: str, admitted: Admitted) -> UserProperties:
         """Returns the properties of the copy for one peer: the gap left out before it, and its planes."""

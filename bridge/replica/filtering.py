@@ -1,12 +1,12 @@
 """Record of the publications that one replica left out, so that the next receiver knows that nothing is missing (C10).
 
-It keeps, of each stream (publisher, scope) of a scope that shows attributes, the runs of numbers that it left out for
-each neighbour, and the runs that f + 1 replicas of the region before left out for us (*vouched*). From both follows
-the number beside the next publication for a neighbour: all after that number, up to its predecessor, was left out
+For each stream (publisher, scope) of a scope with shown attributes, the record holds the runs of numbers left out for
+each neighbour, and the runs left out for us by f + 1 replicas of the region before (*vouched*). From both follows the
+number beside the next publication for a neighbour: all after that number, up to its predecessor, was left out
 (`wire.skips`). If the others' word comes after the publication was passed on, its header goes once more.
 
 In scopes that go by planes these are runs of *ways*, each named by its end: a gateway here, or the replica of one
-plane in a next region, whoever takes its copy. A word on one plane counts for its ways only.
+plane in a next region, whichever replica takes its copy. A word on one plane counts for its ways only.
 
 Bounded: a forgotten run is not vouched for, and is asked for like any gap. Not here: covers (`wire.covers`), sending
 (`forwarder`).
@@ -88,7 +88,7 @@ class Filtering:
         Its scope shows attributes, and the other ways lead to members that want the scope.
         """
         stream = self._stream((header.publisher, scope))
-        for way in left_out if header.qos else ():  # one of QoS 0 is nobody's predecessor
+        for way in left_out if header.qos else ():  # a publication of QoS 0 is no predecessor
             _add(stream.left_out.setdefault(way, Intervals()), header.previous + 1, header.sequence)
         for peer, ways in given.items():
             lately, known = stream.given.setdefault(peer, []), tuple(ways)

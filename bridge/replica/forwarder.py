@@ -58,7 +58,7 @@ from keys.errors import BadFrame, KeysError, NotFresh, Superseded, UnknownView
 
 NEWCOMER_BURST = 8  # restarts of a subscriber that are served at once all that is retained ...
 NEWCOMER_EVERY_S = 60.0  # ... and then once a minute, the others later: stops statements without end
-RETELLS_BURST, RETELLS_EVERY_S = 8, 10.0  # of one link that comes up, after which all statements are told later
+RETELLS_BURST, RETELLS_EVERY_S = 8, 10.0  # of one link that comes up; beyond that all statements are sent later
 
 
 class Forwarder:

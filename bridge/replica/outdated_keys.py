@@ -17,7 +17,7 @@ from bridge.contract import CHAR_BYTES, FairBytes
 from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, KeyHeader
 
 OUTDATED_BYTES = 8 << 20  # of all: nobody signed the shares
-OUTDATED_OVERHEAD_BYTES = 4096  # what a key header and the table cost: bounds the number too
+OUTDATED_OVERHEAD_BYTES = 4096  # of a key header and the table: bounds the number too
 
 
 class OutdatedKeys:
@@ -27,7 +27,7 @@ class OutdatedKeys:
         self._kept: FairBytes[bytes, tuple[bytes, str, dict[str, str]]] = FairBytes(
             OUTDATED_BYTES, OUTDATED_OVERHEAD_BYTES
         )
-        self._of: dict[bytes, dict[bytes, str]] = {}  # by key header: what is kept of it, and who brought that
+        self._of: dict[bytes, dict[bytes, str]] = {}  # by key header: its kept wires and their senders
 
     def __len__(self) -> int:
         return len(self._kept)

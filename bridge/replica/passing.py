@@ -39,7 +39,7 @@ class Passing:
     announcers: list[str] = field(default_factory=list)
     owed: dict[str, tuple[int, ...]] = field(default_factory=dict)
     announced: bool = False  # to those that are owed something
-    detours: int = 0  # the planes for which we passed on what is not ours
+    detours: int = 0  # the planes for which we passed on others' pieces
     unmakeable: bool = False  # the publisher lied: its blocks are not of one content
 
     @property

@@ -2,20 +2,18 @@
 C9).
 
 The publisher's gateway gives each replica of its region a copy, as in any scope, so that its outbox keeps its
-promise; from there on a publication stays in its plane. A replica has a *duty* for its own plane or, where a vector
-came along, for the planes that it names and not its own: so no two have a duty for one plane. A copy along a
-congested link takes a detour: another replica of the next region gets it, with a vector, and passes it on to the
-replica of that plane. For planes of a vector `topology.dynamic` says which neighbours get a copy and which of them
-take over for congested links. If that leaves a link that is not free, we act in the place of its replica: gateways
-that hang on it have links with us too, and so has every replica of the next region (cross links). So a replica that
-is stopped, slow or gone delays only wires on their way to it, and they go again when its link has stood still for
-`STILL_S`.
+promise; from there on a publication stays in its plane. A replica has a *duty* for its own plane or, with a vector,
+for the vector's planes and not its own: so no two replicas have a duty for one plane. A copy along a congested link
+takes a detour: another replica of the next region gets the copy, with a vector, and passes the copy on to the replica
+of that plane. For planes of a vector `topology.dynamic` says which neighbours get a copy and which of them take over
+for congested links. If a link is still not free, we act in the place of its replica: gateways of that plane have
+links with us too, and so has every replica of the next region (cross links). So a stopped, slow or absent replica
+delays only wires on their way to that replica, and these go again when its link has stood still for `STILL_S`.
 
 Nothing goes back: the region before ours on the way from the publisher, whose name is signed, gets no copy from us,
-whichever replica passed it to us in whichever plane. So a detour ends in the region that it leads to, and a
-publication enters each region once in each plane. Each replica does its duty once for each plane and publication.
-Repetitions are known by their sequence as ever. Not here: loads themselves (the shell's, event `Loads`), the form of
-wires.
+whichever replica passed it to us in whichever plane. So a detour ends in the next region, and a publication enters
+each region once in each plane. Each replica does its duty once for each plane and publication. Repetitions are known
+by their sequence as ever. Not here: loads themselves (the shell's, event `Loads`), the form of wires.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ class Resplitter:
         self._known_seeds: dict[int, bytes] = {}  # of live epochs: the provider reads a disk
         self._held: FairTable[DataKeyName, HeldKey] = FairTable(KEYS_HELD_MAX)
         self._new_keys: dict[tuple[bytes, str], Allowance] = {}  # by publisher and who brought them
-        self._gathering: dict[DataKeyName, float] = {}  # when to pass on what came; oldest first, of those in `_held`
+        self._gathering: dict[DataKeyName, float] = {}  # when to pass on new shares; oldest first, of keys in `_held`
         self._untold = UntoldKeys()
         self._ahead, self._outdated = Ahead(), OutdatedKeys()
         self.generations = Generations(routes.overlay)

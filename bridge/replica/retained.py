@@ -16,15 +16,15 @@ from bridge.contract import FairBytes, FairTable, Wire
 from bridge.wire import Admitted
 from keys.envelope import Mode
 
-OWED_MAX = 4096  # keys that are awaited for somebody; a flood of unknown key ids evicts its publisher's own
+OWED_MAX = 4096  # awaited keys; a flood of unknown key ids evicts its publisher's own
 OWED_TOPICS_MAX = 256  # retained topics that wait for one key; an honest key serves 64 messages
 RETAINED_BYTES = 256 << 20  # of retained publications; a flood of topics evicts its publisher's own oldest
-RETAINED_OVERHEAD_BYTES = 4096  # what header and tables cost beside the content: bounds the number too
+RETAINED_OVERHEAD_BYTES = 4096  # of header and tables beside the content: bounds the number too
 RETAINED_AHEAD_S = 300.0  # a sealing time further ahead would pin its topic against every other publisher
 
 Key = TypeVar("Key")
 
-# What identifies a data key: a key id alone may be named by anybody, in any scope.
+# The identity of a data key: any publisher may name a key id alone, in any scope.
 DataKeyName: TypeAlias = tuple[bytes, str, bytes]
 
 

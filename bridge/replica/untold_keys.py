@@ -15,7 +15,7 @@ from math import inf
 from bridge.replica.retained import DataKeyName
 
 RETELL_S = 5.0  # after a loss, as a publisher repeats keys (docs/protocol.md §2.9)
-GOES_ON_S = 0.05  # after what was taken; whether it was is known at once
+GOES_ON_S = 0.05  # after keys that were taken, which is known at once
 
 
 @dataclass(slots=True)

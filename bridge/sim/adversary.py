@@ -45,7 +45,7 @@ class Behaviour(Enum):
     HEADER = "header"
     KEY = "key"
     SHARES = "shares"
-    LABELS = "labels"  # claims another first place: a share of somebody else's column
+    LABELS = "labels"  # claims another first place: a share of another column
     POSITION = "position"  # claims to be another sender, or that the receiver is at another place
     PATH = "path"  # claims that the share came through another region
     VIEW = "view"  # claims another view of every region
@@ -59,7 +59,7 @@ class Behaviour(Enum):
     HOARD = "hoard"  # passes announcements on, and nothing that has content
     PARTS = "parts"  # claims that its blocks are others
     PULLS = "pulls"  # asks for publications without end, those that there were and others
-    FRAME = "frame"  # honest to its accomplices; alters what came through one honest replica, as if that had
+    FRAME = "frame"  # honest to its accomplices; alters shares that came through one honest replica, to blame it
 
 
 _SELECTIVE = frozenset({Behaviour.EQUIVOCATE, Behaviour.COLLUDE})
@@ -163,7 +163,7 @@ class Adversary:
             self._deceived[peer] = self._rng.random() < 0.5
         return self._deceived.get(peer, True) and self._rng.random() < self._probability
 
-    # ------------------------------------------------------------------------------- what is sent, and when
+    # ------------------------------------------------------------------------------- sending, and its times
 
     def _falsify(self, send: Send, now: float) -> list[Effect]:
         has = self._ways.__contains__
@@ -221,7 +221,7 @@ class Adversary:
             return Wire(SUBSCRIBE_TOPIC, statement.encode())
         return Wire("plant/x", garbage, properties=((PROPERTY_HEADER, to_property(garbage)),))
 
-    # ---------------------------------------------------------------------------------------- what it says
+    # ---------------------------------------------------------------------------------------- contents of wires
 
     def _altered(self, wire: Wire) -> Wire:
         has = self._ways.__contains__

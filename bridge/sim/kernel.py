@@ -122,7 +122,7 @@ class Kernel:
         self._cut: set[frozenset[str]] = set()
         self._last_arrival: dict[tuple[str, str], float] = {}
         self._ticks: dict[str, float] = {}
-        self._answers: dict[int, Acked] = {}  # what is on its way, by identity of its event -> its acknowledgement
+        self._answers: dict[int, Acked] = {}  # wires on their way: identity of the event -> its acknowledgement
         self._answer: Acked | None = None  # of the event at hand
         self._refused: dict[int, NotTaken] = {}  # by identity of the acknowledgement that comes in its place
         self._delays: dict[int, float] = {}  # by identity of the acknowledgement that comes later

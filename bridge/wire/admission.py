@@ -55,8 +55,8 @@ BLOCKS_FREE = 32
 """Number of blocks into which content may always be cut; more only where a region has as many replicas: to put together
 and compare 255 blocks of 512 KiB takes half a second.
 """
-AHEAD_S = 300.0  # clocks of members may differ by so much about what cannot be yet
-AGE_S = 3_610.0  # how long replicas keep for who is away, and a repair: what was sealed before is refused
+AHEAD_S = 300.0  # difference of members' clocks up to which a future time is accepted
+AGE_S = 3_610.0  # replicas keep for absent members, and a repair: an older sealing is refused
 GATEWAY_SESSION_S = 3_600  # how long replicas keep for a gateway that is away
 LATE_S = AGE_S + 2 * AHEAD_S  # taken by a replica at the last moment, with clocks that differ both ways
 KEPT_S = LATE_S + GATEWAY_SESSION_S

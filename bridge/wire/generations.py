@@ -1,15 +1,14 @@
-"""Generations: the life of a gateway that may seal, and the end of an identity that runs twice (docs/protocol.md
-§2.11).
+"""Generations: the life of a gateway that may seal, and the end of an identity that runs twice.
 
-Each start of a gateway is a *generation*: a number above that of every start before, and at least the milliseconds of
-the start. It stands in every signed key header. So a clone, a restored backup and a gateway whose data directory was
-lost have generations of their own, the later start the greater one. It stands in every signed header, too, because a
-plain publication has no key. A replica that knows a later generation refuses publications that an earlier one sealed
-after the later one's start, and sends the signed header, of a key or of a plain publication, that proves the later
-one. The gateway stops sealing if, and only if, the key that it signs with, or the present one of its name, signed
-that proof: nobody can mute it without a proof. A former key proves nothing against the present one: a thief of it
-could mute its member with invented starts. Not here: the disk that keeps the number (`gateway.outbox`), other
-refusals (`admission`).
+Source: docs/protocol.md §2.11. Each start of a gateway is a *generation*: a number above every former start's, and at
+least the milliseconds of the start. So a clone, a restored backup and a gateway whose data directory was lost have
+generations of their own, the later start the greater number. The generation stands in every signed key header, and in
+every signed header, because a plain publication has no key. A replica with knowledge of a later generation refuses
+publications sealed by an earlier generation after the later start, and sends the signed header, of a key or of a
+plain publication, as proof of the later start. The gateway stops sealing if, and only if, its signing key, or the
+present key of its name, signed that proof: nobody can mute a gateway without a proof. A former key proves nothing
+against the present key: a thief of the former key could mute its member with invented starts. Not here: the disk for
+the number (`gateway.outbox`), other refusals (`admission`).
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ class Generations:
     def __init__(self, overlay: Overlay) -> None:
         self._overlay = overlay
         self._latest: dict[str, dict[bytes, _Life]] = {}  # by member, by party
-        self._outlives: dict[str, _Life] = {}  # by member, which was in the way of what it sealed last
+        self._outlives: dict[str, _Life] = {}  # by member, the life that caused its last refusal
         self._proved: dict[str, float] = {}
 
     def learn(self, member: str, key: KeyHeader, now: float) -> None:

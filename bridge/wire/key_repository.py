@@ -1,14 +1,13 @@
 """The out-of-band repository of data keys: the place and life of a key sent alone (A9, docs/protocol.md §2.9).
 
-In a scope with `keys_on_topic` no publication carries a key. Its publisher sends it once to each replica of its
-region, on a topic that names scope and publisher; every replica keeps (key header, its own shares), splits them for
+In a scope with `keys_on_topic` no publication carries a key. The publisher sends each key once to each replica of its
+region, on a topic with scope and publisher; every replica keeps (key header, its own shares), splits the shares for
 the next regions and passes them on to members that want the scope and may read it now. Each replica thus is one copy
-of the repository, of which k are needed: a replica that withholds an entry, or serves an old one, changes nothing,
-since the header is signed and readers take headers and shares from all of them. An entry is served for as long as its
-key may seal and a little longer, or for as long as a retained publication names it; then it is erased, as with its
-epoch.
+of the repository, of which k are needed: a replica can withhold an entry, or serve an old entry, without effect,
+since the header is signed and readers take headers and shares from all replicas. An entry is served while its key may
+seal and a little longer, or while a retained publication names the key; then the entry is erased, as with its epoch.
 
-Not here: the shares and their splits (`resplitting`), who may have them (`forwarder`), making keys (`data_keys`).
+Not here: the shares and their splits (`resplitting`), rights to the shares (`forwarder`), making keys (`data_keys`).
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ from keys.frames import to_property
 from keys.keyheader import KeyHeader
 
 KEY_TOPIC_PREFIX = f"{CONTROL_ROOT}/key/"
-SCOPE_ID_BYTES = 8  # of a name, not of a secret: two scopes that share it share a topic and nothing else
-KEY_LATE_S = 60.0  # what a key sealed last may come so much later, or be asked for by somebody who has just come
-SPENT_LATE_S = 10.0  # the same for a key whose last message went through here; other replicas may be behind us
-SWEEP_S = 60.0  # erase what is over so often
+SCOPE_ID_BYTES = 8  # of a name, not of a secret: two scopes with one id share only a topic
+KEY_LATE_S = 60.0  # a key's last publication may come so much later, or a newcomer may ask for it
+SPENT_LATE_S = 10.0  # after a key's last message went through here; other replicas may be behind us
+SWEEP_S = 60.0  # between erasures of ended keys
 
 
 def key_topic(scope: str, publisher: bytes) -> str:

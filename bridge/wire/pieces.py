@@ -188,7 +188,7 @@ def read(header: MessageHeader, payload: bytes, part: str | None) -> dict[int, b
     if rest:
         raise BadFrame("blocks of different length")
     pieces = {index: payload[size * at : size * (at + 1)] for at, index in enumerate(indexes)}
-    # Blocks of no length fit no content: whoever signs them is found out here, not where they are put together.
+    # Empty blocks fit no content: their signer is found out here, not where they are joined.
     fit = size > 0 and all(content_digest(piece) == header.digests[index] for index, piece in pieces.items())
     return pieces if fit else None
 

@@ -32,12 +32,12 @@ RETRY_S = 0.1  # for an answer, before the next is asked; doubled after each fou
 RETRY_MAX_S = 1.6
 GIVE_UP_S = 10.0
 PULLS_MAX = 8_192  # publications that are asked for at once; who wants most loses its own oldest
-# Of one neighbour, fair over the publishers it asks for: who signs holes that nothing fills leaves others theirs.
+# Of one neighbour, fair over the publishers it asks for: a publisher that signs holes leaves others their part.
 REQUESTS_PER_S, REQUESTS_BURST = 2_000.0, 8_000.0  # honest ones ask once or twice a publication
 ANSWER_BYTES_PER_S, ANSWER_BYTES_BURST = 64e6, 256e6  # to one neighbour
-UNKNOWN_PER_S, UNKNOWN_BURST = 50.0, 1_000.0  # of them, for what we never heard of: each makes us ask
+UNKNOWN_PER_S, UNKNOWN_BURST = 50.0, 1_000.0  # requests for unknown publications: each makes us ask
 ANSWERS_MAX = 3  # of one piece to one asker
-CHAIN_MAX = 64  # publications of one answer to a request that names what else is missing before the first
+CHAIN_MAX = 64  # publications of one answer to a request with `above`
 _HEADER, _HEADER_BYTES = -1, 512  # an announcement counts as a piece of its own
 ANSWERED_MAX = 16_384  # (asker, publication) whose answers are counted; who asks most is forgotten first
 

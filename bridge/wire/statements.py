@@ -121,7 +121,7 @@ class RoutingTable:
     def __init__(self, overlay: Overlay) -> None:
         self._overlay = overlay
         self._statements: dict[str, dict[str, _Known]] = {}
-        self._covers: dict[str, ScopeCovers] = {}  # of scopes in which somebody has one, as of the last use
+        self._covers: dict[str, ScopeCovers] = {}  # of scopes in which a member has one, as of the last use
         self._count = 0
         self._allowances: dict[str, Allowance] = {}  # by author
         self._rights: dict[tuple[str, str, int], bool] = {}  # (member, filter, epoch); bounded by members x scopes
@@ -172,7 +172,7 @@ class RoutingTable:
         of_filter = self._statements.setdefault(statement.filter, {})
         known = of_filter.get(statement.member)
         present = member.certificate.public_key
-        version, before = _NOTHING  # what ended stands in nobody's way
+        version, before = _NOTHING  # an ended statement outranks nothing
         if known is not None and now * 1000 < known.ends_ms:
             version, before = known.statement.version, known.signer
         outranked = version >= statement.version
