@@ -117,7 +117,7 @@ def _gauges(progress: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _lag(sources: Any) -> dict[str, float]:
-    """Returns the spool's rows behind the planned batch; nothing for queries with another source."""
+    """Returns the spool's sealed batches behind the planned batch; nothing for queries with another source."""
     found: dict[str, float] = {}
     for source in sources:
         latest = source.get("latestOffset")
@@ -127,8 +127,8 @@ def _lag(sources: Any) -> dict[str, float]:
             except ValueError:
                 continue
         for at in latest.values() if isinstance(latest, dict) else ():
-            if isinstance(at, dict) and "rows_behind" in at:
-                found["lag_rows"] = found.get("lag_rows", 0.0) + float(at["rows_behind"])
+            if isinstance(at, dict) and "sealed_batches_behind" in at:
+                found["lag_sealed_batches"] = found.get("lag_sealed_batches", 0.0) + float(at["sealed_batches_behind"])
                 found["lag_bytes"] = found.get("lag_bytes", 0.0) + float(at.get("bytes_behind", 0))
                 if "seconds_behind" in at:
                     found["lag_seconds"] = max(found.get("lag_seconds", 0.0), float(at["seconds_behind"]))
@@ -139,9 +139,9 @@ _GAUGES = {
     "input_rows_per_second": "Rows that came in a second, of the newest micro-batch.",
     "processed_rows_per_second": "Rows worked through in a second, of the newest micro-batch.",
     "batch_duration_seconds": "How long the newest micro-batch took.",
-    "lag_rows": "Rows that the spool held and the newest micro-batch left, quarantine and other streams included.",
+    "lag_sealed_batches": "Sealed batches that the newest micro-batch left, other streams included.",
     "lag_bytes": "The same in bytes on disk.",
-    "lag_seconds": "How long ago the first of these rows was received.",
+    "lag_seconds": "How long ago the first of these was received.",
     "state_rows": "Rows of state that windows, joins and the dropping of duplicates keep.",
     "state_bytes": "Memory of that state.",
 }

@@ -47,11 +47,11 @@ class HeardEntity(NamedTuple):
 
 
 class BoardReader(NamedTuple):
-    """A consumer of the spool; `rows`, `bytes`, `seconds` behind are None where a part of that is gone."""
+    """A consumer of the spool; `sealed_batches`, `bytes`, `seconds` behind are None where a part of that is gone."""
 
     name: str
     running: bool
-    rows: int | None
+    sealed_batches: int | None
     bytes: int | None
     seconds: float | None
     committed: float
@@ -59,9 +59,11 @@ class BoardReader(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One look at a spool. `rows`: all that are new, exactly; the other fields come from `read` of them, the newest."""
+    """One look at a spool. `sealed_batches` counts all new ones. The newest, `read` in number, were opened for the
+    other fields: `streams` counts publications.
+    """
 
-    rows: int = 0
+    sealed_batches: int = 0
     read: int = 0
     streams: Mapping[str, int] = field(default_factory=dict)
     delays: Sequence[tuple[float, float]] = ()
@@ -111,7 +113,7 @@ class Query:
     running: bool = False
     rows_per_second: float | None = None
     batch_s: float | None = None
-    lag_rows: float | None = None
+    lag_sealed_batches: float | None = None
     lag_s: float | None = None
     state_rows: float | None = None
     reported_at: float | None = None
@@ -157,7 +159,7 @@ class Board:
 
     def look(self, look: Look, now: float) -> None:
         """The first look is at what was there before: it fills tables, and is no rate."""
-        share = look.rows / look.read if look.read else 0.0
+        share = look.sealed_batches / look.read if look.read else 0.0
         if self._looked_at is not None:
             passed_s = max(0.001, now - self._looked_at)
             for name in STREAMS:
@@ -189,7 +191,7 @@ class Board:
             p50_s=quantile(delays, 0.5),
             p99_s=quantile(delays, 0.99),
             newest_at=newest,
-            sampled=self._last.read < self._last.rows,
+            sampled=self._last.read < self._last.sealed_batches,
             spool_bytes=self._last.spool_bytes,
             cap_bytes=self._cap(),
             reasons=self._reasons.most_common(),
@@ -260,7 +262,7 @@ def members(samples: Iterable[BoardSample]) -> list[MemberCard]:
 _QUERY_FIELDS = {
     "veilmq_query_input_rows_per_second": "rows_per_second",
     "veilmq_query_batch_duration_seconds": "batch_s",
-    "veilmq_query_lag_rows": "lag_rows",
+    "veilmq_query_lag_sealed_batches": "lag_sealed_batches",
     "veilmq_query_lag_seconds": "lag_s",
     "veilmq_query_state_rows": "state_rows",
     "veilmq_query_progress_timestamp_seconds": "reported_at",

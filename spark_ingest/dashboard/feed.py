@@ -60,34 +60,35 @@ class SpoolFeed:
     def _look(self) -> Look:
         latest = self._view.latest()
         start = self._view.earliest() if self._at is None else self._at
-        rows = self._view.rows_between(start, latest)
         extents = list(_newest(self._view, start, latest, READ_AVAILABILITY_ROWS))
         read = list(_within(extents, READ_ROWS))
         telemetry = list(self._batches(IngestStream.TELEMETRY, read))
         quarantine = list(self._batches(IngestStream.QUARANTINE, read))
-        newest_heard = list(self._batches(IngestStream.AVAILABILITY, extents))
+        newest_heard = [
+            [each for batch in self._batches(IngestStream.AVAILABILITY, [extent]) for each in _heard(batch)]
+            for extent in extents
+        ]
         self._at = latest
         reasons = Counter(
             reason.partition(":")[0].split(",")[0] for b in quarantine for reason in b.column("reason").to_pylist()
         )
         taken = sum(each.rows for each in read)
-        heard = [each for batch in newest_heard for each in _heard(batch)]
         return Look(
-            rows=rows,
+            sealed_batches=self._view.rows_between(start, latest),
             read=taken,
             streams={
                 "telemetry": sum(batch.num_rows for batch in telemetry),
-                "availability": min(len(heard), taken),
+                "availability": sum(map(len, newest_heard[len(extents) - len(read) :])),
                 "quarantine": sum(batch.num_rows for batch in quarantine),
             },
             delays=[each for batch in telemetry for each in _delays(batch)],
-            heard=heard,
+            heard=[each for found in newest_heard for each in found],
             reasons=reasons,
             readers=[
                 BoardReader(
                     each.name,
                     each.running,
-                    each.behind.rows if each.behind else None,
+                    each.behind.sealed_batches if each.behind else None,
                     each.behind.bytes if each.behind else None,
                     each.behind_s,
                     each.committed,

@@ -160,14 +160,14 @@ def _queries(found: Sequence[Query], now: float) -> str:
             badge("running", "fine") if each.running else badge("ended", "bad"),
             amount(each.rows_per_second, 1),
             seconds(each.batch_s),
-            amount(each.lag_rows),
+            amount(each.lag_sealed_batches),
             seconds(each.lag_s),
             amount(each.state_rows),
             seconds(None if each.reported_at is None else max(0.0, now - each.reported_at)),
         )
         for each in found
     ]
-    heads = ("Query", "", "rows/s", "batch", "rows behind", "time behind", "state rows", "reported, ago")
+    heads = ("Query", "", "rows/s", "batch", "sealed batches behind", "time behind", "state rows", "reported, ago")
     return table("Running queries", heads, rows, "No endpoint tells of queries: spark_ingest.metrics.listen(spark).")
 
 
@@ -176,14 +176,14 @@ def _consumers(readers: Sequence[BoardReader], now: float) -> str:
         (
             escape(each.name),
             badge("running", "fine") if each.running else badge("away", "idle"),
-            amount(each.rows) if each.rows is not None else badge("before what was trimmed", "bad"),
+            amount(each.sealed_batches) if each.sealed_batches is not None else badge("before what was trimmed", "bad"),
             size(each.bytes),
             seconds(each.seconds),
             seconds(max(0.0, now - each.committed)),
         )
         for each in readers
     ]
-    heads = ("Consumer", "", "rows behind", "bytes", "time behind", "read last, ago")
+    heads = ("Consumer", "", "sealed batches behind", "bytes", "time behind", "read last, ago")
     return table("Lag by consumer", heads, rows, "No query has read this spool.")
 
 

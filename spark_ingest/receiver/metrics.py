@@ -1,10 +1,10 @@
 """The Prometheus endpoint of `veilmq ingest run`: `veilmq_ingest_...` in base units, collected at each scrape.
 
     received_total{replica}, received_bytes_total{replica}, link_up{replica}      received pieces
-    rows_total, written_bytes_total, groups_total, fsync_seconds (summary)        written to disk
+    sealed_batches_total, written_bytes_total, groups_total, fsync_seconds (summary)        written to disk
     events_total{event,replica}                                                   duplicates, incomplete, refused, ...
-    waiting_rows, receiving, subscribed, spool_full, clock_off, spool_bytes, spool_cap_bytes  present state
-    consumer_behind_rows{consumer}, consumer_behind_bytes, consumer_behind_seconds            queries' lag
+    waiting_sealed_batches, receiving, subscribed, spool_full, clock_off, spool_bytes, spool_cap_bytes  present state
+    consumer_behind_sealed_batches{consumer}, consumer_behind_bytes, consumer_behind_seconds            queries' lag
 
 `events` are the collector's figures under their own names; `refused_*`, `suspected` and `named` carry the replica to
 blame. No topic, publisher or key is a label. One thread serves one scrape at a time.
@@ -44,9 +44,13 @@ class ReceiverMetrics(Collector):
             size.add_metric([link.replica], link.bytes)
             up.add_metric([link.replica], link.up)
         yield from (pieces, size, up)
-        yield CounterMetricFamily(PREFIX + "rows", "Rows written and synced, quarantine included.", value=told.rows)
-        yield CounterMetricFamily(PREFIX + "written_bytes", "Bytes of those rows on disk.", value=told.bytes)
-        yield CounterMetricFamily(PREFIX + "groups", "Groups of rows that shared an fsync.", value=told.groups)
+        yield CounterMetricFamily(
+            PREFIX + "sealed_batches", "Sealed batches written and synced, quarantine included.", value=told.rows
+        )
+        yield CounterMetricFamily(PREFIX + "written_bytes", "Bytes of those on disk.", value=told.bytes)
+        yield CounterMetricFamily(
+            PREFIX + "groups", "Groups of sealed batches that shared an fsync.", value=told.groups
+        )
         yield SummaryMetricFamily(
             PREFIX + "fsync_seconds", "Time in fsync of groups.", count_value=told.groups, sum_value=told.fsync_s
         )
@@ -56,7 +60,7 @@ class ReceiverMetrics(Collector):
         yield events
         size_on_disk = sum(directory_bytes(self._spool / part) for part in self._parts)
         gauges = {
-            "waiting_rows": (told.waiting, "Publications that are to be written."),
+            "waiting_sealed_batches": (told.waiting, "Sealed batches that are to be written."),
             "receiving": (receiver.alive and receiver.trouble is None, "1 while nothing stops the receiver."),
             "subscribed": (told.accepted, "1 while enough replicas know all that we want."),
             "spool_full": (told.full, "1 while the spool is at its cap and nothing is acknowledged."),
@@ -76,13 +80,13 @@ class ReceiverMetrics(Collector):
             found = []  # trimmed while we looked; the next scrape tells
         lags = [(each.name, each.behind, each.behind_s or 0.0) for each in found if each.behind is not None]
         units = {
-            "rows": "Rows that a query has still to read.",
+            "sealed_batches": "Sealed batches that a query has still to read.",
             "bytes": "Sealed bytes that a query has still to read.",
             "seconds": "How long ago the first row was received that a query has still to read; 0 if there is none.",
         }
         shown = {u: GaugeMetricFamily(f"{PREFIX}consumer_behind_{u}", units[u], labels=["consumer"]) for u in units}
         for name, behind, behind_s in lags:
-            shown["rows"].add_metric([name], behind.rows)
+            shown["sealed_batches"].add_metric([name], behind.sealed_batches)
             shown["bytes"].add_metric([name], behind.bytes)
             shown["seconds"].add_metric([name], behind_s)
         yield from shown.values()

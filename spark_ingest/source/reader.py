@@ -195,8 +195,8 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = positions_of(view.latest())
 
     def reportLatestOffset(self) -> dict[str, dict[str, int]] | None:
-        """Returns the end of the synced rows by receiver, with rows, sealed bytes and age of those behind the planned
-        batch.
+        """Returns the end of the synced rows by receiver, with number, bytes and age of the sealed batches that are
+        behind the plan.
 
         It stands as `latestOffset` in the query's progress.
         """
@@ -207,7 +207,7 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         lost = self._view.lost
         ages = self._view.age_s(self._planned or {}, time.time())
         return {
-            name: {**at, "rows_behind": left[name].rows, "bytes_behind": left[name].bytes}
+            name: {**at, "sealed_batches_behind": left[name].sealed_batches, "bytes_behind": left[name].bytes}
             | {"seconds_behind": round(ages.get(name, 0.0), 3)}
             | ({"lost": lost[name]} if lost[name] else {})
             for name, at in latest.items()

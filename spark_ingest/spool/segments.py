@@ -83,9 +83,9 @@ class Position(NamedTuple):
 
 
 class Size(NamedTuple):
-    """An amount of a spool; `bytes` on disk, still sealed."""
+    """An amount of a spool: sealed batches, each of one publication or many, and their `bytes` on disk."""
 
-    rows: int
+    sealed_batches: int
     bytes: int
 
 
@@ -103,13 +103,13 @@ class SizeSums:
 
     def add(self, size: Size) -> None:
         """Adds the size of the next segment."""
-        rows, size_bytes = self._sums[-1]
-        self._sums.append(Size(rows + size.rows, size_bytes + size.bytes))
+        number, size_bytes = self._sums[-1]
+        self._sums.append(Size(number + size.sealed_batches, size_bytes + size.bytes))
 
     def between(self, begin: int, end: int) -> Size:
         """Returns the size of segments `begin` to `end` (exclusive), all of which were added."""
         before, after = self._sums[begin - self.first], self._sums[end - self.first]
-        return Size(after.rows - before.rows, after.bytes - before.bytes)
+        return Size(after.sealed_batches - before.sealed_batches, after.bytes - before.bytes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,7 +61,7 @@ def _behind(view: SpoolView, position: Offset, latest: Offset) -> tuple[Size | N
         behind_s = max(view.age_s(position, time.time()).values(), default=0.0)
     except SpoolGap:
         return None, None
-    return Size(sum(size.rows for size in sizes), sum(size.bytes for size in sizes)), round(behind_s, 3)
+    return Size(sum(size.sealed_batches for size in sizes), sum(size.bytes for size in sizes)), round(behind_s, 3)
 
 
 def print_standings(found: Sequence[ConsumerStanding], *, as_json: bool) -> None:
@@ -75,14 +75,16 @@ def print_standings(found: Sequence[ConsumerStanding], *, as_json: bool) -> None
     from rich.table import Table  # noqa: PLC0415
 
     table = Table(box=None, pad_edge=False)
-    for title, justify in (("consumer", "left"), ("running", "left"), ("rows behind", "right"),
+    for title, justify in (("consumer", "left"), ("running", "left"), ("sealed batches behind", "right"),
                            ("bytes behind", "right"),
                            ("seconds behind", "right"), ("read last", "right"), ("position", "left")):  # fmt: skip
         table.add_column(title, justify="right" if justify == "right" else "left", no_wrap=title != "position")
     for each in found:
-        rows, size = ("?", "?") if each.behind is None else (f"{each.behind.rows:,}", f"{each.behind.bytes:,}")
+        number, size = (
+            ("?", "?") if each.behind is None else (f"{each.behind.sealed_batches:,}", f"{each.behind.bytes:,}")
+        )
         at = ", ".join(f"{name} {place['segment']}:{place['byte']}" for name, place in each.position.items())
         late = "?" if each.behind_s is None else f"{each.behind_s:,.1f}"
         ago = f"{max(0.0, time.time() - each.committed):,.0f} s ago"
-        table.add_row(each.name, "yes" if each.running else "no", rows, size, late, ago, at or "-")
+        table.add_row(each.name, "yes" if each.running else "no", number, size, late, ago, at or "-")
     Console(soft_wrap=True).print(table if found else "no query has read this spool", highlight=False)

@@ -1,7 +1,8 @@
 """`veilmq ingest status`: the content of a spool, its writers, and how far behind its readers are.
 
 A look from outside at files and locks: it works while receivers and queries run, and after they died, and disturbs
-neither. Not here: the state of a receiver (its log and `--metrics` say more).
+neither. Amounts are sealed batches, as they are stored. A row of a query is one publication; the number of publications
+in a sealed batch is sealed, too. Not here: the state of a receiver (its log and `--metrics` say more).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class PartStatus:
     receiver: str
     running: bool
     segments: int
-    rows: int
+    sealed_batches: int
     bytes: int
     written: float | None
     """UNIX time of the last change of the newest segment; None without one."""
@@ -39,7 +40,7 @@ class PartStatus:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The state of a spool. `behind`: rows that each consumer has still to read, None where a part of them is gone."""
+    """The state of a spool. `behind`: sealed batches that a consumer has to read, None where some are gone."""
 
     spool: str
     receivers: tuple[PartStatus, ...]
@@ -58,14 +59,14 @@ def status_of(root: Path) -> Status:
 
 
 def consumers_behind(root: Path) -> dict[str, int | None]:
-    """Returns the rows between each consumer's position and the end. Raises SpoolError."""
-    return {each.name: None if each.behind is None else each.behind.rows for each in standings(root)}
+    """Returns the sealed batches between each consumer's position and the end. Raises SpoolError."""
+    return {each.name: None if each.behind is None else each.behind.sealed_batches for each in standings(root)}
 
 
 def _part(root: Path, name: str) -> PartStatus:
     directory = root / name
     numbers = segment_numbers(directory)
-    rows = sum(group.rows for number in numbers for group in SegmentIndex(directory, number).groups())
+    sealed_batches = sum(group.rows for number in numbers for group in SegmentIndex(directory, number).groups())
     written = None
     if numbers:
         with contextlib.suppress(FileNotFoundError):  # trimmed just now
@@ -74,7 +75,7 @@ def _part(root: Path, name: str) -> PartStatus:
         name,
         is_held(directory / "LOCK"),
         len(numbers),
-        rows,
+        sealed_batches,
         directory_bytes(directory),
         written,
         told_trouble(directory),
@@ -88,11 +89,11 @@ def told(status: Status, now: float | None = None) -> str:
     for part in status.receivers:
         ago = "nothing written yet" if part.written is None else f"written {max(0.0, now - part.written):,.0f} s ago"
         state = "running" if part.running else "not running"
-        size = f"{part.rows:,} rows in {part.segments} segments, {part.bytes:,} bytes"
+        size = f"{part.sealed_batches:,} sealed batches in {part.segments} segments, {part.bytes:,} bytes"
         lines.append(f"receiver {part.receiver}: {state}, {size}, {ago}")
         if part.trouble is not None:
             lines.append(f"receiver {part.receiver}: {part.trouble}")
-    for name, rows in status.behind.items():
-        lag = "before what was trimmed" if rows is None else f"{rows:,} rows behind"
+    for name, number in status.behind.items():
+        lag = "before what was trimmed" if number is None else f"{number:,} sealed batches behind"
         lines.append(f"consumer {name}: {lag}")
     return "\n".join(lines or [f"{status.spool}: empty"])

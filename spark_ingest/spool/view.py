@@ -197,7 +197,7 @@ class SpoolView:
 
     def rows_between(self, start: Offset, end: Offset) -> int:
         """Returns the number of rows in (start, end]."""
-        return sum(size.rows for size in self.sizes_between(start, end).values())
+        return sum(size.sealed_batches for size in self.sizes_between(start, end).values())
 
     def sizes_between(self, start: Offset, end: Offset) -> dict[str, Size]:
         """Returns the sizes of (start, end], by receiver."""
@@ -221,7 +221,7 @@ class SpoolView:
             sizes.append(self._whole(name, number + 1, until))
             stretches = self._stretches(name, Position(until, 0), last)
             sizes += [index.size(first, end) for _, index, first, end in stretches]
-        return Size(sum(size.rows for size in sizes), sum(size.bytes for size in sizes))
+        return Size(sum(size.sealed_batches for size in sizes), sum(size.bytes for size in sizes))
 
     def _whole(self, name: str, begin: int, end: int) -> Size:
         """Returns the size of the sealed segments numbered `begin` to `end` (exclusive)."""

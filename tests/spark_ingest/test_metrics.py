@@ -14,8 +14,8 @@ CONFIGS = Path(__file__).parents[2] / "configs"
 
 def progress(name: str | None = "sink", rows: int = 100, **fields: Any) -> dict[str, Any]:
     """As Spark 4.3 reports it; offsets come as objects in its JSON, as texts over Connect."""
-    latest = {"main": {"segment": 1, "byte": 900, "rows_behind": 7, "bytes_behind": 512},
-              "other": {"segment": 3, "byte": 5, "rows_behind": 1, "bytes_behind": 8}}  # fmt: skip
+    latest = {"main": {"segment": 1, "byte": 900, "sealed_batches_behind": 7, "bytes_behind": 512},
+              "other": {"segment": 3, "byte": 5, "sealed_batches_behind": 1, "bytes_behind": 8}}  # fmt: skip
     return {
         "id": f"id-of-{name}", "name": name, "batchId": 3, "batchDuration": 250, "numInputRows": rows,
         "inputRowsPerSecond": 50.5, "processedRowsPerSecond": 400.0,
@@ -42,7 +42,7 @@ def test_a_query_from_its_start_to_its_end() -> None:
     assert found['veilmq_query_batches_total{query="sink"}'] == 2
     assert found['veilmq_query_quarantine_rows_total{query="sink"}'] == 3
     assert found['veilmq_query_batch_duration_seconds{query="sink"}'] == 0.25
-    assert found['veilmq_query_lag_rows{query="sink"}'] == 8
+    assert found['veilmq_query_lag_sealed_batches{query="sink"}'] == 8
     assert found['veilmq_query_lag_bytes{query="sink"}'] == 520
     assert found['veilmq_query_state_rows{query="sink"}'] == 10
     assert found['veilmq_query_progress_timestamp_seconds{query="sink"}'] == 1000
@@ -56,11 +56,13 @@ def test_a_query_from_its_start_to_its_end() -> None:
 
 def test_offsets_as_text_and_of_other_sources() -> None:
     table = QueryTable()
-    table.progressed(progress("a", sources=[{"latestOffset": '{"main": {"rows_behind": 5, "bytes_behind": 6}}'}]))
+    table.progressed(
+        progress("a", sources=[{"latestOffset": '{"main": {"sealed_batches_behind": 5, "bytes_behind": 6}}'}])
+    )
     table.progressed(progress("kafka", sources=[{"latestOffset": '{"topic": {"0": 12}}'}, {"latestOffset": "12"}]))
     found = shown(table)
-    assert found['veilmq_query_lag_rows{query="a"}'] == 5
-    assert 'veilmq_query_lag_rows{query="kafka"}' not in found
+    assert found['veilmq_query_lag_sealed_batches{query="a"}'] == 5
+    assert 'veilmq_query_lag_sealed_batches{query="kafka"}' not in found
     assert found['veilmq_query_running{query="kafka"}'] == 1
 
 

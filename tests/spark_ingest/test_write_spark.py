@@ -148,7 +148,7 @@ def test_a_listener_measures_queries(spark: Any, tmp_path: Path) -> None:
         assert found['veilmq_query_rows_total{query="closed"}'] == made.quarantine
         assert found['veilmq_query_quarantine_rows_total{query="closed"}'] == made.quarantine
         assert found['veilmq_query_batches_total{query="closed"}'] >= 2
-        assert found['veilmq_query_lag_rows{query="closed"}'] == 0
+        assert found['veilmq_query_lag_sealed_batches{query="closed"}'] == 0
         assert found['veilmq_query_failures_total{query="closed"}'] == 0
     finally:
         endpoint.stop()

@@ -30,10 +30,10 @@ from tests.spark_ingest.test_metrics import progress
 
 def test_the_first_look_fills_tables_and_the_second_is_a_rate() -> None:
     board = Board()
-    board.look(Look(rows=1000, read=1000, streams={"telemetry": 990, "quarantine": 10}), 100.0)
+    board.look(Look(sealed_batches=1000, read=1000, streams={"telemetry": 990, "quarantine": 10}), 100.0)
     assert board.shown().rates["telemetry"] == ()
     assert board.shown().seen == {"telemetry": 990, "availability": 0, "quarantine": 10}
-    board.look(Look(rows=400, read=100, streams={"telemetry": 90, "availability": 10}), 102.0)
+    board.look(Look(sealed_batches=400, read=100, streams={"telemetry": 90, "availability": 10}), 102.0)
     shown = board.shown()
     assert shown.rates["telemetry"] == (180.0,), "90 of 100 were read, of 400 in two seconds"
     assert shown.rates["availability"] == (20.0,)
@@ -45,7 +45,7 @@ def test_the_first_look_fills_tables_and_the_second_is_a_rate() -> None:
 
 def test_delays_are_of_the_newest_minute() -> None:
     board = Board()
-    board.look(Look(rows=3, read=3, delays=[(10.0, 99.0), (1000.0, 0.5), (1001.0, 0.1)]), 2000.0)
+    board.look(Look(sealed_batches=3, read=3, delays=[(10.0, 99.0), (1000.0, 0.5), (1001.0, 0.1)]), 2000.0)
     shown = board.shown()
     assert (shown.p50_s, shown.p99_s, shown.newest_at) == (0.1, 0.5, 1001.0)
     assert Board().shown().p50_s is None
@@ -74,7 +74,9 @@ def test_everything_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     board = Board()
     for turn in range(3):
         heard = [HeardEntity("g", f"{turn}-{n}", "online", 1, None) for n in range(600)]
-        board.look(Look(rows=1, read=1, heard=heard, reasons={f"r{turn}{n}": 1 for n in range(100)}), float(turn))
+        board.look(
+            Look(sealed_batches=1, read=1, heard=heard, reasons={f"r{turn}{n}": 1 for n in range(100)}), float(turn)
+        )
     for turn in range(500):
         board.look(Look(), 10.0 + turn)
     shown = board.shown()
@@ -107,7 +109,7 @@ def test_blame_and_queries_from_scrapes() -> None:
     registry.register(QueryMetrics(table))
     told = [BoardSample(each.name, each.labels, each.value) for family in registry.collect() for each in family.samples]
     (query,) = queries(told)
-    assert (query.name, query.running, query.rows_per_second, query.batch_s, query.lag_rows) == (
+    assert (query.name, query.running, query.rows_per_second, query.batch_s, query.lag_sealed_batches) == (
         "sink", True, 50.5, 0.25, 8.0,
     )  # fmt: skip
     assert generate_latest(registry)

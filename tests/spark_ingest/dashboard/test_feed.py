@@ -29,16 +29,16 @@ def test_looks_at_a_real_spool_and_keeps_nothing_from_being_trimmed(tmp_path: Pa
     feed = SpoolFeed(made.spool, made.grants)
     look = feed.look()
     assert look.trouble == ""
-    assert look.rows == made.telemetry + made.availability + made.quarantine
+    assert look.sealed_batches == made.telemetry + made.availability + made.quarantine
     assert look.read <= READ_ROWS + 500
     assert look.streams["telemetry"] >= look.read - made.availability - made.quarantine
     assert {each.entity.partition("-")[0] for each in look.heard} == {"press", "pump"}
     assert all(at >= START_S and delay >= 0 for at, delay in look.delays)
     (reader,) = look.readers
-    assert (reader.name, reader.running, reader.rows) == ("archive", False, look.rows)
+    assert (reader.name, reader.running, reader.sealed_batches) == ("archive", False, look.sealed_batches)
     assert look.spool_bytes > 0
     again = feed.look()
-    assert (again.rows, again.read, again.streams["telemetry"]) == (0, 0, 0)
+    assert (again.sealed_batches, again.read, again.streams["telemetry"]) == (0, 0, 0)
     assert not [path for path in (made.spool / "consumers").glob("*.json") if path.stem != "archive"]
 
 

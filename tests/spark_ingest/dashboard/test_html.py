@@ -46,7 +46,8 @@ def full(name: str) -> Board:
     for at in (1.0, 3.0, 5.0):
         board.look(
             Look(
-                rows=10, read=9, streams={"telemetry": 7, "availability": 1, "quarantine": 1}, delays=[(at, 0.2)],
+                sealed_batches=10, read=9, streams={"telemetry": 7, "availability": 1, "quarantine": 1},
+                    delays=[(at, 0.2)],
                 heard=[HeardEntity(name, name, name, 1, 1.0)], reasons={name: 1},
                 readers=[BoardReader(name, True, 5, 10, 7.5, 1.0), BoardReader("gone", False, None, None, None, 1.0)],
                 spool_bytes=950, trouble=name,

@@ -132,8 +132,8 @@ def test_a_receiver_process_loses_nothing_to_signals_crashes_or_a_full_spool(
     status = json.loads(run_veilmq("ingest", "status", str(daemon.spool), "--json").stdout)
     (part,) = status["receivers"]
     assert (part["receiver"], part["running"]) == ("main", True)
-    assert part["rows"] >= len(sent)  # and what the gateway tells of the device
-    assert (daemon.metric("veilmq_ingest_rows_total") or 0) > 0
+    assert part["sealed_batches"] >= len(sent)  # and what the gateway tells of the device
+    assert (daemon.metric("veilmq_ingest_sealed_batches_total") or 0) > 0
     second = run_veilmq("ingest", "run", "--config", str(daemon.config))
     assert (second.returncode, second.stderr.count("written by another process")) == (2, 1)
     assert "Traceback" not in second.stderr
@@ -173,7 +173,7 @@ def test_two_receivers_share_what_is_published(overlay: OverlayProcesses, tmp_pa
     said = daemons[0].rows(grants=grants, stream="availability")
     assert [(row["entity"], row["state"]) for row in said] == [("device", "online")], "what the gateway says of it"
     assert daemons[0].rows(grants=grants, stream="quarantine") == []
-    rows = sum(part.rows for part in parts)
+    rows = sum(part.sealed_batches for part in parts)
     assert rows == len(sent) + len(said), "shared out by blocks of numbers, here perhaps to one"
     assert all(daemon.end() == 0 for daemon in daemons)
     device.disconnect()

@@ -41,10 +41,14 @@ def test_how_it_stands(tmp_path: Path) -> None:
     assert found["received_total", ("r1",)] == 7
     assert found["received_bytes_total", ("r1",)] == 700
     assert (found["link_up", ("r1",)], found["link_up", ("r2",)]) == (1, 0)
-    assert (found["rows_total", ()], found["written_bytes_total", ()], found["groups_total", ()]) == (12, 3_400, 2)
+    assert (found["sealed_batches_total", ()], found["written_bytes_total", ()], found["groups_total", ()]) == (
+        12,
+        3_400,
+        2,
+    )
     assert (found["fsync_seconds_count", ()], found["fsync_seconds_sum", ()]) == (2, 0.5)
     assert found["events_total", ("suspected", "r2")] == 4
-    assert (found["waiting_rows", ()], found["subscribed", ()], found["spool_full", ()]) == (3, 1, 0)
+    assert (found["waiting_sealed_batches", ()], found["subscribed", ()], found["spool_full", ()]) == (3, 1, 0)
     assert found["clock_off", ()] == 0
     assert (found["spool_bytes", ()], found["spool_cap_bytes", ()]) == (0, 1_000)
 
@@ -59,8 +63,12 @@ def test_lags_are_shown_where_they_are_known(tmp_path: Path, monkeypatch: pytest
     new = SimpleNamespace(name="new", behind=None, behind_s=None)
     monkeypatch.setattr(metrics, "standings", lambda *told: [windows, new])
     found = shown(tmp_path)
-    assert [found[f"consumer_behind_{unit}", ("windows",)] for unit in ("rows", "bytes", "seconds")] == [5, 700, 2.5]
-    assert ("consumer_behind_rows", ("new",)) not in found
+    assert [found[f"consumer_behind_{unit}", ("windows",)] for unit in ("sealed_batches", "bytes", "seconds")] == [
+        5,
+        700,
+        2.5,
+    ]
+    assert ("consumer_behind_sealed_batches", ("new",)) not in found
 
 
 def test_a_spool_that_is_trimmed_meanwhile_costs_only_the_lags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,7 +76,7 @@ def test_a_spool_that_is_trimmed_meanwhile_costs_only_the_lags(tmp_path: Path, m
         raise SpoolError("trimmed")
 
     monkeypatch.setattr(metrics, "standings", trimmed)
-    assert shown(tmp_path)["rows_total", ()] == 12
+    assert shown(tmp_path)["sealed_batches_total", ()] == 12
 
 
 @pytest.mark.parametrize("address", ["9464", ":9464", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:0", "127.0.0.1:70000"])
@@ -87,7 +95,7 @@ def test_a_port_in_use_is_one_line(tmp_path: Path) -> None:
 def test_it_is_served_until_it_is_stopped(tmp_path: Path, free_port: int) -> None:
     stop = serve_metrics(f"127.0.0.1:{free_port}", ReceiverMetrics(receiver(), tmp_path, ["main"], 1))
     with urllib.request.urlopen(f"http://127.0.0.1:{free_port}/metrics", timeout=10) as answer:
-        assert b"veilmq_ingest_rows_total 12.0" in answer.read()
+        assert b"veilmq_ingest_sealed_batches_total 12.0" in answer.read()
     stop()
     with pytest.raises(OSError, match="refused"):
         urllib.request.urlopen(f"http://127.0.0.1:{free_port}/metrics", timeout=10)

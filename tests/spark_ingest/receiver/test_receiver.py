@@ -474,7 +474,7 @@ def test_the_reader_in_the_driver(tmp_path: Path, overlay: Overlay, publisher: P
     assert wait_until(lambda: view.rows_between({}, view.latest()) == 25)
     end = reader.latestOffset(start, ReadAllAvailable())
     assert reader.reportLatestOffset() == {
-        "main": {**end["main"], "rows_behind": 0, "bytes_behind": 0, "seconds_behind": 0.0}
+        "main": {**end["main"], "sealed_batches_behind": 0, "bytes_behind": 0, "seconds_behind": 0.0}
     }
     executor = pickle.loads(pickle.dumps(SpoolStreamReader(options, Replicas)))
     rows = [

@@ -115,7 +115,7 @@ def test_all_that_was_delivered_is_behind_the_query_and_trimmed(spool: Path) -> 
     query.run()
     (standing,) = standings(spool)
     assert standing.behind is not None
-    assert standing.behind.rows == 0
+    assert standing.behind.sealed_batches == 0
     assert len(segment_numbers(spool / "main")) == 1
 
 
@@ -129,7 +129,7 @@ def test_a_gap_fails_the_query_and_may_be_passed_over(spool: Path) -> None:
     reader.latestOffset(query.at or {}, ReadAllAvailable())
     told = reader.reportLatestOffset()
     assert told is not None
-    assert told["main"]["rows_behind"] == 0
+    assert told["main"]["sealed_batches_behind"] == 0
     reader.stop()
 
 

@@ -34,7 +34,7 @@ def drain(site: Site, name: str, rows: Any, **trigger: Any) -> tuple[list[int], 
 def behind(progress: list[dict[str, Any]]) -> list[int]:
     """Rows that each batch left, as Spark shows them."""
     told = [each["sources"][0]["latestOffset"] for each in progress if each["numInputRows"]]
-    return [each["main"]["rows_behind"] for each in told]
+    return [each["main"]["sealed_batches_behind"] for each in told]
 
 
 def test_a_batch_holds_no_more_than_asked_for_and_the_progress_tells_the_lag(site: Site) -> None:
@@ -49,7 +49,7 @@ def test_a_batch_holds_no_more_than_asked_for_and_the_progress_tells_the_lag(sit
     offset = progress[-1]["sources"][0]["latestOffset"]["main"]
     assert (offset["bytes_behind"], set(offset)) == (
         0,
-        {"segment", "byte", "rows_behind", "bytes_behind", "seconds_behind"},
+        {"segment", "byte", "sealed_batches_behind", "bytes_behind", "seconds_behind"},
     )
     site.fill(30, per_group=10)
     found, _ = drain(site, "bytes", site.stream(max_rows_per_batch="10"), once=True)
@@ -70,7 +70,7 @@ def test_two_queries_of_their_own_pace_and_a_late_one(site: Site) -> None:
     assert segment_numbers(site.spool / "main")[0] == 1
     found = {each.name: each.behind for each in standings(site.spool)}
     assert found["slow"] is not None
-    assert found["slow"].rows >= 120
+    assert found["slow"].sealed_batches >= 120
     late, _ = drain(site, "late", site.stream(consumer="late", startingOffsets="latest"))
     site.fill(20)
     again, _ = drain(site, "late", site.stream(consumer="late", startingOffsets="latest"))

@@ -132,7 +132,7 @@ def test_the_command_lists_and_forgets(tmp_path: Path) -> None:
     assert "100" in listed.stdout
     (line,) = cli(str(tmp_path), "--json").stdout.splitlines()
     told = json.loads(line)
-    assert (told["name"], told["behind"]["rows"], told["running"]) == ("job", 100, False)
+    assert (told["name"], told["behind"]["sealed_batches"], told["running"]) == ("job", 100, False)
     unknown = cli(str(tmp_path), "--forget", "jib")
     assert (unknown.returncode, unknown.stderr.count("\n")) == (2, 1)
     assert "known: job" in unknown.stderr

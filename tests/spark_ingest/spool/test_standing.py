@@ -27,7 +27,7 @@ def test_standings_tell_rows_bytes_and_who_runs(tmp_path: Path) -> None:
     first.commit(view.advance(start, 30))
     found = {each.name: each for each in standings(tmp_path)}
     assert found["first"].behind is not None
-    assert found["first"].behind.rows == 70
+    assert found["first"].behind.sealed_batches == 70
     assert found["second"].behind == view.sizes_between({}, view.latest())["main"]
     assert (found["first"].running, found["second"].running) == (True, False)
     assert found["second"].retain_s == 60

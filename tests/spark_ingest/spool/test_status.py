@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+from keys.records import encode
 from spark_ingest.spool.status import status_of, told
 from spark_ingest.spool.writer import SpoolWriter
 from tests.gateway.overlay_processes import run_veilmq
+from tests.spark_ingest.region import Link, Overlay, Publisher
 
 
 def test_status_of_spools_without_anything(tmp_path: Path) -> None:
     writer = SpoolWriter(tmp_path, "main", cap_bytes=1 << 20)
     writer.roll(b"")
-    assert "receiver main: running, 0 rows in 1 segments" in told(status_of(tmp_path))
+    assert "receiver main: running, 0 sealed batches in 1 segments" in told(status_of(tmp_path))
     writer.close()
     assert "receiver main: not running" in told(status_of(tmp_path))
     ended = run_veilmq("ingest", "status", str(tmp_path / "nowhere"))
     assert (ended.returncode, ended.stderr.count("is no spool")) == (2, 1)
+
+
+def test_status_says_no_rows_where_it_counts_sealed_batches(tmp_path: Path) -> None:
+    """A sealed batch holds many publications, which only a reader with keys can count: they alone are rows."""
+    link, writer = Link(Overlay()), SpoolWriter(tmp_path, "main", cap_bytes=1 << 30)
+    writer.roll(b"")
+    publications = encode(b"\1" * 10, [0] * 10, [b"plant/a"] * 10, [b""] * 10, [b"1"] * 10)
+    link.publish(Publisher(link.overlay).seal("plant/a", clear=publications))
+    link.write(writer)
+    status = status_of(tmp_path)
+    (part,) = status.receivers
+    assert part.sealed_batches == 1
+    assert "1 sealed batches in" in told(status)
+    assert "rows" not in told(status)
+    assert "rows" not in json.loads(status.to_json())["receivers"][0]
+    writer.close()
