@@ -1,7 +1,8 @@
 """Every place where a publication of QoS 1 or 2 of a client may wait before it is acknowledged, and what ends the wait.
 
-A new place is a row here, and a test that ends its wait. The reference page is made of this table. Not here: queues
-behind the acknowledgement, as the outbox and queues of receivers (`docs/reference/bounds.md`).
+A new place is a row here, and a test that ends its wait, marked with `ends` of `tests/gateway/ending.py`. The reference
+page is made of this table. Not here: queues behind the acknowledgement, as the outbox and queues of receivers
+(`docs/reference/bounds.md`).
 """
 
 from __future__ import annotations

@@ -16,9 +16,11 @@ import pytest
 from bridge.contract import Publication
 from gateway.broker import exchange
 from gateway.broker.edge_broker import EdgeBroker
-from gateway.mqtt5.packets import Packet, PubAck, PubComp, Publish, PubRec, PubRel, Version
+from gateway.broker.waits import Wait
+from gateway.mqtt5.packets import Disconnect, Packet, PubAck, PubComp, Publish, PubRec, PubRel, Version
 from gateway.mqtt5.types import ReasonCode
 from tests.gateway.broker.test_holding import configured
+from tests.gateway.ending import ends
 from tests.gateway.harness import Wire, on_loop, serving
 from tests.gateway.test_broker_overlay import FakeOverlay
 from tests.waits import until
@@ -138,6 +140,7 @@ async def held(version: Version, qos: int) -> AsyncIterator[tuple[EdgeBroker, Wi
         yield broker, sub, pub
 
 
+@ends(Wait.RECEIVER, Wait.BEHIND)
 @VERSIONS
 @EVERY_QOS
 @pytest.mark.parametrize("times", [1, 2, 3])
@@ -199,6 +202,7 @@ class FullOutbox(FakeOverlay):
             done(0)
 
 
+@ends(Wait.OUTBOX_FULL)
 @EVERY_QOS
 @on_loop
 async def test_whoever_met_a_full_outbox_twice_gets_on_when_there_is_room(qos: int) -> None:
@@ -253,6 +257,7 @@ async def test_on_its_next_connection_nothing_but_publications_waits() -> None:
         assert await wire.published() == [("lab/1", b"for it")]
 
 
+@ends(Wait.PLUGIN)
 @on_loop
 async def test_a_plugin_that_never_answers_ends_the_connection_and_its_client_gets_on(
     monkeypatch: pytest.MonkeyPatch,
@@ -283,3 +288,42 @@ async def test_a_plugin_that_never_answers_ends_the_connection_and_its_client_ge
         await pub.connect()
         await reading(sub, taken, lambda: not pub.unfinished and len(taken) == 3)
         assert numbers(taken) == [1, 2, 3]
+
+
+@ends(Wait.OUTBOX, Wait.TURN)
+@EVERY_QOS
+@on_loop
+async def test_the_second_of_two_is_answered_behind_the_first_though_it_is_on_disk_before(qos: int) -> None:
+    overlay: Any = FullOutbox()
+    overlay.room = 2
+    async with serving(overlay=overlay) as broker:
+        wire = await Wire.connect(broker, "pub")
+        ids = [wire.publish("ward/1", b"%d" % number, qos) for number in (1, 2)]
+        await until(lambda: len(overlay.undecided) == 2)
+        first, second = overlay.undecided
+        second(0)
+        assert await wire.barrier() == []
+        first(0)
+        kind = PubAck if qos == 1 else PubRec
+        assert [(await wire.expect(kind)).packet_id for _ in ids] == ids
+
+
+@ends(Wait.SHUTDOWN)
+@EVERY_QOS
+@pytest.mark.parametrize("is_written", [True, False])
+@on_loop
+async def test_a_broker_that_stops_answers_what_is_decided_in_time_and_then_says_goodbye(
+    qos: int, is_written: bool
+) -> None:
+    overlay: Any = FullOutbox()
+    overlay.room = 1
+    async with serving({"limits": {"shutdown_s": 5 if is_written else 0.1}}, overlay=overlay) as broker:
+        wire = await Wire.connect(broker, "pub")
+        wire.publish("ward/1", b"1", qos)
+        await until(lambda: bool(overlay.undecided))
+        if is_written:
+            asyncio.get_running_loop().call_later(0.05, overlay.write)
+    *answers, bye = await wire.closed()
+    assert isinstance(bye, Disconnect)
+    assert bye.code == ReasonCode.SERVER_SHUTTING_DOWN
+    assert [type(one) for one in answers] == [PubAck if qos == 1 else PubRec] * is_written

@@ -9,6 +9,7 @@ from gateway.broker.exchange import ASK_S
 from gateway.broker.waits import Wait
 from gateway.sessions.store import RETRY_S
 from gateway.sockets.held_actions import HELD_ACTIONS, HELD_BYTES
+from tests.gateway.ending import ended, ended_in
 
 
 @pytest.mark.parametrize("wait", Wait)
@@ -24,3 +25,20 @@ def test_numbers_and_names_of_bounds_are_those_of_the_code() -> None:
     for name in ("receive_maximum", "stalled_s", "publish_rate", "hold_s", "shutdown_s"):
         assert hasattr(Limits, name) or name in Limits.model_fields
         assert any(f"`{name}`" in "".join(wait.value) for wait in Wait)
+
+
+def test_some_test_ends_every_wait() -> None:
+    assert ended() == {wait.name for wait in Wait}, "mark a test with `ends` of tests/gateway/ending.py"
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("@ends(Wait.PACE, Wait.TURN)\ndef test_one(): ...", ["PACE", "TURN"]),
+        ("@other\n@ends(Wait.PACE)\nasync def test_one(): ...", ["PACE"]),
+        ("@ends(Wait.PACE)\ndef helper(): ...", []),
+        ("# @ends(Wait.PACE)\ndef test_one(): ...", []),
+    ],
+)
+def test_only_marks_of_tests_count(source: str, found: list[str]) -> None:
+    assert list(ended_in(source)) == found

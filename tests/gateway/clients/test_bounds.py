@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from gateway.base.limits import Limits
+from gateway.broker.waits import Wait
 from gateway.clients.bounds import Pace
 from gateway.mqtt5.codec import encode
 from gateway.mqtt5.packets import (
@@ -28,6 +29,7 @@ from gateway.mqtt5.packets import (
 )
 from gateway.mqtt5.types import ReasonCode
 from gateway.sockets.connection import MqttConnection
+from tests.gateway.ending import ends
 from tests.gateway.harness import Wire, serving
 from tests.gateway.sockets.test_connection import RecordingTransport
 from tests.waits import until
@@ -300,6 +302,7 @@ def test_the_bucket_lets_a_burst_through_and_then_the_rate() -> None:
     assert pace.take(499.0) > 0, "a clock that goes backwards gives nothing"
 
 
+@ends(Wait.PACE)
 def test_a_client_above_its_rate_is_read_slowly_and_loses_nothing() -> None:
     async def check() -> None:
         async with serving({"limits": {"publish_rate": 100, "publish_burst": 10}}) as broker:

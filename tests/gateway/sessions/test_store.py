@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from gateway.broker.edge_broker import EdgeBroker
+from gateway.broker.waits import Wait
 from gateway.mqtt5.packets import (
     ConnAck,
     Connect,
@@ -42,6 +43,7 @@ from gateway.outbox.database import OutboxFullError, StoreError
 from gateway.sessions import store as session_store
 from gateway.sessions.database import Changes, SessionDatabase
 from gateway.sessions.store import SessionStore
+from tests.gateway.ending import ends
 from tests.gateway.harness import Wire, serving
 from tests.waits import until
 
@@ -199,6 +201,7 @@ def test_clean_sessions_cost_no_write(tmp_path: Path) -> None:
     asyncio.run(use())
 
 
+@ends(Wait.SESSIONS, Wait.RELEASE)
 def test_what_the_other_end_concludes_from_waits_for_the_disk(tmp_path: Path) -> None:
     """PUBREL, PUBCOMP, PUBLISH of QoS 2, CONNACK and SUBACK: after them the other end forgets, or relies on us."""
 
@@ -233,6 +236,21 @@ def test_what_the_other_end_concludes_from_waits_for_the_disk(tmp_path: Path) ->
     asyncio.run(use())
 
 
+@ends(Wait.GATE)
+def test_an_answer_waits_behind_a_change_of_its_clients_own_session(tmp_path: Path) -> None:
+    async def use() -> None:
+        async with durable(tmp_path) as broker:
+            pub = await Wire.connect(broker, "pub", **LASTING)
+            with Gatekeeper(broker).holding():
+                pub.send(Subscribe(8, (Subscription("b"),)))
+                pub.publish("nobody", b"x", 1, packet_id=9)
+                await silent(pub)
+            assert [type(await pub.next()) for _ in range(2)] == [SubAck, PubAck]
+
+    asyncio.run(use())
+
+
+@ends(Wait.UNREAD)
 def test_a_client_that_knows_no_receive_maximum_is_read_again_when_it_is_to_release_what_fills_it(
     tmp_path: Path,
 ) -> None:
@@ -290,6 +308,7 @@ def test_what_is_repeated_at_qos_1_does_not_replace_what_its_topic_retained_afte
 # ------------------------------------------------------------------------------------------ a full disk
 
 
+@ends(Wait.SESSIONS_FULL)
 def test_a_full_disk_refuses_what_must_be_stored_and_serves_the_rest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
