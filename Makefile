@@ -9,7 +9,7 @@ WORKERS ?= 3
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv wheel demo test test-slow mutate mutate-broker check style docs tools bench bench-keys bench-broker bench-forwarding bench-availability bench-ingest clean
+.PHONY: help venv wheel demo test test-slow soak mutate mutate-broker check style docs tools bench bench-keys bench-broker bench-forwarding bench-availability bench-ingest clean
 
 help:            ## what there is
 	@grep -hE '^[a-z-]+: .*##|^[a-z-]+:  *##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | sort | expand -t 14
@@ -31,6 +31,9 @@ test: venv style ## everything that CI runs
 
 test-slow: venv  ## the long runs
 	$(BIN)/python -m pytest -m slow -n 2 --dist loadfile $(PYTEST_ARGS)
+
+soak: venv       ## half an hour of storms, restarts and stopped members; fails on growth or loss; SOAK_ARGS="--minutes 3"
+	$(BIN)/python -m tests.bench.soak $(SOAK_ARGS)
 
 mutate: venv     ## small faults in keys, admission and tracing that the tests must notice, a score per module (hours); MUTATE_ARGS="--part 1/5 bridge/wire"
 	$(BIN)/python -m tests.mutation $(or $(MUTATE_ARGS),--own keys bridge/wire bridge/membership bridge/traces bridge/tracking bridge/devices)
