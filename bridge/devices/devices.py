@@ -240,7 +240,13 @@ class Devices(Judging):
         for rule in self._rules.heartbeats:
             name = rule.device(levels)
             if name is not None and not name.startswith(OURS):  # what we show would come back as ever new devices
-                device = self._claim(name, link, "heartbeat", now)
+                known = self._speaking.device(name)
+                roams = rule.is_of_many and known is not None and not known.evidence.own
+                if known is not None and roams and not self._speaking.may_speak(known, link, now):
+                    self._speaking.hears(known, link)
+                    device = known
+                else:
+                    device = self._claim(name, link, "heartbeat", now)
                 device.evidence.every_s = rule.every_s
                 device.settles_at = min(device.settles_at, now)
                 self._heard(device, now)

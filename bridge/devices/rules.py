@@ -22,6 +22,11 @@ class Heartbeat:
     topic: str
     every_s: float | None = None
 
+    @property
+    def is_of_many(self) -> bool:
+        """Whether the filter leaves open, by a `+` before the device, which bridge hears it: then each of them may."""
+        return "+" in self.topic.partition(MARK)[0].split("/")
+
     def device(self, levels: list[str]) -> str | None:
         """Whom a topic's levels name; None for another topic."""
         wanted = self.topic.split("/")

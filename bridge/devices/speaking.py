@@ -143,12 +143,21 @@ class Speaking:
         if known.evidence.link is not link:
             if not self._may_take_over(known, link, now):
                 raise NotAuthorised(f"{name} is spoken for by another connection")
-            self._release(known)
-            known.evidence.link, known.evidence.own = link, False
-            self._devices.put(name, link.origin, known)  # whoever speaks for it pays for its place
-            known.founder = known.founder or link.client
-            self._speaks.setdefault(link.client, {})[name] = None
+            self._move(known, link)
         return known, None
+
+    def _move(self, known: Device, link: DeviceLink) -> None:
+        self._release(known)
+        known.evidence.link, known.evidence.own = link, False
+        self._devices.put(known.name, link.origin, known)  # whoever speaks for it pays for its place
+        known.founder = known.founder or link.client
+        self._speaks.setdefault(link.client, {})[known.name] = None
+
+    def hears(self, known: Device, link: DeviceLink) -> None:
+        """A second bridge hears a device. It speaks for the device once the first one is gone, which may come back."""
+        known.evidence.roams = True
+        if known.evidence.link is None or not known.evidence.link.up:
+            self._move(known, link)
 
     def may_speak(self, known: Device, link: DeviceLink, now: float) -> bool:
         """Whether a connection speaks for a device, or may from now on."""

@@ -77,6 +77,7 @@ class LifeEvidence:
     every_s: float | None = None
     rejoin_s: float = REJOIN_S
     words: dict[str, Said] = field(default_factory=dict)  # by source
+    roams: bool = False  # several bridges hear it: that one of them is gone says nothing
     suspect_at: float | None = None
     fail_at: float | None = None  # when what its entities said last counts no more (`entities`)
     habit: Regularity = field(default_factory=Regularity)
@@ -105,7 +106,7 @@ def judge(known: LifeEvidence, now: float, grace_s: float) -> DeviceVerdict | No
     if Said.GONE in said:
         return DeviceVerdict(DeviceHealth.GONE, f"{_source(known, Said.GONE)} says so", clean=True)
     link = known.link
-    if link is not None and not link.up and link.willed:
+    if link is not None and not link.up and link.willed and not (known.roams and known.every_s):
         return DeviceVerdict(
             DeviceHealth.FAILED, "its will was published" if known.own else "the will of its bridge was published"
         )

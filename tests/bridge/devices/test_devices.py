@@ -862,3 +862,38 @@ def test_remembered_twice_is_remembered_once() -> None:
     site.run(REJOIN_S + 5)
     assert site.kinds("plug") == [JOIN]
     assert Site(DeviceRules(sparkplug_host="gate")).devices.sparkplug_host == "gate"
+
+
+ROAMING = DeviceRules(clients=(), heartbeats=(Heartbeat("home/+/BT/{device}", every_s=10),))
+
+
+def test_a_sensor_that_is_carried_from_one_bridge_to_another_lives() -> None:
+    site = Site(ROAMING)
+    for bridge in ("cellar", "attic"):
+        site.connect(bridge, origin=bridge)
+    for bridge in ("cellar", "attic", "attic", "attic", "attic"):
+        site.publish(bridge, f"home/{bridge}/BT/tag")
+        site.run(9)
+    assert site.kinds("tag") == [JOIN]
+    assert site.counted == {}
+    site.handle(Published("cellar", "home/cellar/LWT", b"offline", True))
+    site.lose("cellar")
+    site.run(1)
+    assert site.kinds("tag") == [JOIN], "the other one hears it"
+    site.publish("attic", "home/attic/BT/tag")
+    site.run(31)
+    assert site.kinds("tag") == [JOIN, SUSPECTED, FAILED], "nobody hears it"
+
+
+def test_who_hears_a_sensor_says_nothing_else_about_it() -> None:
+    """A second bridge may hear a device and not end it, while the first one is there."""
+    site = Site(ROAMING)
+    for bridge in ("cellar", "evil"):
+        site.connect(bridge, origin=bridge)
+        site.publish(bridge, f"home/{bridge}/BT/tag")
+    site.publish("evil", "homie/tag/$state", b"lost")
+    assert site.counted == {"devices_refused": 1}
+    site.handle(Published("evil", "home/evil/LWT", b"offline", True))
+    site.lose("evil")
+    site.run(5)
+    assert site.kinds("tag") == [JOIN]
