@@ -1,6 +1,7 @@
-"""Which outbox entries are too old to be sent: past their message's expiry, or past the outbox's own bound.
+"""Age limits of outbox entries: the message's expiry and the outbox's own bound.
 
-Not here: what becomes of what follows them (`publisher`)."""
+`publisher` decides on the followers of a dropped entry.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +12,17 @@ from bridge.publisher.sealing import Entry
 
 
 class Ages:
-    """`max_age_s`: what was published longer ago is dropped instead of sent; None: no bound."""
+    """The age limits of one outbox. An entry published longer than `max_age_s` ago is dropped instead of sent; None:
+    no bound.
+    """
 
     def __init__(self, max_age_s: float | None) -> None:
         self._max_age_s = max_age_s
 
     def expired(self, entries: Iterable[Entry], now: float) -> tuple[list[int], list[int]]:
-        """Sequences of those that are too old by their message's bound, and of the others that are by ours."""
+        """Returns the sequences of entries past their message's expiry, and of other entries past the outbox's
+        bound.
+        """
         message, age = [], []
         for entry in entries:
             published = entry.publication.time_ms / 1000
@@ -29,14 +34,14 @@ class Ages:
         return message, age
 
     def too_long(self, entries: Mapping[int, Entry], now: float) -> list[int]:
-        """The first ones, in the order in which they came, that were in memory for longer than our bound."""
+        """Returns the leading entries, in order of arrival, that were in memory for longer than the outbox's bound."""
         most_s = self._max_age_s
         if most_s is None:
             return []
         return [entry.sequence for entry in takewhile(lambda one: now > one.since_s + most_s, entries.values())]
 
     def first_at(self, entries: Mapping[int, Entry]) -> float | None:
-        """When `too_long` has something to say."""
+        """Returns the time at which `too_long` finds its next entry."""
         first = next(iter(entries.values()), None)
         if first is None or self._max_age_s is None:
             return None

@@ -1,8 +1,8 @@
-"""How a publication leaves for one replica: with its key, behind it, or alone; what a stock broker needs besides (A9).
+"""Announcement of data keys to one replica: with a publication, before it, or alone; extras for a stock broker (A9).
 
-A key rides on publications or stands alone on its own topic, as its scope says. Who joins late at a replica of ours
-gets the live keys from it; from a stock broker only what comes next, so there every publication carries its key. Not
-here: what is sent when (`publisher`), which key (`data_keys`).
+A key rides on publications or stands alone on its own topic, as its scope says. A late subscriber at a replica gets
+the live keys from the replica; a stock broker gives only later messages, so there every publication carries its key.
+`publisher` decides on the time of sending, `data_keys` on the key.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def sends(
     *,
     hosted: bool,
 ) -> list[Send]:
-    """One publication for the member `peer` of our region's `view`."""
+    """Returns the messages of one publication for the member `peer` of the home region's `view`."""
     if hosted and publication.expiry_s is not None:
         ends_s = publication.time_ms / 1000 + publication.expiry_s
         wire = replace(wire, expiry_s=max(1, ceil(ends_s - now)))
@@ -43,7 +43,7 @@ def sends(
 
 
 def key_alone(peer: str, view: RegionView, key: LiveKey) -> Send:
-    """A key on its own topic, with the share of that replica."""
+    """Returns a key on its own topic, with the share of that replica."""
     key.tell(peer)
     return Send(peer, key.wire(_place(peer, view)))
 

@@ -1,13 +1,13 @@
-"""A batch that does not go as it was stored: in parts, each a batch with the number of its first record.
+"""Division of a stored batch into parts, each a batch with the number of its first record.
 
-It is cut in two until its parts fit if it is larger than what brokers take, which they did not say. Replicas say how
-long their packets may be, and batches are made for that (`gateway.overlay`). A hosted broker may have a bound that it
-does not announce, or lower one below what is stored. And its records are divided if they are not all of one scope any
-more, or may not all go (`placing`). On disk it stays one row, that goes when the last of its parts does. Which parts
-there are is on disk, too (`Keep`): after a restart it is cut in the same way, since readers know a batch by its number.
-So is of QoS 2 which other scope a whole batch went into: once it is sealed it stays there, and readers know it there.
-So is of each whether its chain is plain, and of what a plain scope took that a sealed one has now: it stays protected.
-Not here: who refused it (`publisher`), what a single record comes to that nobody takes: it waits, and is offered again.
+A batch is halved until its parts fit if brokers refuse it as too large without an announced bound. Replicas announce
+their largest packet, and batches are made for that (`gateway.overlay`). A hosted broker may have an unannounced bound,
+or lower a bound below stored batches. A batch is also divided if its records no longer belong to one scope, or may not
+all go (`placing`). On disk the batch stays one row until its last part is gone. The parts are on disk, too (`Keep`):
+after a restart the batch is cut in the same way, since readers know a batch by its number. Also on disk are the new
+scope of a whole QoS 2 batch, which stays there once sealed, since readers know the batch there; a mark for each plain
+chain; and a mark for records that a plain scope took and a sealed scope has now: they stay protected. `publisher`
+handles refusals. A single record that no replica takes waits, and is offered again.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ _Told: TypeAlias = tuple[str, bool, tuple[int, ...]]  # of a part: its chain, wh
 
 
 def may_be_cut(entry: Entry, view: RegionView, up: Collection[str]) -> bool:
-    """Whether nobody can have the batch: a reader that has it, from one broker with shares of others, would get its
-    records again. One that is away and did not refuse it counts as if it had not got it, but for QoS 2. Where no more
-    than f refused it that may be a lie, told while the links of all others are cut."""
+    """Returns True if no reader can have the batch: a reader that combined it from one broker and others' shares would
+    get its records again. A replica that is away and did not refuse counts as without the batch, except for QoS 2.
+    Refusals by at most f replicas may be a lie, told while the links of all others are cut.
+    """
     others = set(view.members) - entry.too_large_for
     if len(view.members) - len(others) <= view.faults:
         return False
@@ -47,7 +48,9 @@ def may_be_cut(entry: Entry, view: RegionView, up: Collection[str]) -> bool:
 
 
 class Cuts:
-    """Of one gateway. `entries`: all in memory, by number; `young`: those whose stragglers' bound is to come."""
+    """The divided batches of one gateway. `entries` holds all entries in memory by number, `young` the ones before the
+    stragglers' bound.
+    """
 
     def __init__(
         self,
@@ -66,12 +69,12 @@ class Cuts:
         self._changed: dict[int, None] = {}  # rows whose parts are to be written
 
     def forget_peer(self, peer: str) -> None:
-        """Its link is new, and so may be what it takes."""
+        """Forgets a replica's refusals: on a new link it may take larger packets."""
         for entry in self._entries.values():
             entry.too_large_for.discard(peer)
 
     def too_large(self, peer: str, entry: Entry, view: RegionView) -> bool:
-        """A replica does not take it for that. Whether two stand in place of the batch now."""
+        """Takes a replica's refusal of a too large batch. Returns True if two parts replace the batch now."""
         entry.too_large_for.add(peer)
         if entry.key is not None:  # which rode on it
             entry.key.forget_peer(peer)
@@ -85,8 +88,9 @@ class Cuts:
         return middle > 0
 
     def stored(self, entry: Entry, home: Callable[[Publication], ScopeSecret]) -> list[Entry]:
-        """What stands for what was read: it, or what a former life left of it in parts. `home`: the scope of a
-        batch by its topic, and by whether a plain scope took it."""
+        """Returns the entry that was read, or its parts left by a former process. `home` gives the scope of a batch
+        from its topic and a mark for a plain scope.
+        """
         found = self._former.pop(entry.sequence, None)
         if found is None:
             return [entry]
@@ -105,7 +109,9 @@ class Cuts:
         return self.split(entry, parts) or [entry]
 
     def split(self, entry: Entry, parts: Sequence[Part]) -> list[Entry]:
-        """These parts of an entry as entries, none of which is in memory yet. That with its number is the same one."""
+        """Makes entries from these parts of an entry; none is in memory yet. The part with the entry's number is the
+        entry itself.
+        """
         row, before, previous = self._row_of.get(entry.sequence, entry.sequence), entry.secret, entry.previous
         took_plain = entry.publication.in_clear
         made: list[Entry] = []
@@ -131,7 +137,9 @@ class Cuts:
         return made
 
     def placed(self, entry: Entry) -> None:
-        """It has the scope that it has. What a plain one took is protected from now on if this one is sealed."""
+        """Notes the entry's final scope. Records taken by a plain scope are protected from now on if this scope is
+        sealed.
+        """
         if _is_plain(entry) or entry.is_snapshot or not (entry.publication.in_clear or entry.sequence in self._row_of):
             return
         row = self._row_of.get(entry.sequence, entry.sequence)
@@ -139,7 +147,7 @@ class Cuts:
             self._note(entry, row)
 
     def _note(self, entry: Entry, row: int) -> None:
-        """The disk is to say what is left of it, and where."""
+        """Notes for the disk the entry's part of a row, with its chain."""
         if entry.publication.qos:
             self._row_of[entry.sequence] = row
             numbers = numbers_of(entry.publication, entry.sequence)
@@ -147,7 +155,7 @@ class Cuts:
             self._changed[row] = None
 
     def divide(self, divided: Sequence[tuple[Entry, Sequence[Part]]]) -> None:
-        """Parts stand in place of these entries, and go to all."""
+        """Replaces these entries by their parts, which go to all replicas."""
         self._lanes.withdraw({entry.sequence for entry, _ in divided})
         back: list[tuple[int, str]] = []
         for entry, parts in divided:
@@ -169,7 +177,7 @@ class Cuts:
             self._lanes.requeue(back, lambda _peer, _number: True)
 
     def rows(self, gone: Iterable[int]) -> tuple[int, ...]:
-        """The rows that are to be forgotten now that these are gone from memory."""
+        """Returns the rows to forget now that these entries are gone from memory."""
         found: list[int] = []
         for sequence in gone:
             row = self._row_of.pop(sequence, None)
@@ -186,19 +194,19 @@ class Cuts:
     # ------------------------------------------------------------------------------------------- over restarts
 
     def changes(self) -> list[Keep]:
-        """Rows of what changed since this was asked last."""
+        """Returns the rows changed since the last call."""
         changed, self._changed = self._changed, {}
         rows = tuple((ROW + number(row, _NUMBER), _told(self._parts.get(row))) for row in changed)
         return [Keep(rows)] if rows else []
 
     def restore(self, rows: Iterable[tuple[bytes, bytes]]) -> None:
-        """What a former process kept. A row that is damaged is left out."""
+        """Restores the rows of a former process; skips damaged rows."""
         for name, told in rows:
             if name[:1] == ROW and len(name) == 1 + _NUMBER and (parts := _read(told)):
                 self._former[int.from_bytes(name[1:])] = parts
 
     def all_read(self) -> None:
-        """What a former life left on disk is in memory: what was not among it is gone."""
+        """Drops rows of a former process whose batches were not on disk: everything left there is in memory now."""
         self._changed.update(dict.fromkeys(self._former))
         self._former.clear()
 
@@ -218,7 +226,7 @@ def _told(parts: Mapping[int, _Told] | None) -> bytes | None:
 
 
 def _read(row: bytes) -> list[_Told]:
-    """Empty if it is damaged."""
+    """Decodes a row; returns an empty list for a damaged one."""
     reader, found = Reader(row), list[_Told]()
     try:
         while reader.position < len(row):

@@ -1,9 +1,9 @@
-"""A publisher's data keys: one at a time for each scope, and when the next one is due (A9, docs/protocol.md §2.4).
+"""Data keys of a publisher: one at a time for each scope, and the time of the next one (A9, docs/protocol.md §2.4).
 
-A data key serves as many messages, bytes and seconds as its scope's `Refresh` says, under one epoch key; whatever
-ends first ends it. It rides on publications, or is told once, alone (`Scope.keys_on_topic`).
-`name` says which epoch key a scope seals under at a moment, or that there is none. Not here: what is sealed when and
-for whom (`sealing`), how epoch keys come to us (`keys.fetching`).
+A data key serves as many messages, bytes and seconds as its scope's `Refresh` says, under one epoch key; the first
+limit reached ends it. The key rides on publications, or is sent once, alone (`Scope.keys_on_topic`). `name` gives the
+epoch key under which a scope seals at a moment, if there is one. `sealing` decides on time and receivers,
+`keys.fetching` obtains epoch keys.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ ANNOUNCE_AFTER_S = 5.0
 
 @dataclass(slots=True)
 class LiveKey:
-    """A data key in use, what it sealed, and to whom it was announced. `alone`: never on a publication."""
+    """A data key in use, with its use counts and its announcements by peer. `alone` keys never ride on a
+    publication.
+    """
 
     name: KeyName
     refresh: Refresh
@@ -41,38 +43,39 @@ class LiveKey:
     announced: dict[str, tuple[int, float]] = field(default_factory=dict)
 
     def seal(self, prefix: bytes, sequence: int, topic: str, inner: bytes) -> bytes:
-        """`DataKey.seal`, counted."""
+        """Seals with `DataKey.seal` and counts messages and bytes."""
         content = self.data_key.seal(prefix, sequence, topic, inner)
         self.sealed_messages += 1
         self.sealed_bytes += len(content)
         return content
 
     def carried(self, place: Place) -> UserProperties:
-        """`vmq-key` and `vmq-shares` for the replica at `place` of our region. In another view than the key's no place
-        is that replica's: it gets no share."""
+        """Returns `vmq-key` and `vmq-shares` for the replica at `place` of the home region. In a view other than the
+        key's the replica has no place, and gets no share.
+        """
         shares = [share for share in self.shares if share.label[0] == place]
         return (self.header_property, (PROPERTY_SHARES, to_property(encode_shares(shares)))) if shares else ()
 
     def wire(self, place: Place) -> Wire:
-        """The key alone, for the replica at `place` of our region."""
+        """Returns the key alone, for the replica at `place` of the home region."""
         return Wire(key_topic(self.header.scope, self.header.publisher), b"", 1, True, self.carried(place))
 
     def told(self, peer: str) -> bool:
-        """Whether the peer has the key, which stands alone."""
+        """Returns True if the peer has this key, which stands alone."""
         return peer in self.announced
 
     def tell(self, peer: str) -> None:
         self.announced[peer] = (0, 0.0)
 
     def announcement_due(self, peer: str, now: float) -> bool:
-        """First message of the key, then every 16th or after 5 s (docs/protocol.md §2.9)."""
+        """Returns True for the first message of the key, then for every 16th or after 5 s (docs/protocol.md §2.9)."""
         count, at = self.announced.get(peer, (ANNOUNCE_EVERY, 0.0))
         due = count + 1 >= ANNOUNCE_EVERY or now - at >= ANNOUNCE_AFTER_S
         self.announced[peer] = (0, now) if due else (count + 1, at)
         return due
 
     def forget_peer(self, peer: str) -> None:
-        """The peer may have lost its memory: announce again."""
+        """Announces the key again to a peer that may have lost its memory."""
         self.announced.pop(peer, None)
 
     def spent(self, now: float) -> bool:
@@ -81,7 +84,7 @@ class LiveKey:
 
 
 class DataKeys:
-    """The present data key of every scope that we publish in."""
+    """The present data key of every scope in which this gateway publishes."""
 
     def __init__(
         self,
@@ -100,9 +103,9 @@ class DataKeys:
         self._live: dict[str, LiveKey] = {}
 
     def name(self, scope: Scope, now: float) -> KeyName | None:
-        """Which epoch key `scope` seals under now; None if we have none that may seal.
+        """Returns the epoch key under which `scope` seals now; None if no key here may seal.
 
-        Scopes without an epoch key have a name too: it says in which epoch and after which bump something was sealed.
+        Scopes without an epoch key have a name too: it holds the epoch and the bump of sealing.
         """
         calendar = self._overlay.policy.calendar
         if not scope.keyed:
@@ -112,16 +115,17 @@ class DataKeys:
 
     @property
     def tree(self) -> int:
-        """The tree of regions that is sealed for now: its number."""
+        """The number of the tree of regions that is used for sealing now."""
         return self._overlay.trees.in_force.number
 
     def hops(self, scope: Scope) -> tuple[Hop, ...]:
-        """The views for which a key of the scope is split now; none where nothing is sealed."""
+        """Returns the views for which a key of the scope is split now; none for plain scopes."""
         return () if scope.mode is Mode.PLAIN else self._topology.key_hops(scope, self._home)
 
     def key(self, scope: Scope, name: KeyName, sequence: int, now: float) -> LiveKey:
-        """The scope's data key under `name`, renewed by count, bytes, age and epoch key, and for what the present one
-        sealed before: its nonce is its number, and one nonce has one content."""
+        """Returns the scope's data key under `name`, renewed by count, bytes, age and epoch key, and for a number that
+        the present key sealed before: the number is the nonce, and one nonce has one content.
+        """
         key = self._live.get(scope.filter)
         if key is not None and key.header.order.generation != self._life.generation:
             key = None
@@ -137,7 +141,7 @@ class DataKeys:
         return key
 
     def alone(self, now: float) -> Iterator[LiveKey]:
-        """Keys in use that stand alone."""
+        """Yields the keys in use that stand alone."""
         return (key for key in self._live.values() if key.alone and not key.spent(now))
 
     def forget_peer(self, peer: str) -> None:
@@ -145,11 +149,11 @@ class DataKeys:
             key.forget_peer(peer)
 
     def clear(self) -> None:
-        """Nothing more is sealed under the present keys."""
+        """Ends the use of all present keys."""
         self._live.clear()
 
     def rotate(self, identity: Identity) -> None:
-        """Our signing key is another one from now on."""
+        """Takes another signing key, and ends the use of all present data keys."""
         self._identity = identity
         self.clear()
 

@@ -1,6 +1,6 @@
-"""What of QoS 0 is in memory only, and how much of it: without an uplink the oldest goes first.
+"""Bounds of QoS 0 entries that are in memory only: without an uplink the oldest goes first.
 
-Not here: what becomes of it (`publisher`), QoS 0 that waits behind a commit (`intake`).
+`publisher` sends the entries, `intake` holds QoS 0 publications behind a commit.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ QOS0_BYTES_MAX = 64 << 20  # ... as they do when they are larger together
 
 
 class Fleeting:
-    """Numbers of entries of QoS 0, with their bytes; oldest first."""
+    """Numbers of QoS 0 entries with their bytes; oldest first."""
 
     def __init__(self) -> None:
         self._sizes: dict[int, int] = {}
@@ -24,11 +24,11 @@ class Fleeting:
         self._bytes += size
 
     def remove(self, sequence: int) -> None:
-        """It is gone, if it was here."""
+        """Removes an entry, if it is here."""
         self._bytes -= self._sizes.pop(sequence, 0)
 
     def excess(self) -> list[int]:
-        """The oldest, so many as there are too many; they are no longer counted."""
+        """Removes the oldest entries beyond the bounds, and returns their numbers."""
         gone: list[int] = []
         while len(self._sizes) > QOS0_ENTRIES_MAX or self._bytes > QOS0_BYTES_MAX:
             gone.append(next(iter(self._sizes)))

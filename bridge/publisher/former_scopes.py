@@ -1,10 +1,10 @@
-"""Scopes in which something was stored, over a change of scopes: what the owner takes out, adds or divides.
+"""Former scopes of stored publications: scopes that the owner removed, added or divided.
 
-What is left on disk was stored by the scopes of its time. Which of their records go into the chain of a present scope
-is known when they are read. So after a change nothing overtakes what is left: what is new is left behind it, whatever
-its scope, until all that was there before the change has been read. And what was protected goes never in clear: whether
-a scope that is gone was plain is known here. Both are on disk (`Keep`), for a change while we were not there. Not here:
-which record goes where (`placing`).
+Publications left on disk were stored by the scopes of their time; the chain of each record is known only once it is
+read. So after a change new publications wait behind everything left on disk before the change, in any scope, and
+nothing is overtaken. A protected publication never goes in clear: this module remembers which former scopes were
+plain. Both facts are on disk (`Keep`), for a change while this gateway was down. `placing` gives each record its
+scope.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from keys.errors import KeysError
 from keys.frames import Reader, number, text
 
 FORMER_MAX = 1024
-"""Scopes that are gone and of which it is known whether they were plain; of others nothing goes in clear."""
+"""Former scopes of which it is known that they were plain or sealed; publications of others never go in clear."""
 ROW = b"c"  # the name of the row
 
 
 class FormerScopes:
-    """`secrets`: of the scopes that we publish in now."""
+    """The former scopes of one gateway. `secrets` are the scopes in which it publishes now."""
 
     def __init__(self, secrets: Iterable[ScopeSecret]) -> None:
         self._present = _plain(secrets)
@@ -36,7 +36,7 @@ class FormerScopes:
         self._told: tuple[int, int] | None = None  # of what the row was made last
 
     def adopt(self, secrets: Iterable[ScopeSecret]) -> None:
-        """Those of another version of the overlay."""
+        """Adopts the scopes of another version of the overlay."""
         self._change(self._present, _plain(secrets))
 
     def _change(self, before: dict[str, bool], present: dict[str, bool]) -> None:
@@ -51,17 +51,17 @@ class FormerScopes:
         self._behind, self._is_open = max(self._behind, self._newest), not self._newest
 
     def was_plain(self, clear_filter: str) -> bool:
-        """Whether what was stored by a scope that is gone went in clear then."""
+        """Returns True if a former scope was plain, so that its stored publications were meant to go in clear."""
         return self._former.get(clear_filter, False)
 
     def stored(self, first: int, last: int) -> None:
-        """These numbers are stored, the next ones."""
+        """Notes that the next numbers, `first` to `last`, are stored."""
         if self._is_open:
             self._behind, self._is_open = max(self._behind, first - 1), False
         self._newest = max(self._newest, last)
 
     def is_behind(self, left: int | None) -> bool:
-        """Whether what is new has to wait: `left` is the first that is left on disk."""
+        """Returns True if new publications must wait. `left` is the first number left on disk."""
         if left is None or (left > self._behind and not self._is_open):
             self._behind, self._is_open = 0, False
         return self._behind > 0 or self._is_open
@@ -69,7 +69,7 @@ class FormerScopes:
     # ------------------------------------------------------------------------------------------- over restarts
 
     def changes(self) -> list[Keep]:
-        """The row, if it changed since this was asked last."""
+        """Returns the row, if it changed since the last call."""
         now = self._behind, self._changes
         if now == self._told or not self._newest or self._is_open:  # or nothing is stored by these scopes yet
             return []
@@ -83,7 +83,7 @@ class FormerScopes:
         return [Keep(((ROW, row),))]
 
     def restore(self, rows: Iterable[tuple[bytes, bytes]]) -> None:
-        """What a former process kept. A row that is damaged is left out."""
+        """Restores the row of a former process; skips a damaged row."""
         for name, row in rows:
             if name == ROW:
                 try:

@@ -1,8 +1,8 @@
-"""What becomes of outbox entries when the home region's view changes (A13, A14).
+"""Handing over of outbox entries when the home region's view changes (A13, A14).
 
-What a replica that left may not have, all get anew: those that stay may hold too few honest shares of it. What none but
-those that are away lack is on its way, and newcomers need not have it. Not here: lanes (`windows`), what else is sealed
-anew (`resealing`).
+If a replica that left has not acknowledged an entry, seals the entry again for every replica: the replicas that remain
+may hold too few honest shares. An entry lacked only by absent replicas is on its way, and newcomers need not get it.
+`windows` has the lanes, `resealing` the other reasons to seal again.
 """
 
 from __future__ import annotations
@@ -18,15 +18,18 @@ from bridge.publisher.sealing import Entry
 from bridge.publisher.windows import WINDOW_MAX
 
 STRAGGLERS_MAX = WINDOW_MAX
-"""Of what n - f replicas have, so much is sealed anew for each of the others after a change of keys or views. All get
-it before what is new. Without a bound one that was away, or acknowledges nothing, would stop all publications at each
-such change."""
+"""Entries held by n - f replicas that are sealed anew for each other replica after a change of keys or views. All get
+them before new entries. Without a bound, a replica that is away or never acknowledges would stop all publications at
+each such change.
+"""
 AWAY_S = 3.0
-"""Who lacks for longer what n - f replicas have was one of the f: a link that was cut for a second, or is slow, is not.
+"""Seconds after which a replica that lacks an entry held by n - f counts as one of the f; a cut of a second or a slow
+link is shorter.
 """
 YOUNG_MAX = RESEALED_MAX - WINDOW_MAX
-"""So much of what is younger: liars acknowledge at once, and then n - f have what honest ones are still to get. They
-take a new sealing of what is older for a repetition."""
+"""Entries, the youngest, that are sealed anew although n - f replicas have them: liars acknowledge at once, before
+honest replicas get the entry. Honest replicas take a new sealing of an older entry for a repetition.
+"""
 
 
 def hand_over(
@@ -37,8 +40,9 @@ def hand_over(
     lanes: Collection[str],
     now: float,
 ) -> None:
-    """Acknowledgements as they count in `view`; `lanes`: replicas of the view before whose link is up. Another version
-    of the overlay may have the same view: then all goes on as it is."""
+    """Adjusts acknowledgements to `view`. `lanes` are replicas of the former view whose link is up. Does nothing if
+    another version of the overlay has the same view.
+    """
     if (view.number, view.members) == (before.number, before.members):
         return
     left = [name for name in before.members if name not in view.members]
@@ -55,15 +59,16 @@ def hand_over(
 
 
 def forget_acknowledgements(entry: Entry, residents: Residents) -> None:
-    """Nobody has it: it is to be sealed anew."""
+    """Clears an entry's acknowledgements, so that it is sealed anew."""
     entry.had_enough = entry.had_enough or entry.standing is Standing.SETTLED
     residents.move(entry, Standing.FRESH)
     entry.acked.clear()
 
 
 def newest_of(stragglers: Iterable[Entry], members: Collection[str], now: float) -> tuple[list[int], list[int]]:
-    """Which of these, that n - f replicas have, are to be sealed anew, and the others: the newest that each of the
-    `members` lacks, so that none that acknowledges nothing takes the place of what another one lacks."""
+    """Splits entries that n - f replicas have into entries to seal anew and the others. The first are the newest that
+    each of the `members` lacks: a member that never acknowledges takes no other member's place.
+    """
     newest, older = list[int](), list[int]()
     lacked = Counter[str]()
     for entry in sorted(stragglers, key=attrgetter("sequence"), reverse=True):
@@ -76,10 +81,10 @@ def newest_of(stragglers: Iterable[Entry], members: Collection[str], now: float)
 
 
 def has_enough(entry: Entry, view: RegionView) -> bool:
-    """Whether n - f replicas of the view acknowledged it."""
+    """Returns True if n - f replicas of the view acknowledged the entry."""
     return len(view.members_among(entry.acked)) >= len(view.members) - view.faults
 
 
 def sealed_ago_s(entry: Entry, now: float) -> float:
-    """How long ago it was sealed; the clock may have been set back since."""
+    """Returns the seconds since the entry was sealed, positive also if the clock was set back since."""
     return abs(now - entry.sealed_ms / 1000)

@@ -1,7 +1,7 @@
-"""Entries that cannot be sealed now: those for want of a key, and those for want of the right to publish them.
+"""Entries that cannot be sealed now, for want of a key or of the right to publish.
 
-None of them holds up another one. Each is looked at again at a review. What has waited a day for the right is given up.
-Not here: why an entry has to wait (`sealing`, `placing`), its row on disk (`cutting`).
+A waiting entry delays no other one. Each is checked again at a review. An entry that waited a day for the right is
+given up. `sealing` and `placing` give the reasons for waiting, `cutting` has the row on disk.
 """
 
 from __future__ import annotations
@@ -14,23 +14,25 @@ from bridge.publisher.sealing import Entry, Sealer
 
 
 class Hindered:
-    """`entries`: all in memory. `most_s`: for so long the right is waited for."""
+    """The waiting entries of one gateway. `entries` holds all entries in memory; `most_s` is the longest wait for the
+    right.
+    """
 
     def __init__(self, entries: Mapping[int, Entry], residents: Residents, most_s: float) -> None:
         self._entries, self._residents, self._most_s = entries, residents, most_s
         self._waits: dict[int, bool] = {}  # -> whether for want of the right
         self.give_up_at = float("inf")
-        """When the first of those for want of the right goes."""
+        """The time at which the first entry without the right is given up."""
 
     def __iter__(self) -> Iterator[int]:
         return iter(self._waits)
 
     def forget(self, sequence: int) -> None:
-        """It is gone, if it waited."""
+        """Removes an entry, if it waits."""
         self._waits.pop(sequence, None)
 
     def set_aside(self, sequences: Sequence[int], sealer: Sealer, now: float) -> tuple[list[int], list[Effect]]:
-        """Entries that can be sealed now; the others wait for a review, counted once."""
+        """Returns entries that can be sealed now; the others wait for a review, counted once."""
         ready, effects = [], list[Effect]()
         for sequence in sequences:
             entry = self._entries[sequence]
@@ -50,7 +52,7 @@ class Hindered:
         return ready, effects
 
     def given_up(self, now: float) -> tuple[list[int], list[Effect]]:
-        """Those that waited too long for a right to publish them, and how many publications they are."""
+        """Returns entries that waited too long for the right to publish, and counts their publications."""
         old = [s for s, unauthorised in self._waits.items() if unauthorised]
         gone = [s for s in old if now - self._entries[s].born >= self._most_s]
         rest = [self._entries[s].born + self._most_s for s in old if now - self._entries[s].born < self._most_s]

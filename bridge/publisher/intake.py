@@ -1,10 +1,9 @@
-"""What comes from the outbox, and when: entries on disk, QoS 0 beside them, in order to the publisher, or left.
+"""Intake from the outbox: hands entries on disk and QoS 0 beside them, in order, to the publisher, or leaves them.
 
-QoS 1 and 2 come once they are on disk; QoS 0 is not stored, but waits for what was taken before it. What the
-publisher has no room for is *left* on disk and read again in pages when there is (`ReadPage`, `OutboxPage`). While
-something is left, what is new goes beside it, except in a scope that has something left: that would overtake, so it
-is left too. Not here: which topics leave at all, sealing and sending (`publisher`), the disk (the shell's outbox,
-which answers as `Shelf`).
+QoS 1 and 2 come once they are on disk; QoS 0 is not stored, but waits for earlier publications. Entries without room
+at the publisher are *left* on disk and read again in pages when there is room (`ReadPage`, `OutboxPage`). While
+entries are left, new ones pass beside them, except in a scope with left entries: a new entry there would overtake, so
+it is left too. `publisher` seals and sends; the shell's outbox, which answers as `Shelf`, is the disk.
 """
 
 from __future__ import annotations
@@ -38,16 +37,18 @@ LOOK_EVERY_S = 1.0  # how often a disk that could not be read is tried again, an
 
 
 class Shelf(Protocol):
-    """What the outbox on disk says when it is asked; asking changes nothing."""
+    """The outbox on disk, as queries that change nothing."""
 
     def first(self, start: int) -> tuple[int, int] | None:
-        """Sequence and time of storage (ms since the UNIX epoch) of the first entry on disk from `start` on."""
+        """Returns sequence and time of storage (ms since the UNIX epoch) of the first entry on disk from `start`
+        on.
+        """
 
     def is_left(self, sequence: int) -> bool:
-        """Whether an entry is on disk and nobody has it in hand."""
+        """Returns True if an entry is on disk and not in hand."""
 
     def last_of(self, chain: str) -> int:
-        """The sequence of the last QoS >= 1 publication of a chain (`Sealer.chain_of`) that was stored, 0 for none."""
+        """Returns the sequence of the last stored QoS >= 1 publication of a chain (`Sealer.chain_of`), 0 for none."""
 
 
 class NothingLeft:
@@ -64,7 +65,9 @@ class NothingLeft:
 
 
 class OutboxIntake:
-    """See the module. `max_age_s`: what the publisher drops as too old is read for that even if there is no room."""
+    """The intake of one gateway. Entries older than `max_age_s` are read without room, so that the publisher drops
+    them.
+    """
 
     def __init__(
         self,
@@ -86,18 +89,18 @@ class OutboxIntake:
         self._ahead = RunAhead()
 
     def appending(self, sequences: Sequence[int]) -> list[Effect]:
-        """Publications of QoS 1 or 2 are on their way to the disk."""
+        """Notes publications of QoS 1 or 2 that are on their way to the disk."""
         self._storing.update(dict.fromkeys(sequences))
         self._scopes.stored(min(sequences), max(sequences))
         return []
 
     def not_appended(self, sequence: int, now: float) -> list[Effect]:
-        """The disk did not take it: what waited behind it goes on."""
+        """Takes the failure to store a publication: publications that waited behind it go on."""
         self._storing.pop(sequence, None)
         return self.committed(Committed(()), now)
 
     def unstored(self, event: Unstored, now: float) -> list[Effect]:
-        """One of QoS 0, or a batch of them."""
+        """Takes a publication of QoS 0, or a batch of them."""
         publication = event.publication
         size = self._unstored_bytes + len(publication.payload)
         if len(self._unstored) >= UNSTORED_MAX or (self._unstored and size > UNSTORED_BYTES_MAX):
@@ -107,9 +110,10 @@ class OutboxIntake:
         return [] if self._storing else self.committed(Committed(()), now)
 
     def committed(self, event: Committed, now: float) -> list[Effect]:
-        """Hand entries on in order of sequence, and with them QoS 0 publications that waited their turn.
+        """Hands on entries in order of sequence, together with QoS 0 publications that waited for their turn.
 
-        QoS 0 is not stored, but must not overtake: its number would make a stored one before it look like a repeat.
+        QoS 0 is not stored, but must not overtake: its number would make an earlier stored entry look like a
+        repetition.
         """
         ready: list[OutboxEntry] = list(event.entries)
         for sequence, _, publication in event.entries:
@@ -127,7 +131,7 @@ class OutboxIntake:
         return effects
 
     def _sort_out(self, ready: Sequence[OutboxEntry]) -> tuple[list[OutboxEntry], list[Effect]]:
-        """Which entries there is room for now, and what becomes of the others."""
+        """Returns the entries for which there is room now, and the effects for the others."""
         taken: list[OutboxEntry] = []
         effects: list[Effect] = []
         left: dict[int, None] = {}  # which the shelf does not know yet
@@ -154,8 +158,9 @@ class OutboxIntake:
         return taken, [*effects, LeaveOnDisk(tuple(left))] if left else effects
 
     def _before(self, chain: str, sequence: int) -> int:
-        """What precedes a QoS 0 publication in its scope, 0 if nothing does. A former life may have stored it, and no
-        replica have it yet."""
+        """Returns the predecessor of a QoS 0 publication in its scope, 0 for none. A former process may have stored
+        the predecessor, and no replica may have it yet.
+        """
         known = self._last_stored.get(chain)
         if known is None:
             known = self._shelf.last_of(chain)
@@ -171,7 +176,9 @@ class OutboxIntake:
     # ------------------------------------------------------------------------------------ what is left on disk
 
     def _overtakes(self, sequence: int, previous: int) -> bool:
-        """Whether something of its scope is left on disk, or may be, or it would run too far ahead of what is."""
+        """Returns True if entries of its scope are or may be left on disk, or if it would run too far ahead of left
+        entries.
+        """
         if self._scopes.is_behind(self._left):
             return True
         if self._left is None:
@@ -186,11 +193,11 @@ class OutboxIntake:
             self._publisher.overtaken(publication.topic, publication.time_ms)
 
     def is_left(self, sequence: int) -> bool:
-        """Whether an entry is on disk, and not in hand."""
+        """Returns True if an entry is on disk, and not in hand."""
         return self._shelf.is_left(sequence)
 
     def wanted(self, now: float) -> list[Effect]:
-        """After every event: ask for a page of what is left, if it may go on now."""
+        """Requests a page of left entries if they may go on now; called after every event."""
         if self._left is None or self._asked:
             return []
         if self._look_at is None or now >= self._look_at:
@@ -201,7 +208,7 @@ class OutboxIntake:
         return [ReadPage(self._left)]
 
     def page(self, event: OutboxPage, now: float) -> list[Effect]:
-        """What was left and has been read."""
+        """Takes a page of left entries."""
         self._asked = False
         self._unreadable = event.unreadable
         if event.unreadable:
@@ -212,8 +219,9 @@ class OutboxIntake:
         return self._publisher.take(event.entries, now, late=True) if event.entries else []
 
     def _look(self, now: float) -> None:
-        """Is what is left too old? Then it is read to be dropped, room or not. A disk that could not be read is tried
-        again."""
+        """Checks the age of left entries: too old ones are read to be dropped, room or not. Retries a disk that could
+        not be read.
+        """
         self._unreadable = self._left_is_old = False
         self._look_at = None if self._left is None else now + LOOK_EVERY_S
         if self._max_age_s is not None and self._left is not None:

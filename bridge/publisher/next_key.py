@@ -1,10 +1,10 @@
-"""When a member signs with its next key: after the others had the time to hear of it.
+"""Delay before a member signs with its next key, so that the other members learn of the key first.
 
-The version of the overlay that lists another key of ours may come to us first. What we signed with that key at once
-would be a stranger's to everybody who has not adopted the version yet. Our former certificate counts on for a while, so
-we sign with the former key until the version got about (`NEXT_KEY_SETTLE_S`); less, if that certificate ends before, or
-a newer version does not list it any more. A start within that time signs with the next key: who does not know it yet
-keeps what comes through who does (`bridge.membership.early_wires`). Boxes for the next key open at once.
+The version of the overlay with the new key may come first to its owner. A signature with that key would be a
+stranger's to every member without that version. The former certificate counts for a while, so the member signs with
+the former key until the version has spread (`NEXT_KEY_SETTLE_S`); shorter, if that certificate ends before, or a newer
+version no longer lists it. A process started within that time signs with the next key: members without the version
+keep wires that come through members with it (`bridge.membership.early_wires`). Boxes for the next key open at once.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ NEXT_KEY_SETTLE_S = BUMP_GRACE_S
 
 
 class SigningKey:
-    """The key that a member signs with, and the one that comes after it. `takes` is called with that when its time has
-    come."""
+    """The key with which a member signs, and its successor. `takes` is called with the successor when its time has
+    come.
+    """
 
     def __init__(self, identity: Identity, takes: Callable[[Identity], None]) -> None:
         self.identity = identity
@@ -29,11 +30,11 @@ class SigningKey:
         self._from = 0.0  # when the next one was heard of
 
     def rotate(self, identity: Identity, now: float) -> None:
-        """Another key of ours is listed."""
+        """Takes a listed next key."""
         self._next, self._from = identity, now
 
     def settle(self, overlay: Overlay, now: float) -> None:
-        """Take the next one if it is time, by the version in force."""
+        """Switches to the next key if it is time, by the version in force."""
         if self._next is None:
             return
         former = overlay.by_party.get(self.identity.party_id)
@@ -44,5 +45,5 @@ class SigningKey:
 
     @property
     def next_deadline(self) -> float | None:
-        """When the next one is taken at the latest."""
+        """The latest time of the switch to the next key."""
         return None if self._next is None else self._from + NEXT_KEY_SETTLE_S

@@ -1,16 +1,16 @@
-"""What this gateway published retained: the latest of each topic, sealed anew whenever its seal ends, and told again
+"""Retained publications of this gateway: the latest of each topic, sealed anew when its seal ends, and repeated
 (docs/protocol.md §5.3).
 
-Replicas drop what is retained with its epoch, bump, view or tree, since nobody who joins later could open it. So what
-a scope seals otherwise than before is sealed once more, as a *snapshot*: under the number that it has, in no chain, so
-that it overtakes nothing. What a replica may still get as a publication goes as one before (`snapshots`). A tombstone
-is kept as values are until the epoch of its first sealing is dead, and with that all sealings of what it cleared:
-replicas that restart would else believe an old value. A replica that restarted gets all of it as it was sealed last;
-after a restart of ours, sealed anew.
+Replicas drop a retained publication with its epoch, bump, view or tree, since a later subscriber could not open it. So
+a publication that its scope now seals otherwise is sealed once more, as a *snapshot*: under its number, in no chain,
+so that it overtakes nothing. A publication that a replica may still get goes as a publication first (`snapshots`). A
+tombstone is kept like a value until the epoch of its first sealing is dead, and with it all sealings of the cleared
+value: restarted replicas would otherwise believe an old value. A restarted replica gets all of them as last sealed;
+after a restart of this gateway, sealed anew.
 
-Bounded, in memory and as rows (`Keep`), so that a restart goes on where the last process was. Fair by owner, the user
-or client here that published it. Not here: sealing and sending (`publisher`), what others published on the
-same topics, unless the node says so (`heard`).
+Bounded in memory and in rows (`Keep`), from which a restart goes on. Fair by owner, the local user or client that
+published. `publisher` seals and sends. Others' publications on these topics are unknown here unless the node reports
+them (`heard`).
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ FORMER = "former"  # the seal of what a former process sealed, or replicas may t
 
 @dataclass(slots=True)
 class KeptRetained:
-    """One topic's publication, and how it was sealed last: `seal` names certificate, key, views and tree
-    (`Sealer.seal_for`), empty if it never was. `protected`: never to go in clear. `epoch`: of its first sealing, -1
-    before."""
+    """One topic's publication and its last sealing. `seal` names certificate, key, views and tree (`Sealer.seal_for`),
+    empty if never sealed. `protected`: never to go in clear. `epoch` is the epoch of its first sealing, -1 before.
+    """
 
     sequence: int
     publication: Publication
@@ -62,21 +62,21 @@ class KeptRetained:
         return len(self.publication.payload) + (len(self.wire.payload) if self.wire else 0)
 
     def is_over(self, oldest: int, now: float) -> bool:
-        """Whether it has expired, or is a tombstone in whose place nothing can come back."""
+        """Returns True if the publication has expired, or is a tombstone in whose place nothing can come back."""
         of = self.publication
         if not of.payload and 0 <= self.epoch < oldest:
             return True
         return of.expiry_s is not None and of.time_ms + of.expiry_s * 1000 < now * 1000
 
     def row(self) -> bytes:
-        """It as a row; what does not fit a record was never sealed."""
+        """Encodes a row; a publication that fits no record was never sealed."""
         content = packed(self.publication.topic, [Numbered(self.sequence, self.publication)]).payload
         parts = [number(self.sequence, 8), number(self.protected | OWNED, 1), number(self.epoch + 1, 8)]
         return b"".join([*parts, sized(self.owner.encode()), content])
 
 
 class OwnRetained:
-    """Our latest retained publication of each clear topic."""
+    """The latest retained publication of this gateway on each clear topic."""
 
     def __init__(self) -> None:
         self._kept: dict[str, KeptRetained] = {}
@@ -88,14 +88,14 @@ class OwnRetained:
         self._changed: dict[str, None] = {}  # topics whose rows are to be written
 
     def expect(self, topic: str, owner: str) -> None:
-        """A client publishes there, retained; what comes from the outbox does not say whose it is."""
+        """Notes the owner of a retained publication on its way: outbox entries do not name the owner."""
         self._expected[topic] = owner
         self._expected.move_to_end(topic)
         if len(self._expected) > EXPECTED_MAX:
             self._expected.popitem(last=False)
 
     def published(self, sequence: int, publication: Publication, protected: bool) -> list[Effect]:
-        """Remember a retained publication; `protected`: its scope is sealed."""
+        """Remembers a retained publication; `protected`: its scope is sealed."""
         known = self._kept.get(publication.topic)
         if known is not None and known.sequence >= sequence:
             return []
@@ -118,7 +118,7 @@ class OwnRetained:
             del self._owned_bytes[owner]
 
     def sealed(self, entry: Entry, sealer: Sealer, now: float) -> list[Effect]:
-        """A retained publication was sealed (again)."""
+        """Notes the new sealing of a retained publication."""
         kept = self._kept.get(entry.publication.topic)
         if kept is None or kept.sequence != entry.sequence:
             return []
@@ -140,8 +140,9 @@ class OwnRetained:
     def to_retell(
         self, peer: str, seal_for: Callable[[KeptRetained], str], entries: Mapping[int, Entry], now: float
     ) -> list[KeptRetained]:
-        """What a replica may have lost, in order of sequence, as far as it is sealed as it would be now and the outbox
-        (`entries`) does not hold it for the replica anyway. `retold` says when one that asks too often is due."""
+        """Returns publications that a replica may have lost, in order of sequence, if their sealing is current and the
+        outbox (`entries`) does not hold them for the replica anyway. `retold` delays a replica that asks too often.
+        """
         if not self._kept or not self.retold.take(peer, now):
             return []
         fits = [kept for kept in self._kept.values() if kept.wire is not None and kept.seal == seal_for(kept)]
@@ -149,7 +150,9 @@ class OwnRetained:
         return sorted((kept for kept in fits if kept.sequence not in waits), key=lambda kept: kept.sequence)
 
     def heard(self, effect: Deliver) -> Deliver:
-        """What somebody else published, not retained if ours on its topic is newer; else ours gives way."""
+        """Returns another member's delivery, without its retain flag if the publication here is newer; otherwise drops
+        the latter.
+        """
         of, known = effect.publication, self._kept.get(effect.publication.topic)
         if not of.retain or known is None:
             return effect
@@ -159,14 +162,17 @@ class OwnRetained:
         return effect
 
     def overtaken(self, topic: str, time_ms: int) -> None:
-        """Somebody else published at `time_ms`: if ours is older, it would bring back an old value."""
+        """Drops an older publication on the topic after another member published at `time_ms`: it would bring back an
+        old value.
+        """
         known = self._kept.get(topic)
         if known is not None and known.publication.time_ms <= time_ms:
             self._drop(topic)
 
     def due(self, seal_for: Callable[[KeptRetained], str], oldest: int, now: float) -> list[KeptRetained]:
-        """What must be sealed anew, since it would be sealed otherwise now. `seal_for`: how; empty: not now. `oldest`:
-        the first epoch that is not dead. What was never sealed is in the outbox."""
+        """Returns publications to seal anew, since their present sealing would differ. `seal_for` gives that sealing,
+        empty for none now. `oldest` is the first epoch that is not dead. A publication never sealed is in the outbox.
+        """
         due = []
         for kept in list(self._kept.values()):
             if kept.is_over(oldest, now):
@@ -196,14 +202,15 @@ class OwnRetained:
     # ------------------------------------------------------------------------------------------- over restarts
 
     def changes(self) -> list[Effect]:
-        """Rows of what changed since this was asked last."""
+        """Returns the rows changed since the last call."""
         changed, self._changed = self._changed, {}
         rows = tuple((ROW + topic.encode(), _row(self._kept.get(topic))) for topic in changed)
         return [Keep(rows)] if rows else []
 
     def restore(self, rows: Iterable[tuple[bytes, bytes]], is_left: Callable[[int], bool]) -> None:
-        """What a former process kept. A row that is none of ours, or damaged, is left out. What the outbox has
-        (`is_left`) comes from there."""
+        """Restores the rows of a former process; skips foreign and damaged rows. Publications in the outbox
+        (`is_left`) come from there.
+        """
         found = []
         for name, row in rows:
             if name[:1] == ROW:
@@ -219,11 +226,10 @@ class OwnRetained:
 def snapshots(
     due: Iterable[KeptRetained], entries: Mapping[int, Entry], sealer: Sealer, view: RegionView, now: float
 ) -> tuple[list[Entry], list[int], list[Effect]]:
-    """What must be sealed anew: as entries of their own; and sequences of those that are entries, sealed before; and
-    its count.
+    """Returns snapshots to seal as entries of their own, sequences of existing entries to seal anew, and counts.
 
-    What a replica may still get as a publication becomes no snapshot yet: readers would get it late, or never as
-    something live.
+    A publication that a replica may still get as such becomes no snapshot yet: readers would get it late, or never
+    live.
     """
     made, again = [], []
     for kept in due:
@@ -253,7 +259,7 @@ def _row(kept: KeptRetained | None) -> bytes | None:
 
 
 def _kept(row: bytes) -> KeptRetained:
-    """Raises a keys error."""
+    """Decodes a row. Raises a keys error."""
     reader = Reader(row)
     sequence, flags, epoch = reader.number(8), reader.number(1), reader.number(8) - 1
     owner = reader.text() if flags & OWNED else ""

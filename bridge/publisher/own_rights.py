@@ -1,8 +1,8 @@
-"""What the owner lets us publish: on some topic of a scope, on one topic, on all topics of a batch.
+"""Rights to publish that the owner gave this member: on some topic of a scope, on one topic, on all topics of a batch.
 
-Asked before something is sealed: replicas and readers would refuse the rest, and suspect us. What is said of a scope is
-remembered until the next review (`sealing`). Not here: which scope a topic belongs to (`sealing`), what becomes of
-records that may not go (`placing`).
+They are checked before sealing: replicas and readers would refuse other publications, and suspect this member. Answers
+on a scope are remembered until the next review (`sealing`). `sealing` finds the scope of a topic, `placing` handles
+records that may not go.
 """
 
 from __future__ import annotations
@@ -14,30 +14,31 @@ from keys.records import Records
 
 
 class OwnRights:
-    """Of the member `name`."""
+    """The rights of the member `name`."""
 
     def __init__(self, overlay: Overlay, name: str) -> None:
         self._name = name
         self.adopt(overlay)
 
     def adopt(self, overlay: Overlay) -> None:
-        """Another version of the overlay."""
+        """Adopts another version of the overlay."""
         self._overlay = overlay
         self.clear()
 
     def clear(self) -> None:
-        """A review: an epoch may have begun."""
+        """Forgets remembered answers at a review: an epoch may have begun."""
         # By wire filter, whether it may go in clear, and whether a retiring scope counts.
         self._some: dict[tuple[str, bool, bool], bool] = {}
         self._records: dict[str, RecordRights] = {}  # by wire filter
 
     def is_known_none(self, secret: ScopeSecret) -> bool:
-        """Whether we may publish nothing in the scope, as of the last review."""
+        """Returns True if this member may publish nothing in the scope, as of the last review."""
         return self._some.get((secret.scope.filter, secret.scope.mode is Mode.PLAIN, False)) is False
 
     def some(self, secret: ScopeSecret, now: float, began: bool = False) -> bool:
-        """Whether we may publish on some topic of the scope. `began`: of what was sealed in it before, which a scope
-        that is retiring takes, too."""
+        """Returns True if this member may publish on some topic of the scope. `began` marks publications sealed in the
+        scope before, which a retiring scope also takes.
+        """
         key = secret.scope.filter, secret.scope.mode is Mode.PLAIN, began
         known = self._some.get(key)
         if known is None:
@@ -45,15 +46,17 @@ class OwnRights:
         return known
 
     def topic(self, secret: ScopeSecret, topic: str, now: float) -> bool:
-        """Whether we may publish on a clear topic of the scope."""
+        """Returns True if this member may publish on a clear topic of the scope."""
         return self._authorised(secret, secret.wire_topic(topic), now, began=False)
 
     def record(self, secret: ScopeSecret, topic: str, now: float) -> bool:
-        """The same of a record of a batch in that scope: of some topics a narrower scope may have come."""
+        """Returns True if a batch of the scope may hold a record on this topic: a narrower scope may have taken the
+        topic.
+        """
         return self.some(secret, now) and self._of(secret, now).allow(secret.wire_topic(topic))
 
     def whole(self, secret: ScopeSecret, of: Publication, now: float, began: bool = False) -> bool:
-        """Whether all of it may go."""
+        """Returns True if all records of a publication may go."""
         if not self.some(secret, now, began):
             return False
         rights = self._of(secret, now)
@@ -72,7 +75,9 @@ class OwnRights:
         return rights
 
     def _authorised(self, secret: ScopeSecret, wire_topic: str | None, now: float, began: bool) -> bool:
-        """Whether the policy lets us publish on a topic, or on some topic of the scope, in the present epoch."""
+        """Returns True if the policy allows publishing on a topic, or on some topic of the scope, in the present
+        epoch.
+        """
         scope = self._overlay.scope_named(secret.scope.filter)
         if scope is None or (scope.retiring and not began):
             return False

@@ -1,6 +1,6 @@
-"""What of the publisher side outlives its process beside the outbox: the rows of its parts, as the reader's (`kept`).
+"""Rows of the publisher side that outlive its process beside the outbox, like the reader's (`kept`).
 
-Not here: what they mean (each in its module), the disk (the shell).
+Each module defines its rows; the shell has the disk.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from bridge.publisher.sealed_before import SealedBefore
 
 
 class OwnRows:
-    """`entries`: numbers of what is in memory."""
+    """The rows of all parts of one publisher. `entries` are the numbers of entries in memory."""
 
     def __init__(
         self,
@@ -31,18 +31,18 @@ class OwnRows:
         self._others = predecessors, cuts, scopes, sealed
 
     def changes(self) -> list[Effect]:
-        """Rows of what changed since this was asked last."""
+        """Returns the rows changed since the last call."""
         kept = self._retained, *self._others
         return [effect for each in kept for effect in each.changes()]
 
     def restore(self, rows: Iterable[tuple[bytes, bytes]]) -> None:
-        """What a former process kept, but of what is retained."""
+        """Restores the rows of a former process, except retained publications."""
         found = tuple(rows)
         for each in self._others:
             each.restore(found)
 
     def after(self, page: OutboxPage) -> list[Effect]:
-        """Behind the last page all that a former life left on disk has come: rows of what did not are dropped."""
+        """Drops rows without entries after the last page: everything that a former process left on disk has come."""
         if page.following is None and not page.unreadable:
             self._cuts.all_read()
             self._sealed.all_read(self._entries)

@@ -238,8 +238,8 @@ class Collector:
         return [*repaired, *self._hold(held, now, brought)]
 
     def _hold(self, held: Held, now: float, brought: Received | None = None) -> list[Effect]:
-        """Puts a new publication into its stream and continues the stream. `brought` is the wire that brought the
-        publication just now; None if the publication came earlier and must not stay in hand.
+        """Puts a new publication into its stream and continues the stream. `brought` is the wire that just came, if
+        any.
         """
         effects: list[Effect] = []
         stream = self._streams.get(held.stream_id) or Stream()
@@ -280,8 +280,8 @@ class Collector:
         return before is None or held.admitted.header.previous <= before.highest or self._is_bridged(before, held)
 
     def _make_room(self, held: Held, now: float) -> list[Effect]:
-        """Ends waits of the publisher's held publications until `held` has room, since `held` may not stay
-        unacknowledged. A predecessor that comes afterwards is late, and is not lost.
+        """Ends the publisher's waits until `held`, which must be taken, has room; a skipped predecessor comes late,
+        not lost.
         """
         effects: list[Effect] = [Count("waits_cut_short")]
         publisher = held.admitted.header.publisher

@@ -100,12 +100,12 @@ class Head:
 
     @property
     def is_empty(self) -> bool:
-        """Returns True if nothing was seen."""
+        """True if nothing was seen."""
         return self.number == 0 and not self._marks
 
     @property
     def gaps(self) -> int:
-        """Returns the number of intervals behind the head."""
+        """The number of intervals behind the head."""
         return len(self._missed) + len(self._open)
 
     def encode(self) -> bytes:

@@ -84,7 +84,7 @@ class KeptReader:
 
     @property
     def waiting(self) -> Iterable[Name]:
-        """Returns the names of publications that have rows because they wait."""
+        """The names of publications that have rows because they wait."""
         return tuple(self._waiting)
 
     def changes(self, now: float) -> list[Effect]:
