@@ -1,9 +1,9 @@
 """The part of a bad neighbour's flood that an honest node passes on (E4): real wires into a real `ReplicaNode`.
 
-Two regions of three replicas; one replica of the first is bad and floods an honest one of the second, behind which a
-gateway has subscribed. Ten kinds of forgery are tried; each one that makes the honest replica send anything on is
-counted. Not here: a certified publisher that floods with publications of its own, against which signatures do not
-help; `budgets` makes it pay itself.
+Two regions of three replicas; one replica of the first is bad and floods an honest replica of the second, behind
+which a gateway has subscribed. Ten kinds of forgery are tried; a forgery counts if the honest replica sends anything
+on. Not here: a certified publisher that floods with its own publications, against which signatures do not help;
+`budgets` makes the publisher pay.
 """
 
 from __future__ import annotations

@@ -34,10 +34,10 @@ SIGNATURE_BYTES = 64
 class RegionView:
     """The members of one region in one view. `members[i]` holds place i + 1.
 
-    `since_ms`: when the owner signed it. `grace_s`: seconds that the predecessor stays open once this view is in
-    force; 0: it ends at once (`remove now`). `predecessor`: the digest of the view before, zeros for a region's
-    first. `former`: that view itself, while it may be open; it is no part of the digest, and the owner leaves it out
-    afterwards.
+    `since_ms`: time of the owner's signature. `grace_s`: seconds for which the predecessor stays open once this view
+    is in force; 0: the predecessor ends at once (`remove now`). `predecessor`: the digest of the view before, zeros
+    for a region's first. `former`: the view before, while it may be open; no part of the digest, and left out by the
+    owner afterwards.
     """
 
     region: int

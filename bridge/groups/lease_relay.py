@@ -1,7 +1,7 @@
 """Relay of leases of shared groups: one replica passes them on along the tree, and to gateways that want the scope.
 
-Leases spread like statements, but gateways need them too: they choose by them (`leases`). A latecomer receives all
-known leases. Not here: who serves a group, which a replica cannot tell of groups whose names are hidden from it.
+Leases spread like statements, but gateways need leases too, for the choice (`leases`). A latecomer receives all known
+leases. Not here: the server of a group, unknown to a replica if the group's names are hidden.
 """
 
 from __future__ import annotations

@@ -50,9 +50,9 @@ GroupId: TypeAlias = tuple[str, bytes]
 
 
 def group_id(secret: ScopeSecret, group: str, topic_filter: str) -> bytes:
-    """Returns the name of a group in one scope; its name with another filter is another group (MQTT 5.0 §4.8.2).
+    """Returns the name of a group in one scope; an equal name with another filter is another group (MQTT 5.0 §4.8.2).
 
-    Where the scope hides names, its token key hides these too; elsewhere anybody who guesses both can recognise them.
+    Where the scope hides names, its token key hides the group too; elsewhere anybody can recognise guessed names.
     """
     names = sized(secret.scope.filter.encode()) + sized(group.encode()) + sized(topic_filter.encode())
     return hmac.digest(secret.token_key or b"", b"veilmq/1 group" + names, hashlib.sha256)[:GROUP_ID_BYTES]
@@ -60,11 +60,11 @@ def group_id(secret: ScopeSecret, group: str, topic_filter: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class LeaseQuestion:
-    """A publication with which a group is to be served.
+    """A publication for a group.
 
-    `time_ms`: when its gateway took it, and gave it to its own members; `sealed_ms`: when it sent it. `retained`:
-    only gateways that had members at `time_ms` may have it. To others it is a retained message, and a shared
-    subscription gets none (MQTT 5.0 §3.8.4).
+    `time_ms`: when the publisher's gateway took the publication, and served its own members; `sealed_ms`: when the
+    gateway sent it. `retained`: only gateways with members at `time_ms` may have the publication. To others it is a
+    retained message, and a shared subscription gets none (MQTT 5.0 §3.8.4).
     """
 
     publisher: str

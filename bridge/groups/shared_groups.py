@@ -123,10 +123,10 @@ class SharedGroups:
     # ------------------------------------------------------------------------------------- local clients
 
     def joined(self, name: SharedName, now: float, is_whole: bool = True, owner: str = "") -> list[Effect]:
-        """Takes a group that has local clients.
+        """Takes a group with local clients.
 
-        `is_whole`: one of them may receive all of it. `owner`: the client that loses its oldest group, if there are
-        too many and it has most.
+        `is_whole`: one of them may receive all of the group. `owner`: the client that loses its oldest group, if
+        there are too many and no client has more.
         """
         group = self._groups.get(name)
         if group is not None and group.linger_until is None:

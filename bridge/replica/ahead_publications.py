@@ -1,10 +1,10 @@
 """Publications of a future tree of regions, kept until that tree is known here too.
 
 Members adopt a version of the overlay a little earlier or later. A publication sealed for a future tree, by a
-publisher ahead of us, has no way here yet; nobody is at fault. Its header was verified; it waits here as it came, and
-is handled again when our trees change. Bounded and fair: the publisher with the most bytes at one neighbour loses its
-oldest, so a publisher that names trees that never come, or a neighbour that alters wires, loses its own entries. Not
-here: keys, which wait elsewhere (`wire.early_keys`), the caller (`forwarder`).
+publisher ahead of us, has no way here yet; nobody is at fault. Its header was verified; the wire waits here
+unchanged, and is handled again when our trees change. Bounded and fair: the publisher with the most bytes at one
+neighbour loses its oldest, so a publisher with trees that never come, or a neighbour that alters wires, loses its own
+entries. Not here: keys, which wait elsewhere (`wire.early_keys`), the caller (`forwarder`).
 """
 
 from __future__ import annotations

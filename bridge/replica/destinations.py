@@ -59,9 +59,9 @@ class Destinations:
     # ------------------------------------------------------------------------------------- one publication
 
     def by_regions(self, admitted: Admitted, shown: ShownList | None, now: float) -> list[str]:
-        """Returns the receivers of a publication; notes members that want its scope, but nothing that it shows.
+        """Returns the receivers of a publication; notes members that want its scope, but none of its shown attributes.
 
-        A retained publication goes to all members that want its scope, which would else keep a former value.
+        A retained publication goes to all members that want its scope, so that none keeps a former value.
         """
         header, scope = admitted.header, admitted.scope
         ways = self._ways(admitted.publisher, scope, admitted.tree, now)

@@ -1,8 +1,8 @@
 """Memory of the publications that passed one replica: nothing goes on twice (docs/protocol.md §4, §5.3).
 
-Of each publisher the numbers that passed are kept, each with its time of sealing. A snapshot has the number of a
-publication that passed long ago: it is news if it is newer than the retained one. Not here: content that comes in
-pieces (`content_relay`).
+The memory holds the numbers of each publisher that passed, with their times of sealing. A snapshot has the number of
+an old publication: a snapshot is news if newer than the retained publication. Not here: content in pieces
+(`content_relay`).
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """A publication on its way through one replica: its pieces for each peer, and their ways.
 
-A peer has the pieces from us that its place and ours give (`wire.pieces`). In a sealed scope with planes, pieces for
-a replica of a next region whose link is not free go to another one there, with a vector that names their owners: that
-replica passes them on to the owner, or does the owner's part. Every hop compares pieces with the signed digests,
-headers and shares go on all links as ever, and a replica that lacks its pieces asks for them: so withheld pieces are
-delayed, and altered pieces are found by their receivers. Paper items A10, C9. Not here: when pieces are there
-(`content_relay`), which links are free (`plane_routing`).
+The places of a peer and of this replica decide which pieces go from here to the peer (`wire.pieces`). In a sealed
+scope with planes, pieces for a replica of a next region with a busy link go to another replica there, with a vector
+of their owners: the other replica passes them on to the owner, or does the owner's part. Every hop compares pieces
+with the signed digests, headers and shares go on all links as ever, and a replica without its pieces asks for them:
+so withheld pieces are delayed, and receivers find altered pieces. Paper items A10, C9. Not here: arrival of pieces
+(`content_relay`), free links (`plane_routing`).
 """
 
 from __future__ import annotations

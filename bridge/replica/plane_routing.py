@@ -55,9 +55,9 @@ class _Served:
 
 @dataclass(slots=True)
 class _Round:
-    """The last result for one publication: by peer the planes to name to it, and its ways.
+    """The last result for one publication: by peer its planes, and its ways.
 
-    `left_out`: ways on which no member wants it by the attributes that it shows.
+    `left_out`: ways on which no member wants the shown attributes.
     """
 
     name: PublicationName

@@ -1,13 +1,13 @@
 """Relay of statements by a replica: to everybody, or, of scopes with planes, in the two steps of paper C (C5).
 
 A gateway tells every replica of its region. The replica of its plane passes the statement to the same plane of each
-next region (PRIMARY); a replica that gets it from there tells the others of its own region, which pass nothing on
-(SECONDARY), and the next regions. So each replica hears it once, without an identification, and the step follows from
-the sender. A replica that cannot reach the next one of the plane tells all replicas of that region instead.
+next region (PRIMARY); the receiver there tells the next regions, and the others of its own region, which pass nothing
+on (SECONDARY). So each replica hears a statement once, without an identification, and the step follows from the
+sender. A replica without a link to the next replica of the plane tells all replicas of the next region instead.
 
-One bad replica on that way could withhold a statement. So adjacent replicas, of one region or of one plane, compare
-*digests* of their tables every `COMPARE_S`, and tell each other the differences: a replica that withholds only
-delays. Not here: the check of a statement (`wire.statements`), its effects (`forwarder`).
+One bad replica on the way could withhold a statement. So adjacent replicas, of one region or of one plane, compare
+*digests* of their tables every `COMPARE_S`, and tell each other the differences: withholding only delays. Not here:
+the check of a statement (`wire.statements`), its effects (`forwarder`).
 """
 
 from __future__ import annotations

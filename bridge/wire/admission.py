@@ -82,11 +82,11 @@ def refused(peer: str, error: KeysError) -> list[Effect]:
 
 
 class Admitted(NamedTuple):
-    """A publication whose header is valid.
+    """A publication with a valid header.
 
-    `frame`: header and signature as they came. `epoch`: of its sealing; `live`: the epoch can be now, and its
-    publisher's certificate counts. `rights`: the topics that its records may have. `tree`: the number of the tree of
-    regions that it goes along; at a replica that tree is open.
+    `frame`: header and signature as received. `epoch`: of its sealing; `live`: the epoch can be now, and the
+    publisher's certificate counts. `rights`: the allowed topics of its records. `tree`: the number of its tree of
+    regions; at a replica the tree is open.
     """
 
     header: MessageHeader
@@ -100,12 +100,12 @@ class Admitted(NamedTuple):
 
 
 class Admission:
-    """A check of wires against the overlay; it keeps only which signatures and rights it has verified.
+    """A check of wires against the overlay; verified signatures and rights are its only memory.
 
-    The copies of one publication that come over several links carry one signed header, character by character: the
-    header of the first copy is read and verified; for the others only time and content are checked.
+    The copies of one publication over several links carry one signed header, character by character: the header of
+    the first copy is read and verified; for the others only time and content are checked.
 
-    `replica`: True if it refuses wires that cannot be fresh.
+    `replica`: True if wires that cannot be fresh are refused.
     """
 
     def __init__(self, overlay: Overlay, *, replica: bool) -> None:
@@ -126,10 +126,11 @@ class Admission:
         self._known_from_ms, self._back_s = 0, KEPT_S
 
     def goes_back(self, known_from_ms: int, session_s: float) -> None:
-        """Lets a reader admit older publications, because it knows all arrivals since `known_from_ms`, over restarts.
+        """Lets a reader admit older publications, because of its record of all arrivals since `known_from_ms`, over
+        restarts.
 
-        Replicas keep its session for `session_s`: a publication of that time that is new to the reader was kept for
-        it, whichever replica brings it.
+        Replicas keep the reader's session for `session_s`: an older publication, if new to the reader, was kept for
+        the reader, whichever replica brings it.
         """
         self._known_from_ms, self._back_s = known_from_ms, LATE_S + session_s
 

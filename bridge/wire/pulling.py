@@ -90,7 +90,7 @@ def request_of(peer: str, request: PullRequest) -> Send:
 class Pull:
     """A publication of which we lack something.
 
-    `askers`: members that asked us, with the pieces that each wants. `above`: its predecessors lack as well, down to
+    `askers`: members that asked us, with the pieces wanted by each. `above`: its predecessors lack as well, down to
     this number; 0: no predecessors.
     """
 

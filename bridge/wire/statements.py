@@ -45,10 +45,10 @@ KEYS_TOPIC = f"{CONTROL_ROOT}/keys"
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A statement that `member` wants (`on`) publications that match the wire `filter` until `expires_ms`.
+    """A statement: `member` wants (`on`) publications on the wire `filter` until `expires_ms`.
 
-    If there is a `cover`, it wants only publications that the cover matches. `goes_on`: it wanted the scope before,
-    and has the retained publications.
+    With a `cover`, only matching publications are wanted. `goes_on`: the member wanted the scope before, and has the
+    retained publications.
     """
 
     member: str
