@@ -1,8 +1,8 @@
-"""Each message once, whatever circles and double links bridges make: what a broker asks of what comes and goes.
+"""Detection of copies, so that each message is delivered once in all circles and double links of bridges.
 
-Marks (`mapping`) say exactly which brokers a message has passed. Where they do not go, and where two ways bring one
-message, `twins` tells copies by what they hold. The broker asks `Circles` about its clients and the overlay, and each
-bridge about what it takes. No I/O; the clock is handed in.
+Marks (`mapping`) name exactly the brokers that a message has passed. Where marks are lost, and where two ways bring
+one message, `twins` detects copies by their content. The broker asks `Circles` about its clients and the overlay, and
+each bridge asks about its messages. No I/O; the clock is handed in.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ from gateway.bridging.twins import ECHO_S, TWIN_S, UNMARKED, Twins
 from gateway.mqtt5.packets import Properties, Publish, UserProperties
 
 OF_CLIENT, OF_BRIDGE = "3.x client", "3.x bridge"
-"""Where a message without marks came from: the bridge of another broker here, or ours there. The copy of one comes by
-the other; two clients of ours are no two ways to one broker."""
+"""Origins of a message without marks: the bridge of another broker here, or this broker's bridge there.
+
+The copy of a message from one origin comes by the other; two clients of this broker are not two ways to one broker.
+"""
 
 
 class CarryingBridge(Protocol):
-    """A bridge, as the others ask of it."""
+    """Bridge, as other bridges see it."""
 
     @property
     def remote(self) -> str: ...
@@ -29,23 +31,24 @@ class CarryingBridge(Protocol):
 
 
 class Circles:
-    """What one broker knows of ways in and out. `bridges`: its own, in the order of the configuration."""
+    """Ways in and out of one broker. `bridges`: its own, in the order of the configuration."""
 
     def __init__(self, marks: Marks, now: Callable[[], float]) -> None:
         self.marks, self._now = marks, now
         self._twins = Twins()
         self.bridges: list[CarryingBridge] = []
         self.ended = 0
-        """Messages that were copies, or had been here."""
+        """Number of messages dropped because they were copies, or had been here."""
 
     @property
     def name(self) -> str:
-        """What this broker is called in marks."""
+        """The name of this broker in marks."""
         return self.marks.name
 
     def came(self, client_id: str, bridge: str | None, publish: Publish) -> bool:
-        """Returns whether the PUBLISH of a client is for nobody: it has been here, or is a copy. `bridge`: as in
-        `bridge_clients.bridge_name`. What comes without marks gets one that says so."""
+        """Returns True if the PUBLISH of a client is to be dropped: it has been here, or is a copy. `bridge`: see
+        `bridge_clients.bridge_name`. A message without marks gets the mark UNMARKED.
+        """
         passed = passed_by(publish.properties.user)
         if bridge is None and not passed:
             return False
@@ -55,12 +58,16 @@ class Circles:
         return self._ends(f"client {client_id}", publish.topic, publish.payload, publish.properties, known, meets)
 
     def entered(self, bridge: str, topic: str, payload: bytes, properties: Properties, has_marks: bool) -> bool:
-        """Returns the same of what a bridge of ours brings; `properties` tell of the other broker already."""
+        """Returns True if a message of this broker's bridge is to be dropped; `properties` name the other broker
+        already.
+        """
         known, meets = ("", "") if has_marks else (OF_BRIDGE, OF_CLIENT)
         return self._is_copy(f"bridge {bridge}", topic, payload, properties.user, known, meets)
 
     def arrived(self, topic: str, payload: bytes, user: UserProperties, group: str = "") -> bool:
-        """Returns the same of what comes over the overlay; `group`: it is for this shared group alone."""
+        """Returns True if a publication of the overlay is to be dropped; `group`: it is for this shared group
+        alone.
+        """
         passed = passed_by(user)
         if not passed:
             return False
@@ -70,21 +77,23 @@ class Circles:
         return self._is_copy(f"overlay {passed}", f"{group}\0{topic}" if group else topic, payload, user, "", "")
 
     def left(self, bridge: str, topic: str, payload: bytes, has_marks: bool, echoes: bool) -> None:
-        """Remembers what leaves over a bridge. `echoes`: the other broker sends it back to us."""
+        """Remembers a message that leaves over a bridge. `echoes`: the other broker sends it back."""
         way = f"to {bridge}" if echoes else f"bridge {bridge}"
         self._twins.left(way, topic, payload, self._now(), has_marks, ECHO_S if echoes else TWIN_S)
 
     def given(self, client_id: str, bridge: str, topic: str, payload: bytes) -> None:
-        """Remembers what the bridge of another broker got from us."""
+        """Remembers a message that the bridge of another broker got from this one."""
         self._twins.left(f"client {client_id}", topic, payload, self._now(), has_marks=bridge != "")
 
     def crossing(self, topic: str, user: UserProperties) -> UserProperties:
-        """Returns what a message carries over the overlay: also to which brokers we bring it ourselves."""
+        """Returns the user properties of a message for the overlay, with the brokers to which this broker's bridges
+        bring it.
+        """
         carrying = [one.remote for one in self.bridges if one.carries(topic, user) is not None]
         return stamped(user, carrying) if carrying else user
 
     def carried_before(self, bridge: CarryingBridge, topic: str, user: UserProperties, there: str) -> bool:
-        """Returns whether a bridge before this one brings the message to the same broker under the same name."""
+        """Returns True if a bridge before this one brings the message to the same broker under the same name."""
         for one in self.bridges:
             if one is bridge:
                 return False

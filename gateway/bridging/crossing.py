@@ -1,10 +1,10 @@
-"""One bridge at work: what one broker sends is published at the other, and acknowledged when the other has it.
+"""Bridge at work: messages of one broker are published at the other, and acknowledged when the other has them.
 
-Both brokers keep a session for the bridge, so what waits is on their disks, not here. While the other broker is away
-the session at ours is without a connection: its queue grows, and no publisher waits for it. What is under way when a
-connection is lost is sent again by whoever lost it; the bridge remembers by packet identifier what the other side is
-taking, or took, so that a process that lives passes each message on once. After a crash QoS 1 may come twice. A
-direction that carries QoS 2 is `exact`.
+Both brokers keep a session for the bridge, so waiting messages are on their disks, not here. While the other broker
+is away the local session has no connection: its queue grows, and no publisher waits for it. After a lost connection
+the sender repeats unfinished messages. The bridge remembers by packet identifier the messages that the other side is
+taking, or took, so that a living process passes each message on once. After a crash QoS 1 may come twice. A direction
+that carries QoS 2 is `exact`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from gateway.mqtt5.types import MqttError, ReasonCode
 log = logging.getLogger("veilmq.bridge")
 
 AGAIN_S = 1.0
-"""How long after a refusal that may pass (a full disk, a quota) a message is offered again."""
+"""Seconds until a message is offered again after a temporary refusal (a full disk, a quota)."""
 FINAL = frozenset(
     {
         ReasonCode.NOT_AUTHORIZED,
@@ -42,13 +42,13 @@ FINAL = frozenset(
         ReasonCode.RETAIN_NOT_SUPPORTED,
     }
 )
-"""Refusals that repeating cannot cure."""
+"""Refusals that a repetition cannot cure."""
 UNDER_WAY, TAKEN = 1, 2
 
 
 @dataclass(slots=True)
 class BridgeStanding:
-    """How a bridge is, for those who look."""
+    """State of a bridge, for displays."""
 
     name: str
     up: bool
@@ -61,9 +61,10 @@ class BridgeStanding:
 
 
 class Way:
-    """One direction. `states`: by packet identifier of the source's session, what became of the message.
+    """Direction of a bridge. `states`: the state of each message, by packet identifier of the source's session.
 
-    `seen`: identifiers that came on the source's present connection: what came on a former one comes again first.
+    `seen`: identifiers that came on the source's present connection: messages of a former connection are repeated
+    first.
     """
 
     def __init__(self, source: RelayClient, target: RelayClient, name: str) -> None:
@@ -74,13 +75,13 @@ class Way:
         self.keep_refused: Callable[[Publish, int], None] = lambda changed, code: None
 
     def connected(self) -> None:
-        """The source has a new connection; without its session, identifiers mean other messages."""
+        """Takes a new connection of the source; without its session, identifiers stand for other messages."""
         self.seen.clear()
         if not self.source.session_present:
             self.states.clear()
 
     def pass_on(self, publish: Publish, changed: Publish) -> None:
-        """Offer a message of the source to the target."""
+        """Offers a message of the source to the target."""
         identifier = publish.packet_id
         if not publish.qos:
             self.passed += self._offer(publish, changed)
@@ -96,14 +97,14 @@ class Way:
         self._offer_again(publish, changed)
 
     def released(self, identifier: int) -> None:
-        """PUBREL of the source: of a former process, or of what a direction without QoS 2 was sent nevertheless."""
+        """Answers a PUBREL of the source: of a former process, or of a QoS 2 message in a direction without QoS 2."""
         self.source.complete(identifier)
 
     def completed(self, identifier: int) -> None:
-        """PUBCOMP of the target, or its session is gone."""
+        """Takes a PUBCOMP of the target, or the loss of its session."""
 
     def drop(self, publish: Publish) -> None:
-        """It does not cross: let the source forget it."""
+        """Acknowledges a message that does not cross, so that the source forgets it."""
         if publish.qos:
             self.source.acknowledge(publish)
 
@@ -152,31 +153,31 @@ class Way:
 
 
 class Remote(RelayClient):
-    """The client of the other broker. `is_private`: whether it is known there as a bridge, over MQTT 3.1.1."""
+    """Client of the other broker. `is_private`: True if the other broker knows it as a bridge, over MQTT 3.1.1."""
 
     is_private = False
 
 
 class Home(Here, RetainedTable, Protocol):
-    """Our broker, as a bridge sees it. `prefix`: what names of parts of its process begin with."""
+    """Local broker, as a bridge sees it. `prefix`: prefix of names of parts of its process."""
 
     @property
     def prefix(self) -> str: ...
     def may_leave(self, topic: str) -> bool:
-        """Whether the overlay's policy lets a local topic go out in clear."""
+        """True if the overlay's policy lets a local topic go out in clear."""
         ...
 
     def keep_refused(self, bridge: str, publish: Publish, code: int) -> str:
-        """Keeps what one side refused for good in a bounded file; says where, or that there is none."""
+        """Keeps a finally refused message in a bounded file; returns its place, or a text that there is none."""
         ...
 
     def may_enter(self, topic: str) -> bool:
-        """Whether others may publish under a local topic at all."""
+        """True if other brokers may publish under a local topic at all."""
         ...
 
 
 class Bridge:
-    """See the module. `remote_name`: what the other broker is called in marks, until it says its name."""
+    """Bridge to one other broker. `remote_name`: its name in marks, until it states its own."""
 
     def __init__(
         self,
@@ -207,7 +208,7 @@ class Bridge:
         local.on_up, remote.on_up, remote.on_down = self._local_up, self._remote_up, self._remote_down
 
     def start(self) -> None:
-        """Connect here at once, so that what is published from now on waits for the other broker."""
+        """Connects to the local broker at once, so that later publications wait for the other broker."""
         for topic_filter, qos in self._topics.wanted_here().items():
             self._local.subscribe(topic_filter, qos, no_local=True, retain_handling=2, on_answer=self._subscribed)
         for topic_filter, qos in self._topics.wanted_there().items():
@@ -223,7 +224,7 @@ class Bridge:
         await asyncio.gather(self._local.close(), self._remote.close())
 
     def standing(self) -> BridgeStanding:
-        """How it is now."""
+        """Returns the present state."""
         loop = asyncio.get_running_loop()
         up = self._remote.connected
         return BridgeStanding(
@@ -235,12 +236,12 @@ class Bridge:
 
     @property
     def remote(self) -> str:
-        """What the other broker is called in marks."""
+        """The name of the other broker in marks."""
         told = self._remote.told
         return next((value for name, value in told if name == MARK), self._remote_name)
 
     def carries(self, topic: str, user: UserProperties) -> str | None:
-        """The name there of what was published here with these user properties; None: it does not cross."""
+        """Returns the name there of a message published here with these user properties; None: it does not cross."""
         there = self._topics.outwards(topic)
         return there if there is None or self.remote not in passed_by(user) else None
 
@@ -260,7 +261,7 @@ class Bridge:
             self._out.pass_on(publish, changed)
 
     def _echoes(self, there: str) -> bool:
-        """Whether the other broker, over 3.1.1, sends us what we publish under that name."""
+        """True if the other broker, over 3.1.1, sends back messages that the bridge publishes under that name."""
         return not self._has_marks and not self._remote.is_private and self._topics.inwards(there) is not None
 
     def _from_there(self, publish: Publish) -> None:
@@ -282,7 +283,9 @@ class Bridge:
         if not is_again and self._circles.entered(self.name, topic, publish.payload, properties, self._has_marks):
             self._in.drop(publish)
             return
-        qos = publish.qos or int(publish.retain and not self._local.connected)  # what is retained waits for that
+        qos = publish.qos or int(
+            publish.retain and not self._local.connected
+        )  # a retained message waits for the connection
         self._in.pass_on(publish, replace(publish, topic=topic, qos=qos, properties=properties))
 
     def _keep_refused(self, publish: Publish, code: int) -> None:
@@ -311,19 +314,21 @@ class Bridge:
         self._note()
 
     def _compare_retained(self) -> None:
-        """Ask both brokers for what they retain; ours sends it behind what waited for the bridge."""
+        """Asks both brokers for their retained messages; the local broker sends them behind waiting ones."""
         loop = asyncio.get_running_loop()
         self._state.begin(self.remote, self._remote.session_present, loop.time())
         loop.call_at(self._state.ends_at or 0.0, self._end_comparing)
         self._local.ask_again()
-        if self._remote.session_present:  # else it was just asked
+        if self._remote.session_present:  # otherwise it was just asked
             self._remote.ask_again()
         elif self._was_reached:
             self._give_back()
         self._was_reached = True
 
     def _give_back(self) -> None:
-        """The other broker began anew: what had come from it, which no other way brings there."""
+        """Gives back to the other broker, which lost its state, the retained messages that came from it, unless another
+        way does.
+        """
         marks, origin = self._circles.marks, (MARK, self.remote)
         for message in self._state.brought:
             there = self._topics.outwards(message.topic)
@@ -333,7 +338,9 @@ class Bridge:
                 self._remote.publish(there, message.payload, 1, True, properties)
 
     def _end_comparing(self) -> None:
-        """Clear here what was cleared at the other broker, once nothing of what that retains has come for a while."""
+        """Clears here the topics cleared at the other broker, once no retained message has come from it for a
+        while.
+        """
         ends_at, loop = self._state.ends_at, asyncio.get_running_loop()
         if ends_at is None:
             return
@@ -350,12 +357,14 @@ class Bridge:
         self._turn.set()
 
     def _tell(self) -> None:
-        """The status, at QoS 0: an identifier of our own could be one that crosses. Each connection here begins so."""
+        """Publishes the status at QoS 0, since an identifier of the bridge's own could be one that crosses. Each
+        connection here begins so.
+        """
         if self._settings.status_topic is not None:
             self._local.publish(self._settings.status_topic, b"1" if self._remote.connected else b"0", 0, True)
 
     async def _follow(self) -> None:
-        """Keep the local connection exactly while the other broker is reached; once before, to begin the session."""
+        """Keeps the local connection exactly while the other broker is reached; once before, to begin the session."""
         standing = True
         while True:
             await self._turn.wait()

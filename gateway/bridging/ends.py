@@ -1,9 +1,9 @@
-"""The two clients of a bridge: one at our broker, within this process, and one at the other broker.
+"""Clients of a bridge: one at the local broker, within this process, and one at the other broker.
 
-Ours connects over a pair of sockets and is known to the broker as a part of it, so that no login and no listener is
-needed. The other speaks MQTT 5 or 3.1.1. On 3.1.1 the client first connects with the private bit of Mosquitto's
-bridges, on which a broker sends a bridge nothing of its own and keeps RETAIN as published. A broker that refuses the
-bit is asked again at once without. Not here: what crosses (`crossing`).
+The local client connects over a pair of sockets and is known to the broker as a part of it, so that no login and no
+listener is needed. The other speaks MQTT 5 or 3.1.1. On 3.1.1 the client first connects with the private bit of
+Mosquitto's bridges, on which a broker sends a bridge none of its own messages and keeps RETAIN as published. If a
+broker refuses the bit, the client connects again at once without it. Not here: the messages that cross (`crossing`).
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ log = logging.getLogger("veilmq.bridge")
 WINDOW = 256
 """Messages of QoS 1 and 2 that one side has not acknowledged while the other is asked to take them."""
 WINDOW_3 = 20
-"""The same towards a broker of 3.1.1, which cannot say what it takes: Mosquitto drops QoS 2 beyond 20 unsaid."""
+"""The window towards a broker of 3.1.1, which cannot state its own: Mosquitto drops QoS 2 beyond 20 silently."""
 NEVER = 0xFFFF_FFFF
 NO_LIMIT = 268_435_460
 USE_3 = 'does not speak MQTT 5; write version: "3.1.1" for this bridge'
 
 
 _MAY_BE_THE_BIT = (None, ReasonCode.UNSUPPORTED_PROTOCOL_VERSION)
-"""With what a broker that does not know the private bit ends a connection; None: without CONNACK."""
+"""Reasons with which a broker that does not know the private bit ends a connection; None: without CONNACK."""
 
 
 class NearEnd(RelayClient, LocalEnd):
-    """A client of our own broker."""
+    """Client of the local broker."""
 
 
 class RemoteEnd(Remote):
-    """A client of the other broker, at whichever of its addresses answers.
+    """Client of the other broker, at the first of its addresses that answers.
 
-    `is_private`: whether CONNECT has the private bit of bridges, in MQTT 3.1.1.
+    `is_private`: True if CONNECT has the private bit of bridges, in MQTT 3.1.1.
     """
 
     cure_without_v5 = USE_3
@@ -56,7 +56,7 @@ class RemoteEnd(Remote):
     def __init__(
         self, settings: BridgeSettings, client_id: str, password: bytes | None, limits: SessionLimits, ours: str = ""
     ) -> None:
-        """`ours`: the name of our broker in marks, which MQTT 5 tells the other one."""
+        """`ours`: the name of the local broker in marks, which MQTT 5 tells the other one."""
         addresses = [split_host_port(address) for address in settings.addresses]
         tls = self._tls = settings.tls
         files = () if tls is None else (tls.cafile, tls.certfile, tls.keyfile)
@@ -76,7 +76,9 @@ class RemoteEnd(Remote):
             self._decoder = self._new_decoder()
 
     async def _connection(self) -> float | None:
-        """With the private bit; if the broker ends that without a word or for the level, once more without."""
+        """Connects with the private bit; if the broker ends the connection without CONNACK or for the level, once more
+        without.
+        """
         self.is_private = self._tries_private
         up_s = await super()._connection()
         if up_s is None and self.is_private and self._is_reached and self.refusal in _MAY_BE_THE_BIT:
@@ -88,7 +90,7 @@ class RemoteEnd(Remote):
         return up_s
 
     async def _open(self, host: str, port: int) -> None:
-        """Certificates that were replaced count from the next connection on; those of before go on if they cannot."""
+        """Opens a connection with the present certificates; keeps the former ones if replaced files cannot be used."""
         if self._tls is not None and self._stamps.changed():
             try:
                 self._ssl = tls_context(self._tls)
@@ -105,7 +107,7 @@ class RemoteEnd(Remote):
 
 
 def tls_context(tls: BridgeTls) -> ssl.SSLContext:
-    """Raises StartError for a file that cannot be used."""
+    """Makes a TLS context. Raises StartError for a file that cannot be used."""
     try:
         context = ssl.create_default_context(
             cafile=str(tls.cafile) if tls.cafile else None, capath=str(tls.capath) if tls.capath else None
@@ -121,7 +123,7 @@ def tls_context(tls: BridgeTls) -> ssl.SSLContext:
 
 
 def make_bridge(name: str, settings: BridgeSettings, home: Home, circles: Circles, remote: str) -> Bridge:
-    """Puts a bridge together. `remote`: what the other broker is called in marks, unless it says its name.
+    """Assembles a bridge. `remote`: the name of the other broker in marks, unless it states its own.
 
     Raises ConfigError, StartError.
     """

@@ -1,8 +1,9 @@
-"""One direction of a bridge at QoS 2: which step of a handshake is handed on, and when (`relaying` says how).
+"""Direction of a bridge at QoS 2: the steps of a handshake that are handed on, and their times (see `relaying`).
 
-Who repeats a step after a crash is the source. A message that it sends for the first time (without DUP) under an
-identifier that this process has not seen free at the target may meet a handshake there that a lost session of the
-source left half done, and would be taken for its repetition: the identifier is released first.
+After a crash the source repeats a step. Suppose that the source sends a message for the first time (without DUP),
+under an identifier that this process has not seen free at the target. The target may then have a half done handshake
+there, of a lost session of the source, and would take the message for its repetition: the identifier is released
+first.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ OFFERED, HAD, RELEASED = 1, 2, 3
 
 
 class ExactWay(Way):
-    """`stages`: by identifier, how far the target is. `lost`: those of a session that the source no longer has."""
+    """Direction of a bridge at QoS 2. `stages`: the target's progress, by identifier. `lost`: identifiers of a session
+    that the source no longer has.
+    """
 
     def __init__(self, source: RelayClient, target: RelayClient, name: str) -> None:
         super().__init__(source, target, name)
@@ -37,7 +40,7 @@ class ExactWay(Way):
 
     def released(self, identifier: int) -> None:
         if identifier in self.lost:
-            self.source.complete(identifier)  # of a message that did not cross; the target's is another one
+            self.source.complete(identifier)  # of a message that did not cross; the target's message is another
         elif self.stages.get(identifier) != RELEASED:
             self._release(identifier)
 
@@ -49,11 +52,11 @@ class ExactWay(Way):
             self.lost.discard(identifier)
         elif waiting is not None:
             self._offer_again(*waiting)
-        elif stage == RELEASED:  # else the target lost its session, and the source has yet to release
+        elif stage == RELEASED:  # otherwise the target lost its session, and the source has yet to release
             self.source.complete(identifier)
 
     def pass_on(self, publish: Publish, changed: Publish) -> None:
-        if publish.qos == 2:  # the session of the source tells of each once
+        if publish.qos == 2:  # the session of the source reports each once
             self._offer_again(publish, changed)
         else:
             super().pass_on(publish, changed)
@@ -82,7 +85,7 @@ class ExactWay(Way):
     def _taken(self, publish: Publish) -> None:
         identifier = publish.packet_id
         if self.target.is_free(identifier):
-            self.stages.pop(identifier, None)  # it took QoS 1, or never will take it
+            self.stages.pop(identifier, None)  # the target took QoS 1, or never will take it
         else:
             self.stages[identifier] = HAD
         if identifier not in self.lost:

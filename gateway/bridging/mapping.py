@@ -1,8 +1,8 @@
-"""Which topics cross a bridge under which name, and where a message has been before. No I/O.
+"""Topics that cross a bridge, their names there, and marks of the brokers that a message has passed. No I/O.
 
-A topic crosses by the first entry of its direction that matches. A message carries in user properties which brokers it
-has passed; one that comes back to such a broker, over whatever circle, ends there. MQTT 3.1.1 has no properties: there
-`twins` takes their place.
+A topic crosses by the first entry of its direction that matches. A message carries in user properties the brokers
+that it has passed; a message that comes back to such a broker, over any circle, ends there. MQTT 3.1.1 has no
+properties: there `twins` takes their place.
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ PASSED_MAX = 16
 
 
 class Topics:
-    """The entries of one bridge."""
+    """Topics of one bridge, from the entries of its configuration."""
 
     def __init__(self, entries: Sequence[BridgeTopic]) -> None:
         self._out = [entry for entry in entries if entry.direction in ("out", "both")]
         self._in = [entry for entry in entries if entry.direction in ("in", "both")]
 
     def wanted_here(self) -> dict[str, int]:
-        """Filters to subscribe to at our broker, with the QoS."""
+        """Returns filters to subscribe to at the local broker, with the QoS."""
         return _highest([(entry.local, entry.qos) for entry in self._out])
 
     def wanted_there(self) -> dict[str, int]:
-        """Filters to subscribe to at the other broker, with the QoS."""
+        """Returns filters to subscribe to at the other broker, with the QoS."""
         return _highest([(entry.remote, entry.qos) for entry in self._in])
 
     def local_in(self) -> list[str]:
-        """Filters of what comes from the other broker, by its names here."""
+        """Returns filters of topics from the other broker, by their names here."""
         return [entry.local for entry in self._in]
 
     def outwards(self, topic: str) -> str | None:
-        """The name there of what was published here; None: it does not cross."""
+        """Returns the name there of a topic published here; None: it does not cross."""
         for entry in self._out:
             if matches(entry.local, topic):
                 return entry.remote_prefix + topic[len(entry.local_prefix) :]
         return None
 
     def inwards(self, topic: str) -> str | None:
-        """The name here of what was published there; None: it does not cross."""
+        """Returns the name here of a topic published there; None: it does not cross."""
         for entry in self._in:
             if matches(entry.remote, topic):
                 return entry.local_prefix + topic[len(entry.remote_prefix) :]
@@ -63,25 +63,27 @@ def _highest(filters: Sequence[tuple[str, int]]) -> dict[str, int]:
 
 
 class Marks:
-    """Marks of one broker: which brokers a message has passed. `name`: of this one, unlike any other's.
+    """Marks of one broker: the brokers that a message has passed. `name`: of this broker, unlike any other's.
 
-    `also`: further names under which a topic has been here, as that of the overlay that carries it.
+    `also`: further names under which a topic has been here, such as that of the overlay that carries it.
     """
 
     def __init__(self, name: str, also: Callable[[str], tuple[str, ...]] = lambda topic: ()) -> None:
         self.name, self._also = name, also
 
     def has_been(self, topic: str, properties: Properties) -> bool:
-        """Returns whether a message that comes under this local topic was here before, or passed too many brokers."""
+        """Returns True if a message under this local topic was here before, or passed too many brokers."""
         passed = passed_by(properties.user)
         return self.name in passed or len(passed) >= PASSED_MAX or any(one in passed for one in self._also(topic))
 
     def entering(self, properties: Properties, names: Iterable[str]) -> Properties:
-        """Returns what a message from the broker of these names carries here: that it passed both of us."""
+        """Returns the properties here of a message from the broker of these names, marked with both brokers."""
         return _stamped(properties, (*names, self.name))
 
     def leaving(self, topic: str, properties: Properties) -> Properties:
-        """Returns what a message under this local topic carries on; nothing in it belongs to one connection."""
+        """Returns the properties of a leaving message under this local topic, without those that belong to one
+        connection.
+        """
         return _stamped(properties, (self.name, *self._also(topic)))
 
 
@@ -91,7 +93,7 @@ def passed_by(user: UserProperties) -> list[str]:
 
 
 def stamped(user: UserProperties, names: Iterable[str]) -> UserProperties:
-    """Returns user properties that tell of these brokers, too."""
+    """Returns user properties with marks of these brokers added."""
     passed = passed_by(user)
     return (*user, *((MARK, name) for name in names if name not in passed))
 
@@ -101,10 +103,10 @@ def _stamped(properties: Properties, names: Iterable[str]) -> Properties:
 
 
 def remote_name(settings: BridgeSettings, machine: str) -> str:
-    """Returns what a broker is called in marks that does not say its name: as configured, else by its first address.
+    """Returns the name in marks of a broker that does not state its own: as configured, else from its first address.
 
     Two gateways with a bridge to the same address mean the same broker, so that each message goes there once. A
-    loopback address means one of this `machine`. The address itself is told to nobody.
+    loopback address means a broker of this `machine`. The address itself is disclosed to no broker.
     """
     if settings.broker:
         return settings.broker

@@ -1,4 +1,4 @@
-"""QoS 2 exactly once through a bridge that keeps nothing on disk: the handshake is handed on, not ended, in between.
+"""Relay of QoS 2 exactly once through a bridge that keeps nothing on disk: the bridge hands the handshake on.
 
     source          bridge          target
     PUBLISH 7  ->               ->  PUBLISH 7     both brokers keep identifier 7 on their disks
@@ -6,8 +6,8 @@
     PUBREL 7   ->               ->  PUBREL 7      not before: a source without PUBREC repeats PUBLISH
     PUBCOMP 7  <-               <-  PUBCOMP 7     not before: a source with PUBCOMP gives 7 to another message
 
-A bridge that was killed hears from the source at which step it stood, under the same identifier, and repeats that step.
-Here are the session and the client that let handshakes pass; when is `exact`. Source: MQTT 5.0 §4.3.3, §4.4.
+After a kill the bridge hears from the source the step reached, under the same identifier, and repeats that step. Here
+are the session and the client that pass handshakes on; `exact` decides the time. Source: MQTT 5.0 §4.3.3, §4.4.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from gateway.mqtt5.packets import Packet, Properties, PubAck, PubComp, Publish, 
 from gateway.mqtt5.types import ReasonCode
 
 ENDS_MAX = 3
-"""Connections that the other broker ends while one message is its oldest unacknowledged: it will never take it. A
-broker of 3.1.1, or one that keeps its bounds to itself, has no other words for that."""
+"""Connections that the other broker ends while one message is its oldest unacknowledged: it will never take this
+message. A broker of 3.1.1, or one that does not state its bounds, has no other way to refuse it.
+"""
 _NO_MATTER_OF_A_MESSAGE = frozenset(
     {
         ReasonCode.SUCCESS, ReasonCode.SERVER_SHUTTING_DOWN, ReasonCode.SERVER_BUSY, ReasonCode.SESSION_TAKEN_OVER,
@@ -34,7 +35,7 @@ _NO_MATTER_OF_A_MESSAGE = frozenset(
         ReasonCode.SERVER_MOVED,
     }
 )  # fmt: skip
-"""With what a connection ends whatever was sent on it."""
+"""Reasons for the end of a connection that are independent of the messages sent on it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +68,11 @@ class _Numbers(OutboundFlows[Queued]):
 
 
 class RelaySession(ClientSession):
-    """A client's session that neither answers PUBREL nor follows PUBREC by itself.
+    """Session of a client that neither answers PUBREL nor follows PUBREC by itself.
 
-    `wanted`: identifiers whose PUBREL came; `complete` answers. `over`: those whose PUBCOMP came, or that a server
-    without our session no longer knows. A message that `publish` was given is Completed by its PUBREC already;
-    `release` sends the PUBREL, also for what a former process had sent.
+    `wanted`: identifiers whose PUBREL came; `complete` answers. `over`: identifiers whose PUBCOMP came, or that a
+    server without this session no longer knows. A message given to `publish` is Completed by its PUBREC already;
+    `release` sends the PUBREL, also for messages of a former process.
     """
 
     def __init__(self, *of_session: Any, **more: Any) -> None:
@@ -86,31 +87,33 @@ class RelaySession(ClientSession):
 
     @property
     def maximum_qos(self) -> int:
-        """Of the server, as it said last."""
+        """The maximum QoS that the server last stated."""
         return self._maximum_qos
 
     def is_free(self, packet_id: int) -> bool:
-        """Whether nothing of this process uses the identifier towards the server."""
+        """True if this process does not use the identifier towards the server."""
         flows = self.outbound
         return not any(packet_id in used for used in (flows.unacknowledged, flows.released, flows.requests, self._had))
 
     @property
     def first_unacknowledged(self) -> tuple[object, int] | None:
-        """Token and identifier of the oldest message that the server has not acknowledged."""
+        """The token and identifier of the oldest message that the server has not acknowledged."""
         found = next(iter(self.outbound.unacknowledged.items()), None)
         return None if found is None else (found[1][0].token, found[0])
 
     def give_up(self, packet_id: int) -> None:
-        """Sends an unacknowledged message no more."""
+        """Stops sending an unacknowledged message."""
         self.take_back(packet_id)
 
     def release(self, packet_id: int) -> bytes:
-        """PUBREL, now (bytes) and on every new connection until its PUBCOMP comes."""
+        """Returns the PUBREL, empty without a connection; repeats it on every new connection until its PUBCOMP
+        comes.
+        """
         self.outbound.released = {**self.outbound.released, packet_id: self._had.pop(packet_id, False)}
         return b"\x62\2" + packet_id.to_bytes(2, "big") if self.state is Connection.CONNECTED else b""
 
     def complete(self, packet_id: int) -> bytes:
-        """PUBCOMP, if there is a connection; if not the server will ask again."""
+        """Returns the PUBCOMP, empty without a connection: the server will then ask again."""
         self.inbound.awaiting_pubrel.pop(packet_id, None)
         return b"\x70\2" + packet_id.to_bytes(2, "big") if self.state is Connection.CONNECTED else b""
 
@@ -126,7 +129,9 @@ class RelaySession(ClientSession):
                 yield packet
 
     def _adopt_offer(self, offer: Properties) -> None:
-        """Half done handshakes count at the server still: after a reconnect, too, they leave room to fewer others."""
+        """Takes the server's limits. Half done handshakes still count at the server: after a reconnect, too, they use
+        the quota.
+        """
         super()._adopt_offer(offer)
         flows = self.outbound
         flows.quota -= len(self._had) + len(flows.released)
@@ -146,7 +151,7 @@ class RelaySession(ClientSession):
     def _heard(self, packet: PubAck | PubRec | PubComp, what: HeardFlow, now: float, actions: list[Any]) -> None:
         packet_id = packet.packet_id
         if packet_id in self._had:
-            return  # said twice; PUBREL follows in its time
+            return  # a repeated PUBREC; PUBREL follows in its time
         known = self.outbound.unacknowledged.get(packet_id)
         if what is HeardFlow.PUBREC and known is not None and known[1] == 2:
             self.outbound.heard(packet_id, what)
@@ -168,7 +173,9 @@ class RelaySession(ClientSession):
 
 
 class RelayClient(MqttClient):
-    """A client on whose connection handshakes pass. `on_release`: PUBREL came; `on_complete`: PUBCOMP, or the like."""
+    """Client that passes handshakes on. `on_release`: PUBREL came; `on_complete`: PUBCOMP came, or the server's session
+    is gone.
+    """
 
     def __init__(self, *of_client: Any, **options: Any) -> None:
         self.on_release: Callable[[int], object] = lambda _: None
@@ -182,7 +189,7 @@ class RelayClient(MqttClient):
         return RelaySession(self._connect, self._limits, adopt=not self._connect.clean_start)
 
     def ask_again(self) -> None:
-        """SUBSCRIBE everything that is wanted once more, so that the server sends what it retains."""
+        """Subscribes to all wanted filters once more, so that the server sends its retained messages."""
         self._wanted.again()
         self._ask()
 
@@ -194,7 +201,7 @@ class RelayClient(MqttClient):
     def relay(
         self, publish: Publish, again: bool, on_ack: Callable[[], None], on_refused: Callable[[int], None]
     ) -> bool:
-        """`publish` under the identifier that the message has. False: not now. `again`: it may be there already."""
+        """Publishes a message under its own identifier. False: not now. `again`: the message may be there already."""
         if not self.is_free(publish.packet_id):
             return False
         self._numbering.next = publish.packet_id, again
@@ -206,24 +213,24 @@ class RelayClient(MqttClient):
             self._numbering.next = None
 
     def is_free(self, packet_id: int) -> bool:
-        """Whether nothing of this process uses the identifier towards the server."""
+        """True if this process does not use the identifier towards the server."""
         return self._relay.is_free(packet_id)
 
     @property
     def maximum_qos(self) -> int:
-        """Of the server, as it said last."""
+        """The maximum QoS that the server last stated."""
         return self._relay.maximum_qos
 
     def release(self, packet_id: int) -> None:
-        """Send PUBREL until PUBCOMP comes."""
+        """Sends PUBREL until PUBCOMP comes."""
         self._say(self._relay.release(packet_id))
 
     def complete(self, packet_id: int) -> None:
-        """Answer PUBREL."""
+        """Answers PUBREL."""
         self._say(self._relay.complete(packet_id))
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Notes which message ends one connection after the other, and gives it up."""
+        """Notes the message on which one connection after the other ends, and gives it up."""
         is_suspicious = self._up and self._task is not None and self.ended not in _NO_MATTER_OF_A_MESSAGE
         super().connection_lost(error)
         first = self._relay.first_unacknowledged if is_suspicious else None

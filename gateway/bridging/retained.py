@@ -1,10 +1,11 @@
-"""Retained values of both brokers made equal after a bridge has connected.
+"""Comparison of the retained values of both brokers after a bridge has connected, which makes them equal.
 
-Outwards: our broker sends the bridge all retained values anew, behind what waited, and keeps a change of one for it
-whatever its QoS. Inwards: the bridge subscribes anew, on which the other broker sends all of its. Values that are here
-already go no further; of a topic that changed here meanwhile ours counts. A value that the bridge had brought and that
-does not come any more was cleared there, and is cleared here, unless the other broker has lost our session: then it
-began anew, tells nothing by what it lacks, and gets back what had come from it. No I/O; the bridge keeps the time.
+Outwards: the local broker sends the bridge all retained values anew, behind waiting messages, and keeps a change of a
+value for the bridge at any QoS. Inwards: the bridge subscribes anew, and the other broker sends all of its values.
+Values already here go no further; if a topic changed here meanwhile, the local value counts. A value that the bridge
+had brought and that no longer comes was cleared there, and is cleared here. If the other broker has lost the session,
+it began anew: missing values then mean nothing, and it gets back the values that had come from it. No I/O; the bridge
+keeps the time.
 """
 
 from __future__ import annotations
@@ -16,21 +17,24 @@ from gateway.bridging.mapping import Topics, passed_by
 from gateway.mqtt5.message import Message
 
 QUIET_S = 2.0
-"""So long no retained value has come: all have. What comes later is set again, so that an error does not last."""
+"""Seconds without a retained value after which all have come. A later value is set again, so that an error does not
+last.
+"""
 
 
 class RetainedTable(Protocol):
-    """Retained messages of our broker."""
+    """Retained messages of the local broker."""
 
     def retained(self, topic_filter: str) -> Iterator[Message]: ...
     def retained_waiting(self, bridge: str) -> Iterable[str]:
-        """Topics of which a new value, or none, waits for the bridge of this name."""
+        """Returns topics of which a new value, or none, waits for the bridge of this name."""
         ...
 
 
 class RetainedState:
-    """What is compared after one connection to the other broker. `ends_at`: when that is over, in the loop's seconds;
-    None: it is."""
+    """Comparison after one connection to the other broker. `ends_at`: its end, in the loop's seconds; None: it is
+    over.
+    """
 
     def __init__(self, bridge: str, kept: RetainedTable, topics: Topics) -> None:
         self._bridge, self._kept, self._topics = bridge, kept, topics
@@ -38,10 +42,10 @@ class RetainedState:
         self._changed: frozenset[str] = frozenset()
         self._missing: set[str] = set()
         self.brought: list[Message] = []
-        """Retained here, and come from the other broker."""
+        """Messages retained here that came from the other broker."""
 
     def begin(self, remote: str, has_session: bool, now: float) -> None:
-        """The other broker, of this name, is connected and sends its retained values."""
+        """Begins the comparison: the other broker, of this name, is connected and sends its retained values."""
         self.ends_at = now + QUIET_S
         self._changed = frozenset(self._kept.retained_waiting(self._bridge))
         self.brought = [
@@ -53,11 +57,11 @@ class RetainedState:
         self._missing = {message.topic for message in self.brought} if has_session else set()
 
     def stop(self) -> None:
-        """The connection is gone."""
+        """Stops the comparison: the connection is gone."""
         self.ends_at = None
 
     def is_known(self, topic: str, payload: bytes, now: float) -> bool:
-        """Returns whether a retained message that comes, under its name here, changes nothing."""
+        """Returns True if an arriving retained message, under its name here, changes nothing."""
         if self.ends_at is None:
             return False
         self.ends_at = now + QUIET_S

@@ -1,14 +1,14 @@
-"""Copies of one message that come by two ways, told by what they hold where no mark tells it. No I/O.
+"""Copies of one message that come by two ways, detected by their content where no mark shows it. No I/O.
 
-Marks (`mapping`) end a message at a broker that it has passed. They do not tell that two bridges bring one message
-each, and MQTT 3.1.1 has no properties to carry them. Here a broker remembers for TWIN_S what came over a bridge, and
-what left over one that carries no marks. A message that comes by another way with the topic and content of one that is
-remembered is its copy, and both are then settled: the third of three equal messages passes.
+Marks (`mapping`) end a message at a broker that it has passed. They do not show that two bridges bring one message
+each, and MQTT 3.1.1 has no properties to carry them. Here a broker remembers for TWIN_S each message that came over a
+bridge, or left over a bridge without marks. A message that comes by another way with the topic and content of a
+remembered one is its copy, and both are then settled: the third of three equal messages passes.
 
-What remains: where a way has no marks, an equal message that somebody else publishes within TWIN_S may be taken for a
-copy; a circle whose turn takes longer than TWIN_S is not ended; nor is one in which what came by a way comes by it
-again, since a publisher that repeats itself looks just so; and of two ways to one broker, of which one loses marks,
-each brings its copy.
+Limits: where a way has no marks, an equal message of another publisher within TWIN_S may be taken for a copy. A
+circle whose turn takes longer than TWIN_S is not ended, nor a circle in which a message comes again by its own way,
+since a publisher that repeats itself looks the same. If one of two ways to one broker loses marks, each brings its
+copy.
 """
 
 from __future__ import annotations
@@ -19,19 +19,20 @@ from dataclasses import dataclass
 from hashlib import blake2b
 
 TWIN_S = 3.0
-"""How long a message is remembered: a turn of a circle through other brokers, with time to spare."""
+"""Seconds that a message is remembered: a turn of a circle through other brokers, with time to spare."""
 ECHO_S = 60.0
-"""The same for an echo that surely comes, of a broker that knows neither No Local nor the private bit."""
+"""Seconds that a certain echo is remembered, of a broker that knows neither No Local nor the private bit."""
 UNMARKED = "unmarked"
-"""The mark of a message that came where marks do not go, and may have lost those that it had."""
+"""The mark of a message that came over a way without marks, and may have lost earlier ones."""
 TWINS_MAX = 20_000
 """Messages that are remembered; a flood makes copies pass sooner, and fills no memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """One message that came or left. `ways`: by which no copy of it comes: its own, and those by which it had come.
-    `marks` None: it left where marks do not go, and any other way may bring its copy. `came`: it did not leave."""
+    """Message that came or left. `ways`: ways by which no copy comes: its own, and those by which it had come. `marks`
+    None: it left over a way without marks, and any other way may bring its copy. `came`: it did not leave.
+    """
 
     ways: frozenset[str]
     marks: frozenset[str] | None
@@ -40,14 +41,16 @@ class _Seen:
 
 
 class Twins:
-    """The memory of one broker. `now` is in seconds, of any clock that does not go back."""
+    """Memory of one broker. `now` is in seconds, of any clock that does not go back."""
 
     def __init__(self) -> None:
         self._seen: OrderedDict[bytes, list[_Seen]] = OrderedDict()
         self._count = 0
 
     def left(self, way: str, topic: str, payload: bytes, now: float, has_marks: bool, lasts_s: float = TWIN_S) -> None:
-        """Remembers a message, by its local topic, that leaves. With marks only what lost them elsewhere is a copy."""
+        """Remembers a leaving message, by its local topic. If it has marks, only a message that lost them elsewhere is
+        its copy.
+        """
         key = _key(topic, payload)
         ways = {way}.union(*(one.ways for one in self._seen.get(key, ()) if one.came))
         marks = frozenset({UNMARKED}) if has_marks else None
@@ -56,9 +59,10 @@ class Twins:
     def is_copy(
         self, way: str, topic: str, payload: bytes, marks: Collection[str], now: float, known: str = "", meets: str = ""
     ) -> bool:
-        """Returns whether a message that comes by `way` is the copy of one that came or left by another. If it is not,
-        it is remembered. `marks`: names of brokers that it has passed; copies have one in common. Where marks do not
-        go, `known` is remembered instead, and `meets` is that of a copy's."""
+        """Returns True if a message that comes by `way` is the copy of one that came or left by another; remembers any
+        other message. `marks`: names of brokers that it has passed; copies have one in common. On a way without
+        marks, `known` is remembered instead, and `meets` is the mark of its copy.
+        """
         key, passed = _key(topic, payload), frozenset(marks)
         for one in self._seen.get(key, ()):
             is_akin = one.marks is None or one.marks & passed or meets in one.marks

@@ -1,7 +1,6 @@
-"""The HTTP API of a broker and the page that uses it: what runs, who is connected, what is kept; for those who may.
+"""HTTP API of a broker and the page that uses it: state, clients, sessions and retained messages, by the user's rights.
 
-Imports `broker` for what it shows, `client`, `auth`, `plugins` and below. Needs aiohttp: `pip install
-'veilmq[console]'`.
+Imports `broker`, `client`, `auth`, `plugins` and below. Needs aiohttp: `pip install 'veilmq[console]'`.
 """
 
 from __future__ import annotations

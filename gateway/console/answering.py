@@ -1,7 +1,7 @@
-"""What each operation of the API does. Whether the user may ask at all was decided before (`serving`).
+"""Operations of the API. `serving` has already decided if the user may ask at all.
 
-Topics are a matter of MQTT rights: each is asked of the broker's plugins as if the user had connected with it. What is
-published goes through the broker as a client's message would.
+Rights on topics are MQTT rights: the broker's plugins decide as if the user had connected with MQTT. A publication
+goes through the broker as a client's message would.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LOGINS_WAITING = 64
 
 
 class Answering:
-    """See the module. `editing`: what changes users and tokens."""
+    """Answers to the operations of one console. `editing`: changes users and tokens."""
 
     def __init__(self, settings: Console, shown: Shown, editing: Editing) -> None:
         self._settings, self._shown, self._editing = settings, shown, editing
@@ -44,7 +44,7 @@ class Answering:
     # --------------------------------------------------------------------------------------------- users
 
     def _view(self, user: str, password: str | None = None, address: str = "") -> EdgeSession:
-        """The user as plugins see a client, under an id that no client has."""
+        """Returns the user as plugins see a client, under an id that no client has."""
         view = EdgeSession()
         view.client_id = f"{INTERNAL}console/{user}"
         view.username, view.password, view.remote_address = user, password, address
@@ -52,11 +52,11 @@ class Answering:
         return view
 
     def act(self, name: str) -> Act:
-        """Returns what does an operation."""
+        """Returns the function of an operation."""
         return getattr(self if hasattr(self, name) else self._editing, name)  # type: ignore[no-any-return]
 
     async def authenticate(self, user: str, password: str, address: str) -> bool:
-        """Whether plugins let the user in. Nobody gets in without a name, or where no plugin knows names.
+        """True if plugins let the user in. A login without a name, or where no plugin knows names, is refused.
 
         One password is verified at a time: guesses at the console take nothing from MQTT. Raises ApiError if too many
         wait.
@@ -140,7 +140,7 @@ class Answering:
         return {}
 
     async def _permitted(self, asked: ApiRequest) -> str:
-        """Returns the filter that is asked for, as it is routed. Raises ApiError where SUBSCRIBE would be refused."""
+        """Returns the requested filter, as it is routed. Raises ApiError where SUBSCRIBE would be refused."""
         topic_filter = asked.query.get("filter", "#")
         try:
             check_filter(topic_filter)
@@ -209,6 +209,6 @@ class Answering:
         return web.Response(body=generate_latest(registry), content_type="text/plain")
 
     def stop(self) -> None:
-        """Close what is open inside the broker."""
+        """Closes the streams' clients inside the broker."""
         loop = asyncio.get_running_loop()
         self._closing = {loop.create_task(client.close()) for client in self._streams.clients}

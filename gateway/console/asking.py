@@ -1,4 +1,4 @@
-"""One request to the API, as operations see it, and an answer that is an error. No HTTP here but the request itself."""
+"""Request to the API, as operations see it, and the answer of an error. No HTTP here but the request itself."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gateway.console.shown import LIST_MAX
 
 
 class ApiError(Exception):
-    """An answer that is an error: HTTP status and a line for whoever asked."""
+    """Answer of an error: HTTP status and a line for the user."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -21,7 +21,9 @@ class ApiError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ApiRequest:
-    """One request. `id`: the last part of the path, where it names something; `goes_on()`: the login counts still."""
+    """Request of a user. `id`: the last part of the path, where it names an object; `goes_on()`: True while the login
+    counts.
+    """
 
     user: str
     address: str
@@ -38,4 +40,4 @@ class ApiRequest:
 
 
 Act: TypeAlias = Callable[[ApiRequest], Awaitable[Any]]
-"""What does an operation: JSON, or an answer that is made already."""
+"""Function of an operation: returns JSON, or a finished answer."""

@@ -1,4 +1,4 @@
-"""Putting the console together for one broker."""
+"""Assembly of the console for one broker."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def make_server(
     prefix: str,
     log: LogTail,
 ) -> ConsoleServer:
-    """`prefix`: of availability topics. Raises PrivateFileError."""
+    """Makes the server of a console. `prefix`: of availability topics. Raises PrivateFileError."""
     logins = Logins(os.urandom, broker.host.standing)
     tokens = ApiTokens(None if data is None else data / FILE, os.urandom, broker.host.standing)
     dynamic = next((plugin for plugin in broker.host.plugins if isinstance(plugin, DynamicPlugin)), None)

@@ -1,7 +1,7 @@
-"""Connections to the console: how many, from where, and how long each may take for its next request.
+"""Admission of connections to the console: their number, their origins, and the time for each next request.
 
-HTTP is aiohttp's; this stands before it. A connection that is asked nothing new in time is closed, whatever half of a
-request it sent. So nobody who only opens connections takes files that MQTT needs, or keeps others out.
+HTTP is aiohttp's; this stands before it. A connection without a new complete request in time is closed, even if half
+a request came. So a client that only opens connections neither takes files that MQTT needs, nor keeps others out.
 """
 
 from __future__ import annotations
@@ -16,31 +16,31 @@ from gateway.base.config_console import CONNECTIONS_MAX
 from gateway.sockets.door import origin_of
 
 OF_ADDRESS_MAX = 32
-"""Of one IPv4 address or IPv6 /64. This machine is not counted: a proxy may stand there for many."""
+"""Connections of one IPv4 address or IPv6 /64. This machine is not counted: a proxy may stand there for many."""
 HEADER_S = 10.0
-"""From the connection to the end of its first header."""
+"""Seconds from the connection to the end of its first header."""
 IDLE_S = 60.0
-"""From a request's answer, which has to be read meanwhile, to the end of the next header."""
+"""Seconds from a request's answer, which has to be read meanwhile, to the end of the next header."""
 
 
 class ConsoleDoor:
-    """All connections of one console. `make`: aiohttp's end of a connection."""
+    """Register of all connections of one console. `make`: makes aiohttp's end of a connection."""
 
     def __init__(self, make: Callable[[], asyncio.Protocol]) -> None:
         self._make = make
         self._open: dict[asyncio.BaseTransport, Visit] = {}
-        self._idle: dict[Visit, None] = {}  # without a request, in the order in which they began to be
+        self._idle: dict[Visit, None] = {}  # idle connections, in the order in which they became idle
         self._by_origin: Counter[str] = Counter()
 
     def __len__(self) -> int:
         return len(self._open)
 
     def __call__(self) -> asyncio.Protocol:
-        """The factory of `create_server`."""
+        """Makes a connection: the factory of `create_server`."""
         return Visit(self, self._make())
 
     def enter(self, visit: Visit, transport: asyncio.BaseTransport) -> bool:
-        """Counts a new connection; returns whether it may stay."""
+        """Counts a new connection; returns True if it may stay."""
         peer = transport.get_extra_info("peername")
         origin = origin_of(peer[0]) if isinstance(peer, tuple) else None
         if origin is not None and self._by_origin[origin] >= OF_ADDRESS_MAX:
@@ -58,7 +58,7 @@ class ConsoleDoor:
         return True
 
     def leave(self, visit: Visit, transport: asyncio.BaseTransport) -> None:
-        """Counts it no more."""
+        """Removes a connection from the count."""
         if self._open.pop(transport, None) is None:
             return
         visit.stop_timer()
@@ -70,7 +70,7 @@ class ConsoleDoor:
 
     @contextlib.contextmanager
     def asked(self, transport: asyncio.BaseTransport | None) -> Iterator[None]:
-        """While a request is answered, which has bounds of its own, the connection is not waited for."""
+        """Stops the connection's timer while a request is answered, which has bounds of its own."""
         visit = self._open.get(transport) if transport is not None else None
         if visit is not None:
             visit.stop_timer()
@@ -87,7 +87,7 @@ class ConsoleDoor:
 
 
 class Visit(asyncio.Protocol):
-    """One connection: everything goes on to aiohttp, unless it may not stay."""
+    """Connection to the console: passes everything on to aiohttp, unless it may not stay."""
 
     def __init__(self, door: ConsoleDoor, inner: asyncio.Protocol) -> None:
         self._door, self._inner = door, inner
@@ -132,7 +132,7 @@ class Visit(asyncio.Protocol):
             cast(asyncio.WriteTransport, self._transport).abort()
 
     def start_timer(self, within_s: float) -> None:
-        """Ends the connection after so long, unless the timer is stopped."""
+        """Ends the connection after `within_s` seconds, unless the timer is stopped."""
         self._timer = asyncio.get_running_loop().call_later(within_s, self.cut)
 
     def stop_timer(self) -> None:

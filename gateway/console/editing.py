@@ -1,8 +1,8 @@
 """Changes that the API makes to users, groups, rights and tokens: one after the other, each from the files as they are.
 
 The files have other writers, too: `veilmq users`, `veilmq tokens`. A change is therefore made under the lock of the
-directory, in a thread, and from what the file says then (`security.changing`). A request that waited meanwhile, for a
-password hash or the lock, counts only if the user it is about and the user who asked stand as when it came.
+directory, in a thread, and from the file's present content (`security.changing`). A request that waited meanwhile,
+for a password hash or the lock, counts only if both users, the changed one and the asker, stand as when it came.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Made = TypeVar("Made")
 
 
 class Editing:
-    """The only writer of a broker's console. `dynamic`: the plugin whose users may be changed, if it is configured."""
+    """Only writer of a broker's console. `dynamic`: the plugin whose users may be changed, if it is configured."""
 
     def __init__(self, settings: Console, logins: Logins, tokens: ApiTokens, dynamic: DynamicPlugin | None) -> None:
         self._settings, self._logins, self._tokens, self._dynamic = settings, logins, tokens, dynamic
@@ -39,7 +39,7 @@ class Editing:
 
     @property
     def knows_users(self) -> bool:
-        """Whether there are users to change."""
+        """True if there are users to change."""
         return self._dynamic is not None
 
     async def _alone(self, asked: ApiRequest, change: Callable[[], Made]) -> Made:
@@ -53,7 +53,9 @@ class Editing:
                 raise ApiError(400, str(error)) from None
 
     def users_changed(self, users: frozenset[str]) -> None:
-        """Ends logins and tokens of users who were removed, disabled, or have another password, whoever did it."""
+        """Ends logins and tokens of users who were removed, disabled, or have another password, after a change from any
+        source.
+        """
         if users:
             self._logins.end_all(users)
             task = asyncio.get_running_loop().create_task(self._end_tokens(users))
@@ -61,7 +63,7 @@ class Editing:
             task.add_done_callback(self._ending.discard)
 
     async def _end_tokens(self, users: frozenset[str]) -> None:
-        """They count no more already (`ApiTokens`); this takes them out of the file."""
+        """Removes tokens from the file; `ApiTokens` already refuses them."""
         async with self._writing:
             try:
                 await asyncio.to_thread(self._tokens.revoke_all, users)
@@ -75,7 +77,7 @@ class Editing:
         return {"tokens": [{"id": t.id, "user": t.user, "ends": t.ends, "note": t.note} for t in found]}
 
     def _whose(self, asked: ApiRequest) -> str | None:
-        """Whose tokens the asker sees; None: those of all."""
+        """Returns the user whose tokens the asker sees; None: those of all."""
         return None if asked.user in self._settings.admins else asked.user
 
     async def issue_token(self, asked: ApiRequest) -> Any:
@@ -170,6 +172,6 @@ class Editing:
         version = await self._alone(asked, write)
         try:
             await dynamic.follow()
-        except StartError as error:  # somebody damaged it since
+        except StartError as error:  # the file was damaged since
             raise ApiError(500, str(error)) from None
         return {"version": version}

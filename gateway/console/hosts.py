@@ -1,7 +1,8 @@
-"""Under which names a console answers: browsers send the name that they were given, and the page that made them ask.
+"""Names under which a console answers. Browsers send the requested name, and the page that caused the request.
 
-A foreign page can have its own name stand for 127.0.0.1 (DNS rebinding) and then read what we answer. It cannot change
-the name that the browser sends. Answered are addresses, `localhost`, `console.hosts` and the names of our certificate.
+A foreign page can let its own name stand for 127.0.0.1 (DNS rebinding) and then read the answers. It cannot change
+the name that the browser sends. The console answers to addresses, `localhost`, `console.hosts` and the names of its
+certificate.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ def names_of(certificate: Path) -> frozenset[str]:
 
 
 class Hosts:
-    """The names of one console. `configured`: `console.hosts`; `certified`: of the certificate, set anew with it."""
+    """Names of one console. `configured`: `console.hosts`; `certified`: of the certificate, set anew with it."""
 
     def __init__(self, configured: Iterable[str]) -> None:
         self._configured = frozenset(name.lower() for name in configured)
         self.certified: frozenset[str] = frozenset()
 
     def knows(self, host: str) -> bool:
-        """Returns whether a Host header (RFC 9110, section 7.2) names this console."""
+        """Returns True if a Host header (RFC 9110, section 7.2) names this console."""
         name = _name(f"//{host}")
         if name is None:
             return False
@@ -45,8 +46,9 @@ class Hosts:
         return True
 
     def may_ask(self, origin: str, host: str) -> bool:
-        """Returns whether a page of this Origin (RFC 6454) is ours: it came from the host that is asked now, or, where
-        a proxy asks in another name, from one of our names."""
+        """Returns True if a page of this Origin (RFC 6454) is the console's own: from the requested host, or, where a
+        proxy uses another name, from one of the console's names.
+        """
         name, scheme = _name(origin), origin.partition("://")[0].lower()
         if name is None or scheme not in ("http", "https"):
             return False

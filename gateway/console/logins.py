@@ -1,7 +1,7 @@
-"""Who speaks to the API: logins of the page. No HTTP here.
+"""Logins of the page to the API. No HTTP here.
 
-A login lasts hours, ends with the process and stands for an MQTT user, whose rights it has. It counts for as long as
-that user stands as when it began: neither removed, nor with another password. Tokens of programs are in
+A login lasts hours, ends with the process and stands for an MQTT user, whose rights it has. It counts while the user
+stands as at its begin: neither removed, nor with another password. Tokens of programs are in
 `gateway.auth.api_tokens`. Time and randomness are passed in.
 """
 
@@ -19,7 +19,7 @@ SECRET_BYTES = 32
 
 @dataclass(slots=True)
 class ConsoleLogin:
-    """One login of the page."""
+    """Login of the page."""
 
     user: str
     mark: str
@@ -28,14 +28,14 @@ class ConsoleLogin:
 
 
 class Logins:
-    """All of one process. `random(n)`: n bytes; `standing`: as `PluginHost.standing`."""
+    """Logins of one process. `random(n)`: n bytes; `standing`: see `PluginHost.standing`."""
 
     def __init__(self, random: Callable[[int], bytes], standing: Callable[[str], str | None]) -> None:
         self._random, self._standing = random, standing
         self._logins: dict[str, ConsoleLogin] = {}
 
     def begin(self, user: str, now: float) -> str:
-        """A new login; what the browser keeps."""
+        """Begins a login and returns the secret that the browser keeps."""
         if len(self._logins) >= LOGINS_MAX:
             del self._logins[min(self._logins, key=lambda digest: self._logins[digest].seen)]
         secret = self._random(SECRET_BYTES).hex()
@@ -43,7 +43,7 @@ class Logins:
         return secret
 
     def user_of_login(self, secret: str, now: float) -> str | None:
-        """Whose login it is; None if it is over, or none."""
+        """Returns the user of a login; None if it is over or unknown."""
         digest = _digest(secret)
         login = self._logins.get(digest)
         if login is None:
@@ -55,7 +55,7 @@ class Logins:
         return login.user
 
     def is_on(self, secret: str, now: float) -> bool:
-        """Whether a login that is not used now goes on: for what it opened before."""
+        """True if a login goes on, without using it: for streams that it opened before."""
         login = self._logins.get(_digest(secret))
         return login is not None and self._stands(login, now)
 
@@ -66,7 +66,7 @@ class Logins:
         self._logins.pop(_digest(secret), None)
 
     def end_all(self, users: Collection[str]) -> None:
-        """Ends those of users who are no more, or have another password."""
+        """Ends logins of users who were removed, or have another password."""
         self._logins = {digest: login for digest, login in self._logins.items() if login.user not in users}
 
 

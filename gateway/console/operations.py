@@ -1,7 +1,7 @@
-"""The operations of the API: path, who may, what goes in; the router and the OpenAPI document are made of it.
+"""Operations of the API: path, right and input; the router and the OpenAPI document are made of this table.
 
 anybody   the page itself, login, the document
-user      whoever is logged in, with the rights that the user has over MQTT
+user      every logged-in user, with the rights that the user has over MQTT
 admin     users that `console.admins` names
 change    admins, where `console.write` is true
 """
@@ -20,12 +20,12 @@ TEXT, WHOLE, TRUTH = {"type": "string"}, {"type": "integer"}, {"type": "boolean"
 TEXTS = {"type": "array", "items": TEXT}
 PAGED = {"limit": WHOLE, "search": TEXT}
 VERSION = {"version": WHOLE}
-"""Changes nothing unless the users are of this version, as GET /users says it."""
+"""The operation changes nothing unless the users have this version, as GET /users returns it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApiOperation:
-    """`query`, `body`: JSON schema of each parameter or field; `needed`: fields that have to be there."""
+    """Operation of the API. `query`, `body`: JSON schema of each parameter or field; `needed`: required fields."""
 
     method: str
     path: str
@@ -82,7 +82,7 @@ OPERATIONS = (
 
 
 def document() -> dict[str, Any]:
-    """The OpenAPI 3.1 document."""
+    """Returns the OpenAPI 3.1 document."""
     paths: dict[str, Any] = {}
     for one in OPERATIONS:
         parameters = [
@@ -122,7 +122,7 @@ def document() -> dict[str, Any]:
 
 
 def checked(one: ApiOperation, content: object) -> dict[str, Any]:
-    """A body of this operation. Raises ValueError in words for whoever sent it."""
+    """Returns the checked body of this operation. Raises ValueError with a text for its sender."""
     if not isinstance(content, dict):
         raise ValueError("the body is no JSON object")
     for name in one.needed:

@@ -1,9 +1,9 @@
-"""The HTTP server of API and page: who asks, whether that is allowed, what is answered when it is not.
+"""HTTP server of API and page: identification of the user, rights, and refusals.
 
-A browser is recognised by a cookie that scripts cannot read and other sites cannot send; whatever changes something
-needs a header besides that no other site can add. A program shows a token. Whatever names another host, or comes from a
-page of another site, is refused. Every answer forbids frames, foreign scripts and guessing of types. What the
-operations do is in `answering`.
+A browser is identified by a cookie that scripts cannot read and other sites cannot send; a change also needs a header
+that no other site can add. A program shows a token. A request that names another host, or comes from a page of
+another site, is refused. Every answer forbids frames, foreign scripts and guessing of types. The operations are in
+`answering`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class ConsoleServer:
-    """One process's. `start`, then `stop`."""
+    """Server of one process. Call `start`, then `stop`."""
 
     def __init__(self, settings: Console, logins: Logins, tokens: ApiTokens, answering: Answering) -> None:
         self._settings, self._logins, self._tokens, self._answering = settings, logins, tokens, answering
@@ -68,7 +68,7 @@ class ConsoleServer:
         self.port = 0
 
     async def start(self) -> None:
-        """Raises StartError if the port or the certificate cannot be had."""
+        """Starts the server. Raises StartError if the port or the certificate is not available."""
         app = web.Application(client_max_size=BODY_BYTES_MAX, middlewares=[self._guarded])
         for path, (file, kind) in PAGES.items():
             app.router.add_get(path, _page(file, kind))
@@ -109,7 +109,7 @@ class ConsoleServer:
         return context
 
     async def _renew(self, context: ssl.SSLContext) -> None:
-        """A certificate that somebody replaced is shown from the next handshake on."""
+        """Watches the certificate: a replaced one is shown from the next handshake on."""
         files = [path for path in (self._settings.certfile, self._settings.keyfile) if path is not None]
         stamps = Stamps(files)
         while True:
@@ -183,7 +183,9 @@ class ConsoleServer:
             raise ApiError(400, str(error)) from None
 
     def _user(self, request: web.Request, address: str, now: float) -> str:
-        """Raises ApiError, and TooManyError for a wrong token of an address block that guessed too often."""
+        """Returns the user of a request. Raises ApiError, and TooManyError for a wrong token of an address block with
+        too many guesses.
+        """
         kind, secret = _shown(request)
         user = None
         if kind == "bearer":
@@ -213,7 +215,7 @@ class ConsoleServer:
     async def _login(self, request: web.Request, body: dict[str, Any], now: float) -> web.Response:
         address = request.remote or ""
         user = body["user"]
-        block = self._guesses.begin(address, now)  # before it is judged: many come at once
+        block = self._guesses.begin(address, now)  # before it is judged, since many may come at once
         if not await self._answering.authenticate(user, body["password"], address):
             LogEvent.CONSOLE_LOGIN_FAILED.say(log, user=user, address=address)
             raise ApiError(401, "user or password is wrong")
@@ -233,7 +235,9 @@ class ConsoleServer:
 
     @web.middleware
     async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Headers of every answer; what nobody foresaw is one line in the log and says nothing of the inside."""
+        """Adds the headers of every answer. An unexpected error is one line in the log; its answer reveals nothing of
+        the inside.
+        """
         with self._door.asked(request.transport) if self._door is not None else contextlib.nullcontext():
             try:
                 response = self._misdirected(request) or await handler(request)
@@ -249,7 +253,7 @@ class ConsoleServer:
             return response
 
     def _misdirected(self, request: web.Request) -> web.Response | None:
-        """Returns the refusal of what a page of another site has a browser ask; None for what may be answered."""
+        """Returns the refusal of a request caused by a page of another site; None if the request may be answered."""
         host, origin = request.headers.get("Host", ""), request.headers.get("Origin")
         if not self._hosts.knows(host):
             return _error(421, "this console is not called so; name it in console.hosts")
@@ -259,7 +263,7 @@ class ConsoleServer:
 
 
 def _shown(request: web.Request) -> tuple[str, str]:
-    """How a program says who it is, in small letters, and the secret; both empty for a browser."""
+    """Returns a program's kind of credential, in small letters, and the secret; both empty for a browser."""
     kind, _, secret = request.headers.get("Authorization", "").partition(" ")
     return kind.lower(), secret.strip()
 

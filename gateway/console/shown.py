@@ -1,4 +1,4 @@
-"""What the API shows of a broker and does with it, as plain data. No HTTP, no logins.
+"""State of a broker for the API, and operations on it, as plain data. No HTTP, no logins.
 
 Every list is bounded by `limit`, since a broker may hold a million of anything.
 """
@@ -24,7 +24,7 @@ PAYLOAD_SHOWN_BYTES = 4_096
 
 
 class LogTail(logging.Handler):
-    """The last lines of the log, for the page."""
+    """Handler that keeps the last lines of the log, for the page."""
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)
@@ -37,13 +37,13 @@ class LogTail(logging.Handler):
 
 
 class Shown:
-    """One broker's. `status`: as `/status` answers (`gateway/health`)."""
+    """State of one broker for the API. `status`: the content of `/status` (`gateway/health`)."""
 
     def __init__(self, broker: EdgeBroker, status: Callable[[], dict[str, Any]], prefix: str, log: LogTail) -> None:
         self.broker, self._status, self._prefix, self._log = broker, status, prefix, log
 
     def overview(self) -> dict[str, Any]:
-        """Totals, and how the process stands."""
+        """Returns totals, and the state of the process."""
         snapshot = self.broker.operation.observe()
         return {
             "status": self._status(),
@@ -60,7 +60,7 @@ class Shown:
         }
 
     def overlay(self) -> dict[str, Any]:
-        """Regions, links with their traffic, and who is blamed; empty for a broker without overlay."""
+        """Returns regions, links with their traffic, and blamed members; empty for a broker without overlay."""
         overlay: Any = self.broker.exchange.overlay
         if overlay is None:
             return {}
@@ -94,12 +94,12 @@ class Shown:
                 yield client
 
     def clients(self, limit: int, search: str = "") -> dict[str, Any]:
-        """Sessions of clients, connected or kept."""
+        """Returns sessions of clients, connected or kept."""
         found = [client for client in self._clients() if search in client.client_id]
         return {"total": len(found), "clients": [_client(client) for client in found[:limit]]}
 
     def client(self, client_id: str) -> dict[str, Any] | None:
-        """One of them, with its subscriptions."""
+        """Returns one session, with its subscriptions; None if there is none."""
         client = self._found(client_id)
         if client is None:
             return None
@@ -113,7 +113,7 @@ class Shown:
         return next((client for client in self._clients() if client.client_id == client_id), None)
 
     def disconnect(self, client_id: str) -> bool:
-        """Whether there was such a connection to close (0x98, administrative action)."""
+        """Closes the connection of a client (0x98, administrative action); returns False if there is none."""
         client = self._found(client_id)
         if client is None or client.connection is None:
             return False
@@ -121,7 +121,7 @@ class Shown:
         return True
 
     def forget(self, client_id: str) -> bool:
-        """End a session with all that waits for it."""
+        """Ends a session with all its waiting messages; returns False if there is none."""
         client = self._found(client_id)
         if client is None:
             return False
@@ -132,7 +132,7 @@ class Shown:
         return True
 
     def subscriptions(self, limit: int, search: str = "") -> dict[str, Any]:
-        """Filters of all clients: those with `search` in them, and all of the client that is called so."""
+        """Returns filters of all clients: those that contain `search`, and all of the client with this id."""
         rows = (
             {"client": client.client_id, "filter": topic_filter, "qos": one.options.qos}
             for client in self._clients()
@@ -145,7 +145,7 @@ class Shown:
     # ------------------------------------------------------------------------------------------- messages
 
     def retained(self, topic_filter: str, limit: int) -> Iterator[Message]:
-        """Retained messages that the filter matches; rights are for the caller to look at."""
+        """Returns retained messages that the filter matches; the caller checks rights."""
         now = self.broker.now()
         return itertools.islice(self.broker.exchange.retained.matching(topic_filter, now), limit)
 
@@ -156,7 +156,9 @@ class Shown:
         return True
 
     def entities(self, limit: int) -> list[dict[str, Any]]:
-        """Availability of local clients and of those whose state crosses the overlay, as their topics say."""
+        """Returns the availability of local clients and of clients whose state crosses the overlay, from their
+        topics.
+        """
         found = []
         for message in self.retained(f"{self._prefix}/+/+/availability", limit):
             if matches(f"{self._prefix}/+/+/availability", message.topic):
@@ -165,7 +167,7 @@ class Shown:
         return found
 
     def fleet(self, group: str, limit: int) -> dict[str, Any]:
-        """How traced entities stand, group by group; empty where `traces.fleet` is not configured."""
+        """Returns the states of traced entities, by group; empty where `traces.fleet` is not configured."""
         tracing = self.broker.exchange.tracing
         return {} if tracing is None else tracing.fleet_view(group, limit)
 
@@ -192,7 +194,7 @@ def _client(client: Client) -> dict[str, Any]:
 
 
 def text_of(payload: bytes) -> str:
-    """A payload as a person reads it: text where it is text, else hexadecimal; cut where it is long."""
+    """Returns a payload for a person: text if it is text, else hexadecimal; cut if it is long."""
     cut = payload[:PAYLOAD_SHOWN_BYTES]
     text = cut.decode("utf-8", "ignore" if len(payload) > len(cut) else "replace")
     if any((not c.isprintable() and c not in "\r\n\t") or c == "\ufffd" for c in text):
@@ -201,7 +203,7 @@ def text_of(payload: bytes) -> str:
 
 
 def message_json(message: Message) -> dict[str, Any]:
-    """One message as the API shows it."""
+    """Returns one message as the API shows it."""
     return {
         "topic": message.topic,
         "payload": text_of(message.payload),

@@ -1,7 +1,7 @@
 """Streams of the API: messages of a filter as they come, as server-sent events, until the browser goes.
 
-A browser that is slow misses messages, and is told how many. What waits for it is bounded in messages and bytes: of a
-payload, however long, only what is shown waits. A stream ends within a second of the login or token that opened it.
+A slow browser misses messages, and is told how many. The backlog is bounded in messages and bytes: only the shown
+part of a payload waits. A stream ends within a second of the login or token that opened it.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from gateway.mqtt5.message import Message
 from gateway.mqtt5.packets import Publish
 
 WAITING_MAX, WAITING_BYTES_MAX = 500, 1 << 20
-"""Messages that wait for one stream, and the bytes of their topics and of what is shown of their payloads."""
+"""Messages that wait for one stream, and the bytes of their topics and of the shown parts of their payloads."""
 LOOK_S = 0.5
-"""Between two looks whether the login that opened a stream still counts."""
+"""Seconds between two checks if the login that opened a stream still counts."""
 ALIVE_S = 5.0
-"""After so long without a message the browser is told that the stream is there."""
+"""Seconds without a message after which the browser gets a sign of life."""
 STALLED_S = 20.0
-"""A browser that takes nothing of what is written for so long is cut off."""
+"""Seconds after which a browser that takes none of the written bytes is cut off."""
 FAILED = 0x80
-"""From here on a code of SUBACK is a refusal (MQTT 5.0 §3.9.3)."""
+"""The lowest code of SUBACK that is a refusal (MQTT 5.0 §3.9.3)."""
 
 
 class StreamBacklog:
-    """What waits for one stream."""
+    """Messages that wait for one stream."""
 
     def __init__(self) -> None:
         self._messages: deque[tuple[Message, int, int]] = deque()
@@ -51,8 +51,8 @@ class StreamBacklog:
         return len(self._messages)
 
     def add(self, publish: Publish) -> None:
-        """Keeps what is shown of a message, or counts it as missed."""
-        payload = bytes(publish.payload[: PAYLOAD_SHOWN_BYTES + 1])  # one more, which says that it is cut
+        """Keeps the shown part of a message, or counts it as missed."""
+        payload = bytes(publish.payload[: PAYLOAD_SHOWN_BYTES + 1])  # one byte more shows that it is cut
         size = len(payload) + len(publish.topic.encode())
         if len(self._messages) >= WAITING_MAX or self._bytes + size > WAITING_BYTES_MAX:
             self.missed += 1
@@ -63,7 +63,7 @@ class StreamBacklog:
         self.arrived.set()
 
     def take(self) -> dict[str, Any] | None:
-        """The oldest; None if nothing waits."""
+        """Returns the oldest message; None if there is none."""
         if not self._messages:
             self.arrived.clear()
             return None
@@ -73,7 +73,7 @@ class StreamBacklog:
 
 
 class Streams:
-    """All open streams. `may_receive(user, topic)`: asked before each message is shown."""
+    """Open streams of one console. `may_receive(user, topic)`: called before each message is shown."""
 
     def __init__(self, broker: EdgeBroker, may_receive: Callable[[str, str], Awaitable[bool]]) -> None:
         self._broker, self._may_receive = broker, may_receive
@@ -112,8 +112,9 @@ class Streams:
         return response
 
     async def _tell(self, asked: ApiRequest, topic_filter: str, client: LocalEnd, response: web.StreamResponse) -> None:
-        """Writes what arrives. Returns where the broker refuses the filter; raises TimeoutError for a browser that
-        does not read."""
+        """Writes arriving messages. Returns where the broker refuses the filter; raises TimeoutError for a browser that
+        does not read.
+        """
         waiting = StreamBacklog()
         answered: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
