@@ -1,9 +1,9 @@
-"""A gateway keeps to what the owner lets a member publish, so that no replica has to see to it (docs/protocol.md §5.7).
+"""Pacing of a gateway to the member's publishing budget, so that no replica has to enforce it (docs/protocol.md §5.7).
 
-Batches and bytes are paid for when they are sealed, data keys when they are made. What exceeds the budget is not sealed
-yet: it waits in the order that it has, in the outbox like all that is not sent. Replicas let more through at once
-(`publisher_guard.BURST_S`) than is used here, so that what waited on a link is no excess there.
-Not here: windows towards replicas (`windows`), what else an entry may wait for (`sealing`).
+Batches and bytes are paid when sealed, data keys when made. Entries beyond the budget are not sealed yet: they wait in
+order, in the outbox like all unsent entries. Replicas allow a larger burst (`publisher_guard.BURST_S`) than this
+module uses, so that entries delayed on a link are no excess there. `windows` limits the flow to each replica,
+`sealing` knows other reasons to wait.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ BURST_S = 1.0
 
 
 class Pacing:
-    """`life`: counts our data keys."""
+    """The budgets of one gateway. `life` counts its data keys."""
 
     def __init__(self, budgets: MemberBudgets, life: OwnLife) -> None:
         self._life, self._keys_paid = life, life.keys_made
@@ -31,12 +31,12 @@ class Pacing:
         self._opens_at: float | None = None
 
     def adopt(self, budgets: MemberBudgets) -> None:
-        """Those of a newer policy."""
+        """Adopts the budgets of a newer policy."""
         if budgets != self._values:
             self._values, self._budgets = budgets, ()
 
     def is_open(self, now: float) -> bool:
-        """Whether something may be sealed now."""
+        """Returns True if an entry may be sealed now."""
         if not self._budgets:
             self._budgets = tuple([Budget(value, value * BURST_S, now, float("inf")) for value in self._values.values])
         self._budgets[2].spend(self._life.keys_made - self._keys_paid, now)
@@ -48,7 +48,7 @@ class Pacing:
         return False
 
     def admitted(self, entries: Sequence[Entry], now: float) -> Sequence[Entry]:
-        """Which of these are to be sealed now, the first ones; the others wait."""
+        """Returns the leading entries that are to be sealed now; the others wait."""
         if not entries or not self.is_open(now):
             self._held.update(dict.fromkeys(entry.sequence for entry in entries))
             return []
@@ -65,14 +65,14 @@ class Pacing:
         return entries[:taken]
 
     def sealed(self, entries: Iterable[Entry], now: float) -> None:
-        """They are larger than they were before."""
+        """Charges the bytes by which sealing made the entries larger than estimated."""
         grown = sum(len(piece) for entry in entries for piece in entry.pieces) - self._estimated
         self._estimated = 0
         if grown:
             self._budgets[1].spend(grown, now)
 
     def released(self, entries: Mapping[int, Entry], now: float) -> list[tuple[int, str]]:
-        """What waited, if it may go now, of what is still there: numbers and chains."""
+        """Returns numbers and chains of waiting entries that still exist, if they may go now."""
         if not self._held or not self.is_open(now):
             return []
         held, self._held = self._held, {}
@@ -80,5 +80,5 @@ class Pacing:
 
     @property
     def next_deadline(self) -> float | None:
-        """When it goes on; None: nothing waits for that."""
+        """The time at which waiting entries go on; None if nothing waits."""
         return 0.0 if self._opens_at is None and self._held else self._opens_at

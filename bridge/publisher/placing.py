@@ -1,11 +1,11 @@
-"""Into which chains the records of an entry go now, and which of them may go.
+"""Placing of an entry's records into present scopes, and choice of the records that may go.
 
-A stored batch is of one scope, as scopes were when it was stored. The owner may have taken that out, divided it or put
-a narrower one inside, and our rights may have ended for some topics. Then the batch goes in parts, each of records that
-one scope takes and that may go, or may not: those wait alone. What was sealed stays in its scope as long as that is in
-the policy. Once that is gone, or some of its records may not go any more, so does what replicas may have: but not of
-QoS 2, since readers may have got it, and know no record by its number in another scope; all of that waits. Not here:
-the parts in memory and on disk (`cutting`), waiting and giving up (`publisher`).
+A stored batch belongs to one scope of its time. The owner may since have removed or divided the scope or put a
+narrower one inside, and rights may have ended for some topics. Then the batch goes in parts: each holds records of one
+scope that all may go, or all may not; the latter wait alone. A sealed batch stays in its scope while the policy has
+the scope. Once the scope is gone, or some records may not go any more, the batch is placed again even if replicas may
+have it. A QoS 2 batch waits instead: readers may have it, and know no record by its number in another scope. `cutting`
+has the parts in memory and on disk, `publisher` waits and gives up.
 """
 
 from __future__ import annotations
@@ -24,13 +24,17 @@ Part: TypeAlias = tuple[ScopeSecret, Sequence[Numbered]]
 
 
 def nowhere(publication: Publication, plain: bool) -> ScopeSecret:
-    """Stands for the scope of what was stored by one that is gone. `plain`: it was so. The owner names none like it."""
+    """Returns a stand-in for a scope that is gone; `plain` if that scope was plain. The owner names no scope like
+    it.
+    """
     return ScopeSecret(Scope("", Mode.PLAIN if plain else Mode.COPIES), publication.topic)
 
 
 def home_of(sealer: Sealer, was_plain: Callable[[str], bool], is_late: bool, publication: Publication) -> ScopeSecret:
-    """The scope by which it was stored; its topics may be others' now. What a sealed one took goes never in clear: it
-    waits until its scope is sealed again. So does what was left on disk (`is_late`) and does not say what took it."""
+    """Returns the scope by which a publication was stored; its topics may belong to others now. Records of a sealed
+    scope never go in clear: they wait until the scope is sealed again. So do entries left on disk (`is_late`) that do
+    not name the kind of their scope.
+    """
     secret, in_clear = sealer.secret_of(publication), publication.in_clear
     if secret is None:  # the configuration changed while it lay on disk
         return nowhere(publication, was_plain(publication.topic) if in_clear is None else in_clear)
@@ -40,7 +44,7 @@ def home_of(sealer: Sealer, was_plain: Callable[[str], bool], is_late: bool, pub
 
 
 def parts_of(entry: Entry, sealer: Sealer, now: float) -> list[Part]:
-    """What is to stand in place of an entry that is not sealed; it alone, if that has not changed."""
+    """Returns the parts that replace an unsealed entry; only the entry's own if its place has not changed."""
     of, before = entry.publication, entry.secret
     alone: list[Part] = [(before, ())]
     if entry.is_void or entry.is_snapshot or (entry.was_sealed and of.qos == 2):
@@ -64,8 +68,9 @@ def parts_of(entry: Entry, sealer: Sealer, now: float) -> list[Part]:
 
 
 def homeless(entries: Mapping[int, Entry], sealer: Sealer, view: RegionView, now: float) -> list[int]:
-    """What is sealed in a scope that is gone, or with a record that may not go any more, and too few have: replicas and
-    readers would refuse it, and suspect us."""
+    """Returns entries that too few replicas have, and whose scope is gone or which hold a record without right:
+    replicas and readers would refuse them, and suspect this member.
+    """
     sealed = [e for e in entries.values() if e.wire is not None and not (e.is_snapshot or e.is_void)]
     lacked = [e for e in sealed if not has_enough(e, view)]
     return [e.sequence for e in lacked if not sealer.rights.whole(e.secret, e.publication, now, began=True)]

@@ -1,10 +1,10 @@
-"""What the follower of an entry names as the one before it, where that is not what the disk says.
+"""Corrected predecessors of entries, where the predecessor on disk no longer holds.
 
-The disk names what was stored before each entry, in the chain that its topics had then. It may have been dropped unsent
-since, or be in the chain of another scope: subscribers would wait for it in vain. And of another scope entries may have
-come between. What was dropped or has left is on disk (`Keep`): a next life would name what none of its replicas ever
-gets. One row stands for a run of dropped entries, since only the next one of its chain names an entry. What is not
-stored may name it as well, but does not outlive us.
+The disk names the entry stored before each entry, in the chain of that time. The predecessor may since have been
+dropped unsent, or be in another scope's chain: subscribers would wait in vain. Entries of another scope may also have
+come between. Dropped and moved entries are on disk (`Keep`): the next process would otherwise name entries that no
+replica ever gets. One row stands for a run of dropped entries, since only the next entry of the chain names one. An
+unstored entry may name one as well, but does not outlive the process.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ROW = b"d"  # in the names of rows: before the number, and the chain's name if i
 
 
 class Predecessors:
-    """See the module."""
+    """The corrected predecessors of one gateway's entries."""
 
     def __init__(self) -> None:
         self._before: OrderedDict[bytes, int] = OrderedDict()  # number, chain -> the one before it that is there
@@ -29,11 +29,11 @@ class Predecessors:
         self._last: dict[str, int] = {}  # of chains into which something came from others: what came last
 
     def of(self, entry: Entry) -> int:
-        """What it names. One before it may have been dropped after it."""
+        """Returns the predecessor that an entry names; an earlier one may have been dropped later."""
         return self._before_in(entry.chain, entry.previous)
 
     def __getitem__(self, previous: int) -> int:
-        """What names `previous` names instead, in whatever chain."""
+        """Returns the number that a follower of `previous` names instead, in any chain."""
         return self._before_in("", previous)
 
     def _before_in(self, chain: str, previous: int) -> int:
@@ -50,7 +50,7 @@ class Predecessors:
         return self._before.get(key + name) if before is None else before
 
     def drop(self, entries: Iterable[Entry]) -> None:
-        """Entries that were not sent. Those of QoS 0 are nobody's predecessors; a snapshot's number went before."""
+        """Notes unsent dropped entries. QoS 0 entries precede nothing; a snapshot's number went before."""
         for entry in entries:
             if not entry.publication.qos or entry.is_snapshot or entry.previous >= entry.sequence:
                 continue
@@ -59,7 +59,7 @@ class Predecessors:
                 self._forget_row(before)
 
     def left(self, entry: Entry, chain: str, before: int) -> None:
-        """An entry that was in `chain`, behind `before`, is in another one now."""
+        """Notes that an entry moved from `chain`, where it followed `before`, to another chain."""
         if entry.publication.qos and before < entry.sequence:
             self._put(number(entry.sequence, 8) + chain.encode(), self._before_in(chain, before))
         came = number(entry.sequence, 8) + entry.chain.encode()
@@ -79,13 +79,13 @@ class Predecessors:
     # ------------------------------------------------------------------------------------ what came from elsewhere
 
     def joins(self, chain: str, entries: Mapping[int, Entry]) -> None:
-        """Something comes into a chain from another one, behind what of it is in memory."""
+        """Notes that entries of another chain come into this one, behind its entries in memory."""
         if chain not in self._last:
             of = (e for e in entries.values() if e.chain == chain and e.publication.qos and not e.is_snapshot)
             self._last[chain] = max((e.sequence for e in of), default=0)
 
     def came(self, entry: Entry) -> None:
-        """An entry that is new in memory follows the last one of such a chain, whatever the disk says."""
+        """Lets a new entry in memory follow the last one of such a chain, in place of the predecessor on disk."""
         last = self._last.get(entry.chain)
         if last is None or last >= entry.sequence:
             return
@@ -94,7 +94,7 @@ class Predecessors:
             self._last[entry.chain] = entry.sequence
 
     def link(self, entries: Mapping[int, Entry]) -> None:
-        """Such chains have other entries than before: what is not sealed follows what stands before it."""
+        """Links changed chains anew: each unsealed entry follows the entry before it."""
         lasts: dict[str, int] = {}
         for sequence in sorted(entries):
             entry = entries[sequence]
@@ -110,13 +110,13 @@ class Predecessors:
     # ------------------------------------------------------------------------------------------- over restarts
 
     def changes(self) -> list[Keep]:
-        """Rows of what changed since this was asked last."""
+        """Returns the rows changed since the last call."""
         changed, self._changed = self._changed, {}
         rows = tuple((ROW + key, row) for key, row in changed.items())
         return [Keep(rows)] if rows else []
 
     def restore(self, rows: Iterable[tuple[bytes, bytes]]) -> None:
-        """What a former process kept. A row that is none of ours, or damaged, is left out."""
+        """Restores the rows of a former process; skips foreign and damaged rows."""
         found = [(name[1:], row) for name, row in rows if name[:1] == ROW and len(name) >= 9 and len(row) == 8]
         pairs = sorted((key, int.from_bytes(row)) for key, row in found)
         self._before.update((key, before) for key, before in pairs if before < int.from_bytes(key[:8]))

@@ -87,12 +87,12 @@ class Publisher:
 
     @property
     def depth(self) -> int:
-        """Entries in memory that some replica still lacks."""
+        """The number of entries in memory that some replica lacks."""
         return len(self._entries) - len(self._repairable)
 
     @property
     def unstored(self) -> int:
-        """How many of them are in memory only."""
+        """The number of entries that are in memory only."""
         return len(self._fleeting)
 
     @property
@@ -106,18 +106,18 @@ class Publisher:
         return first_lacking(entry for entry in self._entries.values() if not entry.is_snapshot)
 
     def is_stuck(self, publication: Publication) -> bool:
-        """Whether an entry with this publication would wait, and too many wait already."""
+        """Returns True if an entry with this publication would wait, and too many wait already."""
         return self._residents.waiting_full and self.sealer.is_hindered(publication)
 
     @property
     def wants_late(self) -> bool:
-        """Whether what was left on disk may come now."""
+        """True if entries left on disk may come now."""
         return len(self._lanes) > 0 and self._residents.wants_backlog
 
     # --------------------------------------------------------------------------------------------- events
 
     def take(self, entries: Sequence[OutboxEntry], now: float, late: bool = False) -> list[Effect]:
-        """Entries to be sealed, in order. `late`: they were left on disk, and what is new goes beside."""
+        """Takes entries to seal, in order. `late` entries were left on disk, and new ones go beside them."""
         effects: list[Effect] = []
         taken: list[Entry] = []
         home = partial(home_of, self.sealer, self.scopes.was_plain, late)
@@ -152,7 +152,7 @@ class Publisher:
         self._lanes.append(entry.sequence, entry.chain, late)
 
     def _drop_qos0(self) -> list[Effect]:
-        """What of QoS 0 is more than memory is for, the oldest first."""
+        """Drops the oldest QoS 0 entries beyond the bounds of memory."""
         gone = self._fleeting.excess()
         dropped = sum(count_of(self._entries[sequence].publication) for sequence in gone)
         self._forget(gone)
@@ -272,7 +272,7 @@ class Publisher:
         return min((at for at in deadlines if at is not None and at < float("inf")), default=None)
 
     def keys_changed(self, now: float) -> list[Effect]:
-        """Epoch keys came, or one that was wrong was replaced: what waited goes on."""
+        """Continues after new or replaced epoch keys."""
         self.sealer.keys_changed()
         return self._pump(now)
 
@@ -296,7 +296,7 @@ class Publisher:
         return effects + self._pump(now)
 
     def _follow(self, view: RegionView, now: float) -> list[Effect]:
-        """The replicas of another view have lanes from now on."""
+        """Opens and closes lanes for the replicas of another view."""
         before, self.view = self.view, view
         lanes = {peer for peer, _ in self._lanes}
         hand_over(self._entries.values(), self._residents, before, view, lanes, now)
@@ -312,7 +312,7 @@ class Publisher:
         self.sealer.rotate(identity)
 
     def _sweep(self) -> list[Effect]:
-        """Too much that only stragglers lack: the oldest of it goes."""
+        """Drops the oldest entries that only stragglers lack, beyond their bounds."""
         effects: list[Effect] = []
         residents = self._residents
         while residents.settled_count > STRAGGLER_ENTRIES_MAX or residents.settled_bytes > STRAGGLER_BYTES_MAX:
@@ -351,12 +351,12 @@ class Publisher:
         return [Forget(rows)] if rows else []
 
     def _drop(self, sequences: Sequence[int]) -> list[Effect]:
-        """Forget entries that were not sent."""
+        """Forgets entries that were not sent."""
         self.predecessors.drop(self._entries[sequence] for sequence in sequences)
         return self._forget(sequences)
 
     def _drop_expired(self, sequences: Iterable[int], now: float) -> list[Effect]:
-        """Drop those of these unsent entries that are too old by either bound."""
+        """Drops the unsent entries among these that are too old by either bound."""
         return self._drop_aged(*self._ages.expired((self._entries[sequence] for sequence in sequences), now), now)
 
     def _drop_aged(self, message: list[int], age: list[int], now: float) -> list[Effect]:
@@ -390,13 +390,13 @@ class Publisher:
         return [*lost, *self._drop(gone), *counted]
 
     def _place(self, sequences: Iterable[int], now: float) -> None:
-        """Which scopes take the records of those of these that are not sealed."""
+        """Places the records of these entries, as far as unsealed, into scopes."""
         entries = [self._entries[s] for s in sequences if self._entries[s].wire is None]
         placed = [(entry, parts_of(entry, self.sealer, now)) for entry in entries]
         self.cuts.divide([(entry, parts) for entry, parts in placed if parts[0][1]])
 
     def _pump(self, now: float) -> list[Effect]:
-        """Fill every open window, in order; seal what is sent for the first time."""
+        """Fills every open window, in order; seals entries that are sent for the first time."""
         effects = self._review(now) if self.sealer.review_due(now) or now >= self._waiting.give_up_at else []
         if paced := self._pacing.released(self._entries, now):
             self._lanes.requeue(paced, lambda peer, s: peer not in self._entries[s].acked)
@@ -424,7 +424,7 @@ class Publisher:
         return effects + self._stand_ins.sends(self._entries, self._lanes, now)
 
     def _may_go(self, leads: bool, sequence: int) -> bool:
-        """Whether a replica may get an entry now: what is sealed always, and if it leads nothing else."""
+        """Returns True if a replica may get an entry now; a replica that leads gets sealed entries only."""
         entry = self._entries.get(sequence) if leads else None
         return entry is None or entry.wire is not None
 

@@ -13,26 +13,26 @@ from dataclasses import dataclass, field
 AGAIN_S = 1.0
 AGAIN_MAX_S = 60.0
 RESEAL_AFTER_S = 1800.0
-"""Sealed bytes that too few replicas have are sealed anew once they are so old: replicas refuse what is an hour old."""
+"""Seconds after which sealed bytes that too few replicas have are sealed anew: replicas refuse wires an hour old."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Round:
-    """What one replica refused, and when it is offered again. `waits`: entry -> None, in order."""
+    """The entries that one replica refused, and the time of the next offer. `waits`: entry -> None, in order."""
 
     again_at: float
     waits: dict[int, None] = field(default_factory=dict)
 
 
 class Refusals:
-    """Of one gateway. Bounded by what is in memory of the outbox, for each replica."""
+    """The refusals at one gateway, bounded for each replica by the entries in memory."""
 
     def __init__(self) -> None:
         self._rounds: dict[str, _Round] = {}
         self._pauses: dict[str, float] = {}
         self._refused: dict[str, int] = {}  # how much more than it took each refused since its last round began
         self.reasons: dict[str, str] = {}
-        """Why each replica refused last, of those that took nothing since."""
+        """The last reason of each replica that has refused and taken nothing since."""
 
     def refused(self, peer: str, sequence: int, reason: str, now: float) -> None:
         self.reasons[peer] = reason
@@ -52,7 +52,7 @@ class Refusals:
             self._refused[peer] -= 1
 
     def due(self, now: float) -> Iterator[tuple[str, int]]:
-        """Replicas and entries that are to be offered again now."""
+        """Yields replicas and entries to offer again now."""
         for peer in [peer for peer, found in self._rounds.items() if found.again_at <= now]:
             for sequence in self._rounds.pop(peer).waits:
                 yield peer, sequence

@@ -18,7 +18,7 @@ REPAIR_BYTES_MAX = 64 << 20  # ... unless it is more than this
 
 
 class Repairable:
-    """Entries that all acknowledged: when they may go, ascending, and their bytes."""
+    """Entries acknowledged by all replicas: the time at which each may go, ascending, and bytes."""
 
     def __init__(self) -> None:
         self._kept: dict[int, tuple[float, int]] = {}
@@ -29,7 +29,7 @@ class Repairable:
         return len(self._kept)
 
     def keep(self, entry: Entry, now: float) -> list[int] | None:
-        """Keep an entry for a while; the sequences that go early for it. None if it need not be kept."""
+        """Keeps an entry for a while. Returns the sequences that go early for it; None if it need not be kept."""
         if entry.header is None or entry.header.mode not in (Mode.ONE, Mode.BLOCKS):
             return None
         if entry.sequence in self._kept:
@@ -49,7 +49,7 @@ class Repairable:
         self._bytes -= self._kept.pop(sequence, (0.0, 0))[1]
 
     def due(self, now: float) -> list[int]:
-        """Sequences that may go."""
+        """Returns the sequences that may go."""
         return [sequence for sequence, (until, _) in self._kept.items() if until <= now]
 
     @property
@@ -57,7 +57,7 @@ class Repairable:
         return next((until for until, _ in self._kept.values()), None)
 
     def asked(self, event: Received, request: PullRequest, entry: Entry | None, now: float) -> list[Effect]:
-        """A replica of our region lacks pieces of an entry of ours."""
+        """Answers a replica of the home region that lacks pieces of an entry."""
         if entry is None or entry.wire is None or entry.header is None:
             return []
         if not content.has_parts(entry.header, request.parts, request.time_ms):

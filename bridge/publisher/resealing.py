@@ -1,6 +1,6 @@
-"""What is sealed and is to be sealed anew: which entries those are, and that they are unsealed until then.
+"""Selection of sealed entries that must be sealed anew, and their unsealing.
 
-Not here: what a scope seals under from now on (`sealing`), snapshots of what is retained (`own_retained`).
+`sealing` gives the keys and views of a scope, `own_retained` the snapshots of retained publications.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from bridge.publisher.sealing import Entry, Sealer
 from bridge.publisher.windows import Lanes
 
 BACK_AFTER_S = 240.0
-"""Once a link is back, what is older goes sealed anew: who subscribed since takes what is 300 s old for a replay."""
+"""Age in seconds from which an entry is sealed anew once a link is back: a new subscriber takes 300 s old ones for
+replays.
+"""
 
 
 def outdated(
@@ -51,7 +53,9 @@ def outdated(
 
 
 def is_on_its_way(entry: Entry, sealer: Sealer, view: RegionView, now: float) -> bool:
-    """Whether n - f replicas have it, one may still get it, and all take it as it is though its epoch is over."""
+    """Returns True if n - f replicas have the entry, another may still get it, and all accept it although its epoch is
+    over.
+    """
     epoch, calendar = _former_epoch(entry, sealer), sealer.calendar
     if sealer.is_current(entry) or epoch is None or not calendar.may_seal(epoch, now) or not has_enough(entry, view):
         return False
@@ -59,19 +63,21 @@ def is_on_its_way(entry: Entry, sealer: Sealer, view: RegionView, now: float) ->
 
 
 def is_lacked(entry: Entry, view: RegionView, most_s: float, now: float) -> bool:
-    """Whether some replica lacks what was sealed at most so long ago. Later, that one may be a liar."""
+    """Returns True if a replica lacks an entry sealed at most `most_s` ago. After that time the replica may be a
+    liar.
+    """
     return not entry.acked.issuperset(view.members) and sealed_ago_s(entry, now) <= most_s
 
 
 def _former_epoch(entry: Entry, sealer: Sealer) -> int | None:
-    """The epoch that it is sealed in, if that is all that differs from how it would be sealed now."""
+    """Returns the epoch in which the entry is sealed, if its present sealing would differ in the epoch alone."""
     if entry.name is None or not sealer.is_current_but_for_its_epoch(entry):
         return None
     return entry.name.epoch
 
 
 def unseal(sequences: Iterable[int], entries: Mapping[int, Entry], residents: Residents, lanes: Lanes) -> None:
-    """Nobody has these; what is on its way does not count."""
+    """Unseals entries: nobody has them, and copies on their way do not count."""
     for sequence in dict.fromkeys(sequences):
         entry = entries[sequence]
         lanes.outdate(sequence)

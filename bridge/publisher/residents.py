@@ -1,10 +1,9 @@
-"""Which outbox entries are in memory, how many of which kind, and whether there is room for more.
+"""Outbox entries in memory: their number by kind, and the room for more.
 
-The outbox may hold a million entries; memory holds some thousand. *Fresh* ones are still to be sealed, *sealed* ones
-to be acknowledged by n - f replicas, *waiting* ones cannot be sealed now, *settled* ones are kept for stragglers only.
-Each kind has a bound of its own, so that a scope without a key and a replica that is away take no room from what goes
-on. Not here: who gets an entry when (`publisher`, `windows`); what is not in memory (the shell reads it when there is
-room).
+The outbox may hold a million entries; memory holds some thousand. *Fresh* entries are still to be sealed, *sealed*
+ones to be acknowledged by n - f replicas, *waiting* ones cannot be sealed now, *settled* ones are kept for stragglers
+only. Each kind has its own bound, so that a scope without a key, or an absent replica, takes no room from active
+entries. `publisher` and `windows` decide on sending; the shell reads entries from disk when there is room.
 """
 
 from __future__ import annotations
@@ -72,34 +71,34 @@ class Residents:
             self._lead.subtract(entry.acked)
 
     def move(self, entry: Resident, standing: Standing) -> None:
-        """An entry stands otherwise from now on."""
+        """Moves an entry to another standing."""
         if entry.standing is not standing:
             self.remove(entry)
             entry.standing = standing
             self.add(entry)
 
     def acknowledged(self, entry: Resident, peer: str) -> None:
-        """A replica has it. The names of replicas are those of our region, so there are few."""
+        """Notes that a replica has the entry. Names are those of the home region's replicas, so there are few."""
         if peer not in entry.acked:
             entry.acked.add(peer)
             self._lead[peer] += entry.standing is Standing.SEALED
 
     def need_not(self, entry: Resident, peers: Iterable[str]) -> None:
-        """It counts as if these had it."""
+        """Counts the entry as acknowledged by these replicas."""
         for peer in peers:
             self.acknowledged(entry, peer)
 
     def leads(self, peer: str) -> bool:
-        """Whether a replica is so far ahead of the others that it gets nothing new."""
+        """Returns True if a replica is so far ahead of the others that it gets nothing new."""
         return self._lead[peer] >= LEAD_MAX
 
     def lacked_by(self, peer: str) -> int:
-        """How many entries are sealed that too few replicas have, this one not."""
+        """Returns the number of sealed entries that too few replicas have and this replica lacks."""
         return self._count[Standing.SEALED] - self._lead[peer]
 
     @property
     def settled_count(self) -> int:
-        """Entries that only stragglers lack."""
+        """The number of entries that only stragglers lack."""
         return self._count[Standing.SETTLED]
 
     @property
@@ -108,7 +107,7 @@ class Residents:
 
     @property
     def longest_settled(self) -> int:
-        """The sequence of the one that has been so for longest; there must be one."""
+        """The sequence of the entry settled for longest; there must be one."""
         return next(iter(self._settled))
 
     @property
@@ -117,28 +116,29 @@ class Residents:
         return sum(self._count[kind] for kind in kinds), sum(self._bytes[kind] for kind in kinds)
 
     def room(self, is_draining: bool) -> tuple[int, int]:
-        """Entries, and bytes, that may come; 0 or less: none. While nothing drains, half stays free for what will be
-        new when it does: what is left on disk then has to wait for all that lies before it."""
+        """Returns the number of entries, and of bytes, that may come; 0 or less: none. While nothing drains, half
+        stays free for later new entries: entries left on disk must wait for all earlier ones.
+        """
         part = 1 if is_draining else BACKLOG_PART
         count, held = self._unsettled
         return RESIDENT_MAX // part - count, RESIDENT_BYTES_MAX // part - held
 
     @property
     def waiting_full(self) -> bool:
-        """Whether another entry that must wait is better left on disk."""
+        """True if another entry that must wait is better left on disk."""
         count, held = self._count[Standing.WAITING], self._bytes[Standing.WAITING]
         return count >= WAITING_MAX or held >= WAITING_BYTES_MAX
 
     @property
     def wants_backlog(self) -> bool:
-        """Whether there is room for what was left on disk. What is new keeps the other half for itself."""
+        """True if there is room for entries left on disk; new entries have the other half for themselves."""
         count, held = self._unsettled
         fits = count < RESIDENT_MAX // BACKLOG_PART and held < RESIDENT_BYTES_MAX // BACKLOG_PART
         return fits and not self.waiting_full
 
 
 def first_lacking(entries: Iterable[Resident]) -> int:
-    """The first sequence that is not settled; if all of these are, the one after them, where the disk goes on."""
+    """Returns the first sequence that is not settled; if all are, the one after them, where the disk goes on."""
     last = 0
     lacking: list[int] = []
     for entry in entries:

@@ -1,8 +1,8 @@
-"""Which numbers of QoS 2 a former life of ours may have sealed: readers may have got them.
+"""QoS 2 numbers that a former process may have sealed, so that readers may have them.
 
-What was sealed does not change its scope or its parts at QoS 2 (`placing`), and the disk does not say what was. So runs
-of numbers in which something was sealed are kept as rows (`Keep`): one for some thousand publications. Not here: QoS 1,
-which may come twice then.
+At QoS 2 a sealed batch keeps its scope and its parts (`placing`), and the outbox does not record sealing. So runs of
+numbers with sealed entries are kept as rows (`Keep`): one for some thousand publications. QoS 1 may come twice, and
+needs no row.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ROW = b"q"  # before the run in the names of rows
 
 
 class SealedBefore:
-    """See the module."""
+    """The runs of possibly sealed QoS 2 numbers."""
 
     def __init__(self) -> None:
         self._runs: dict[int, None] = {}
@@ -26,7 +26,7 @@ class SealedBefore:
         self._changed: dict[bytes, bytes | None] = {}
 
     def sealed(self, sequence: int) -> None:
-        """Something of QoS 2 is sealed."""
+        """Notes that a QoS 2 entry is sealed."""
         run = sequence // RUN_NUMBERS
         if run in self._runs:
             return
@@ -36,12 +36,12 @@ class SealedBefore:
             self._forget(min(self._runs))
 
     def may_be(self, sequence: int) -> bool:
-        """Whether a former life may have sealed it."""
+        """Returns True if a former process may have sealed the number."""
         run = sequence // RUN_NUMBERS
         return run in self._former or (len(self._runs) >= RUNS_MAX and run < min(self._runs))
 
     def all_read(self, sequences: Collection[int]) -> None:
-        """All that a former life left is in memory: these."""
+        """Forgets former runs without an entry among `sequences`, which are all that was left on disk."""
         there = {sequence // RUN_NUMBERS for sequence in sequences}
         for run in self._former - there:
             self._forget(run)
@@ -54,12 +54,12 @@ class SealedBefore:
     # ------------------------------------------------------------------------------------------- over restarts
 
     def changes(self) -> list[Keep]:
-        """Rows of what changed since this was asked last."""
+        """Returns the rows changed since the last call."""
         changed, self._changed = self._changed, {}
         return [Keep(tuple(changed.items()))] if changed else []
 
     def restore(self, rows: Iterable[tuple[bytes, bytes]]) -> None:
-        """What a former process kept."""
+        """Restores the rows of a former process."""
         self._former.update(int.from_bytes(name[1:]) for name, _ in rows if name[:1] == ROW and len(name) == 9)
         self._runs.update(dict.fromkeys(sorted(self._former)))
 

@@ -83,7 +83,7 @@ class Entry:
     protection: Protection = Protection.KEYED
     sealed_ms: int = 0
     may_be_had: bool = False
-    """A former life may have sealed it."""
+    """True if a former process may have sealed the entry."""
     key: LiveKey | None = None
     acked: set[str] = field(default_factory=set)
     too_large_for: set[str] = field(default_factory=set)
@@ -92,23 +92,23 @@ class Entry:
     had_enough: bool = False
     """n - f replicas had a former sealing, and may take another one, behind much else, for a repetition."""
     is_void: bool = False
-    """It stands for what was dropped."""
+    """True if the entry replaces a dropped one."""
     is_snapshot: bool = False
-    """Of what is retained: it follows nothing, and nothing follows it."""
+    """True for a snapshot of a retained publication: it follows nothing, and nothing follows it."""
 
     @property
     def was_sealed(self) -> bool:
-        """Whether replicas and readers may have it."""
+        """True if replicas and readers may have the entry."""
         return self.may_be_had or self.sealed_ms > 0
 
     @property
     def since_s(self) -> float:
-        """What its age counts from: when it was published; a snapshot's, when it was due."""
+        """The start of its age: time of publication; for a snapshot, the time at which it was due."""
         return self.born if self.is_snapshot else self.publication.time_ms / 1000
 
     @property
     def chain(self) -> str:
-        """Within it there is one order: that of numbers."""
+        """The chain: entries of one chain are ordered by number."""
         return self.secret.clear_filter
 
     @property
@@ -117,14 +117,14 @@ class Entry:
         return len(self.publication.payload) + len(self.publication.topic)
 
     def wire_for(self, place: int, count: int) -> Wire:
-        """What the replica at `place` of our region, which has `count`, gets."""
+        """Returns the wire for the replica at `place` of the home region, which has `count` replicas."""
         assert self.wire is not None
         if self.header is None or self.header.mode not in (Mode.ONE, Mode.BLOCKS):
             return self.wire
         return self.with_pieces(content.carried(self.header, place, count))
 
     def with_pieces(self, parts: Iterable[int]) -> Wire:
-        """The publication with these of its pieces."""
+        """Returns the publication with these of its pieces."""
         assert self.header is not None
         return content.wire(self.topic, self.header, self.signed, {index: self.pieces[index] for index in parts})
 
@@ -167,12 +167,14 @@ class Sealer:
     # ------------------------------------------------------------------------------------------ questions
 
     def is_us(self, party_id: bytes) -> bool:
-        """Whether this is our present or former key."""
+        """Returns True if this is the gateway's present or former key."""
         certificate = self._overlay.by_party.get(party_id)
         return certificate is not None and certificate.name == self._name
 
     def secret_for(self, topic: str) -> ScopeSecret | None:
-        """The most specific scope that takes a clear topic across the overlay; None: it stays local."""
+        """Returns the most specific scope that takes a clear topic across the overlay; None if the topic stays
+        local.
+        """
         if topic not in self._secret_for:
             if len(self._secret_for) >= TOPICS_MAX:
                 self._secret_for.clear()
@@ -180,14 +182,15 @@ class Sealer:
         return self._secret_for[topic]
 
     def secret_of(self, publication: Publication) -> ScopeSecret | None:
-        """The same for a publication; a batch names its scope by the clear filter."""
+        """Returns the scope of a publication; a batch names its scope by the clear filter."""
         if not publication.records:
             return self.secret_for(publication.topic)
         return next((s for s in self._secrets if s.clear_filter == publication.topic), None)
 
     def renewed(self, secret: ScopeSecret) -> ScopeSecret:
-        """The same scope as it stands in the present policy, under its newest tokens; it as it is if that is gone. What
-        was protected goes never in clear."""
+        """Returns the scope as it stands in the present policy, under its newest tokens; unchanged if it is gone.
+        Protected publications never go in clear.
+        """
         scope = self._overlay.scope_named(secret.scope.filter)
         same = [s for s in self._secrets if secret.scope.number and s.scope.stream == secret.scope.stream]
         found = max(same, key=lambda each: each.scope.number, default=None)
@@ -197,7 +200,9 @@ class Sealer:
         return found
 
     def wire_topic_of(self, secret: ScopeSecret, publication: Publication) -> str:
-        """Where a publication of the scope travels: on the topic of its batches, or of what is retained."""
+        """Returns the wire topic of a publication of the scope: that of its batches, or of the retained
+        publication.
+        """
         scope = self._overlay.scope_named(secret.scope.filter) or secret.scope
         if not publication.retain:
             return batch_topic(scope.number)
@@ -238,8 +243,9 @@ class Sealer:
         return secret is not None and self.rights.topic(secret, topic, now)
 
     def seal_for(self, kept: Protected) -> str:
-        """What is retained would be sealed so now, as of the last review: names certificate, key, views, tree and
-        protection. Empty: it cannot be, or what was protected would go in clear."""
+        """Returns the names of certificate, key, views, tree and protection of a new sealing, as of the last review.
+        Empty if sealing is impossible, or a protected publication would go in clear.
+        """
         secret = self.secret_for(kept.publication.topic)
         name = None if secret is None else self._names.get(secret.scope.filter)
         if secret is None or name is None or (kept.protected and secret.scope.mode is Mode.PLAIN):
@@ -253,11 +259,13 @@ class Sealer:
         return self._overlay.policy.calendar
 
     def oldest(self, now: float) -> int:
-        """The first epoch that is not dead."""
+        """Returns the first epoch that is not dead."""
         return self.calendar.at(now - self.calendar.grace_s - self.calendar.skew_s)
 
     def seal_of(self, entry: Entry) -> str:
-        """The same of what was sealed."""
+        """Returns the names of certificate, key, views, tree and protection of an entry's present sealing, like
+        `seal_for`.
+        """
         assert entry.name is not None
         return self._word(entry.name, entry.hops, entry.tree, entry.protection)
 
@@ -267,21 +275,21 @@ class Sealer:
         return content_digest(repr(of).encode()).hex()[:32]
 
     def is_current(self, entry: Entry) -> bool:
-        """Whether an entry would be sealed in the same way now, as of the last review: `seal_for`."""
+        """Returns True if an entry's sealing would be the same now, as of the last review (`seal_for`)."""
         return entry.name == self._names[entry.secret.scope.filter] and self.is_current_but_for_its_epoch(entry)
 
     def is_current_but_for_its_epoch(self, entry: Entry) -> bool:
-        """The same, if its epoch was the present one."""
+        """Returns True if an entry's sealing would be the same in the entry's epoch."""
         scope, (named, _, bump) = entry.secret.scope, entry.name or KeyName("", 0, 0)
         present = self._hops[scope.filter], self._data_keys.tree, self._protections[scope.filter]
         return (named, bump, entry.hops, entry.tree, entry.protection) == (scope.filter, scope.bump, *present)
 
     def keys_alone(self, now: float) -> Iterator[LiveKey]:
-        """Data keys in use that stand alone."""
+        """Yields data keys in use that stand alone."""
         return self._data_keys.alone(now)
 
     def hindrance(self, entry: Entry, now: float) -> str | None:
-        """Why an entry cannot be sealed now: a figure's name; None if it can."""
+        """Returns the reason why an entry cannot be sealed now, as a figure's name; None if it can."""
         if self._life.outlived_by:
             return "outlived_waits"
         if not self.rights.whole(entry.secret, entry.publication, now, began=entry.was_sealed):
@@ -289,7 +297,7 @@ class Sealer:
         return "key_waits" if self._names.get(entry.secret.scope.filter) is None else None
 
     def is_hindered(self, publication: Publication) -> bool:
-        """Whether an entry with this publication is known to wait, as of the last review."""
+        """Returns True if an entry with this publication is known to wait, as of the last review."""
         secret = self.secret_of(publication)
         if secret is None:
             return False
@@ -301,20 +309,20 @@ class Sealer:
     # -------------------------------------------------------------------------------------------- changes
 
     def ask_review(self, at: float | None = None) -> None:
-        """A review at that time, or now, if none is due before."""
+        """Requests a review at that time, or now, unless one is due before."""
         self.review_at = None if at is None or self.review_at is None else min(self.review_at, at)
 
     def keys_changed(self) -> None:
-        """Epoch keys came, or one that was wrong was replaced."""
+        """Requests a review after new or replaced epoch keys."""
         self._data_keys.clear()
         self.review_at = None
 
     def forget_peer(self, peer: str) -> None:
-        """The peer may have lost its memory: data keys are announced to it again."""
+        """Announces data keys again to a peer that may have lost its memory."""
         self._data_keys.forget_peer(peer)
 
     def adopt(self, overlay: Overlay, secrets: Sequence[ScopeSecret]) -> None:
-        """Another version of the overlay, or other views, of the same regions."""
+        """Adopts another version of the overlay, or other views, with unchanged regions."""
         self._overlay = overlay
         self.rights.adopt(overlay)
         self._data_keys.adopt(overlay)
@@ -322,7 +330,7 @@ class Sealer:
         self.review_at = None
 
     def rotate(self, identity: Identity) -> None:
-        """Sign with another key of ours from now on."""
+        """Signs with another key of this gateway from now on."""
         self._identity = identity
         self._data_keys.rotate(identity)
         self.review_at = None
@@ -333,7 +341,7 @@ class Sealer:
         self._secrets = sorted(usable, key=lambda s: specificity(s.clear_filter))
 
     def review_due(self, now: float) -> bool:
-        """Whether what scopes seal under may have changed since the last review."""
+        """Returns True if the keys or views for sealing may have changed since the last review."""
         if now < self._last_now - CLOCK_STEP_S:  # the clock was set back: the epoch is another one
             self._data_keys.clear()
             self._last_now, self.review_at = now, None
@@ -354,7 +362,7 @@ class Sealer:
     # -------------------------------------------------------------------------------------------- sealing
 
     def seal(self, entries: Sequence[Entry], now: float) -> tuple[list[int], list[Effect]]:
-        """Seal and sign entries that nothing hinders. Returns those that fit no frame and never will."""
+        """Seals and signs entries that nothing hinders. Returns entries that fit no frame and never will."""
         stepped = abs(now - self._last_now) > CLOCK_STEP_S and self._last_now > 0
         if entries:
             self._last_now = now
@@ -429,7 +437,9 @@ class Sealer:
 
 
 def shown_of(publication: Publication, clear: bytes, sequence: int, secret: ScopeSecret) -> bytes | None:
-    """The list of attributes that replicas see of it; None: none, and it goes to everybody, as if retained."""
+    """Returns the attributes that replicas see of a publication; None if it shows none, and goes to everybody, as if
+    retained.
+    """
     if not secret.scope.shown or publication.retain:
         return None
     records: list[Attributes] = []

@@ -1,9 +1,9 @@
-"""What a gateway does in a scope with planes for a replica of its region that does not answer: another one takes over.
+"""Standing in for a silent replica of the home region, in a scope with planes: another replica takes over its plane.
 
-Each replica of the region gets each publication and serves its own plane. One that has acknowledged nothing for
-`SLOW_S`, or whose link is down, may not serve it: then another gets a further copy, whose vector names the silent one's
-plane. That counts nowhere in the outbox, and whoever was served hears of it twice at most. Not here: what a replica
-does with a vector (`replica.plane_routing`), which copies an entry needs to be kept (`publisher`). Paper item C8.
+Each replica of the region gets each publication and serves its own plane. A replica that has acknowledged nothing for
+`SLOW_S`, or whose link is down, may not serve its plane: then another one gets a further copy, whose vector names that
+plane. The copy does not count in the outbox, and a served subscriber hears of it at most twice.
+`replica.plane_routing` uses the vector, `publisher` decides on the copies that an entry needs. Paper item C8.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SLOW_S = 0.5
 
 
 class StandIns:
-    """Of one gateway, in `home`."""
+    """The stand-ins of one gateway in region `home`."""
 
     def __init__(self, overlay: Overlay, home: int) -> None:
         self._home = home
@@ -29,20 +29,20 @@ class StandIns:
         self.adopt(overlay)
 
     def adopt(self, overlay: Overlay) -> None:
-        """Another version of the overlay, or other views."""
+        """Adopts another version of the overlay, or other views."""
         self._planes, self._members = Planes(overlay), overlay.views[self._home].members
         self._is_used = any(scope.by_planes for scope in overlay.policy.scopes)
         self._marks.clear()
 
     def next_deadline(self, lanes: Lanes) -> float | None:
-        """When a replica that answers nothing counts as silent."""
+        """Returns the time at which a replica without answers counts as silent."""
         if not self._is_used:
             return None
         oldest = (next(iter(lane.in_flight.values()), None) for peer, lane in lanes if peer not in self._marks)
         return min((at + SLOW_S for at in oldest if at is not None), default=None)
 
     def sends(self, entries: dict[int, Entry], lanes: Lanes, now: float) -> list[Send]:
-        """Further copies of what silent replicas have not acknowledged, each once."""
+        """Returns further copies of entries that silent replicas have not acknowledged, each once."""
         if not self._is_used or not entries:
             return []
         at = {peer: next(iter(lane.in_flight.values()), now) for peer, lane in lanes}

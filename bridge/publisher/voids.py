@@ -1,8 +1,9 @@
-"""What is too old to be sent, but was sealed: some replica may have it, and what follows it names it.
+"""Voids in place of sealed entries that are too old to be sent: a replica may have the entry, and its follower names
+it.
 
-In its place goes a *void* to all replicas: under its number one record that only counts (docs/protocol.md §2.6). So no
-reader waits for what nobody sends, nor holds a copy that nothing opens. A void that grew as old itself goes without
-one. Not here: what is too old (`ages`), what was never sealed (`predecessors`).
+A *void* goes to all replicas under the entry's number, with one record that only counts (docs/protocol.md §2.6). So no
+reader waits for an entry that nobody sends, nor holds a copy that nothing opens. A void that grew as old itself is
+dropped without a void. `ages` finds old entries, `predecessors` handles entries that were never sealed.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from keys.records import Records
 
 
 def voided(entries: dict[int, Entry], old: Iterable[int], residents: Residents, lanes: Lanes, now: float) -> list[int]:
-    """Put voids in place of those of these entries that need one; the others, which are to be dropped."""
+    """Replaces these entries by voids where needed; returns the others, which are to be dropped."""
     others: list[int] = []
     back: list[tuple[int, str]] = []
     for sequence in old:
@@ -41,7 +42,7 @@ def voided(entries: dict[int, Entry], old: Iterable[int], residents: Residents, 
 
 
 def _void_of(entry: Entry, now: float) -> Publication:
-    """On the topic of its first record, to which we had the right."""
+    """Returns the void of an entry, on the topic of its first record, to which this member had the right."""
     of = entry.publication
     first = Records.decode(of.payload).topics[0].decode() if of.records else of.topic
     return void(entry.secret.clear_filter, first, of.qos, int(now * 1000))

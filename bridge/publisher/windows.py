@@ -1,12 +1,11 @@
-"""Windows towards the replicas of our region: what each still lacks, what is on its way, which acknowledgement counts.
+"""Windows towards the replicas of the home region: lacking entries, entries in flight, and valid acknowledgements.
 
-Each replica has a lane of its own, so that one that is away or slow keeps nothing from the others. A lane has two
-queues that go in turn: what is late (read from disk, or lacked by a replica that comes back) and what is new, so that a
-backlog delays new publications by one place each, and they do not stop it. What is late and in flight stands before
-what is new all the same, so it has a window of its own, which shrinks when acknowledgements take longer than they need:
-as long as the replica keeps up it is the whole one. In one scope there is one order: what is new
-in a scope that has something in the late queue waits behind it. Not here: what an entry is and when it is sealed
-(`publisher`, `sealing`).
+Each replica has a lane of its own, so that an absent or slow one delays no other. A lane has two queues that take
+turns: *late* entries (read from disk, or lacked by a returning replica) and *new* ones, so that a backlog delays each
+new publication by one place and stops none. Late entries in flight still stand before new ones, so they have a window
+of their own, which shrinks when acknowledgements become slow; a replica that keeps up has the whole window. Within a
+scope there is one order: a new entry waits behind the scope's late ones. `publisher` and `sealing` define entries and
+the time of sealing.
 """
 
 from __future__ import annotations
@@ -21,13 +20,15 @@ WINDOW_MAX = 256  # publications in flight to one replica
 LATE_WINDOW_MIN = 32
 QUEUED_S = 0.05  # by so much longer than at best may an acknowledgement take before fewer late ones are in flight
 AHEAD_MAX = BLOCKS_MAX // 2
-"""Blocks of numbers of what is new that may go while something is late: replicas tell so many blocks apart, and would
-drop what is late as too old behind more of them."""
+"""Blocks of numbers of new entries that may go while others are late: replicas tell so many blocks apart, and would
+drop late entries as too old behind more of them.
+"""
 
 
 class RunAhead:
-    """What is new and went while something was late, as blocks of numbers. How far apart numbers lie says nothing: they
-    leap at every start."""
+    """Blocks of numbers of new entries that went while others were late. Distances between numbers say nothing:
+    numbers leap at every start.
+    """
 
     __slots__ = ("_blocks",)
 
@@ -35,20 +36,20 @@ class RunAhead:
         self._blocks: set[int] = set()
 
     def may_go(self, sequence: int) -> bool:
-        """Whether replicas would still tell what is late from a replay."""
+        """Returns True if replicas would still tell late entries from replays."""
         return len(self._blocks) < AHEAD_MAX or sequence // BLOCK_NUMBERS in self._blocks
 
     def went(self, sequence: int) -> None:
         self._blocks.add(sequence // BLOCK_NUMBERS)
 
     def clear(self) -> None:
-        """Nothing is late."""
+        """Forgets all blocks: nothing is late."""
         self._blocks.clear()
 
 
 @dataclass(slots=True)
 class Lane:
-    """One replica's way through the outbox. `outdated`: how many acknowledgements of former sealings are to come."""
+    """The queues and the window of one replica. `outdated` counts awaited acknowledgements of former sealings."""
 
     late: deque[tuple[int, str]]
     new: deque[tuple[int, str]] = field(default_factory=deque)
@@ -65,7 +66,7 @@ class Lane:
         self._replace(self.late, deque())
 
     def __len__(self) -> int:
-        """How many wait."""
+        """Returns the number of waiting entries."""
         return len(self.late) + len(self.new)
 
     def append(self, sequence: int, chain: str, late: bool) -> None:
@@ -110,7 +111,7 @@ class Lane:
         return taken
 
     def _runs_ahead(self) -> bool:
-        """Whether too much that is new went while something was late."""
+        """Returns True if too many new entries went while others were late."""
         if not self.late:
             self._ahead.clear()
         return not self._ahead.may_go(self.new[0][0])
@@ -125,7 +126,7 @@ class Lane:
         self._late_in_flight.add(sequence)
 
     def _stands(self, may: Callable[[int], bool]) -> bool:
-        """Whether something waits, and the first of neither queue may go."""
+        """Returns True if entries wait, and the first of neither queue may go."""
         late = bool(self.late) and may(self.late[0][0])
         new = bool(self.new) and may(self.new[0][0]) and not self._runs_ahead()
         return len(self) > 0 and not (late or new)
@@ -148,12 +149,12 @@ class Lane:
         self.late_window = min(WINDOW_MAX, max(LATE_WINDOW_MIN, self.late_window + change / 2))
 
     def put_back(self, sequence: int) -> None:
-        """It is not in flight."""
+        """Removes an entry from the ones in flight."""
         self.in_flight.pop(sequence, None)
         self._late_in_flight.discard(sequence)
 
     def answers_former(self, sequence: int) -> bool:
-        """Whether the peer's next answer is to a former sealing (links keep order); that one has its answer then."""
+        """Returns True if the peer's next answer is to a former sealing (links keep order), and counts that answer."""
         outdated = self.outdated.pop(sequence, 0)
         if outdated > 1:
             self.outdated[sequence] = outdated - 1
@@ -170,7 +171,7 @@ class Lane:
         self._replace(deque(sorted({*back, *self.late} - new)), deque(sorted(new)))
 
     def keep(self, sequences: Callable[[int], bool]) -> None:
-        """Forget what waits and is gone."""
+        """Forgets waiting entries that are gone."""
         late = deque(waiting for waiting in self.late if sequences(waiting[0]))
         self._replace(late, deque(waiting for waiting in self.new if sequences(waiting[0])))
 
@@ -196,16 +197,18 @@ class Lanes:
 
     @property
     def waiting(self) -> list[tuple[str, Lane]]:
-        """Those in which something waits."""
+        """The lanes with waiting entries."""
         return [(peer, lane) for peer, lane in self._lanes.items() if lane.new or lane.late]
 
     def up(self, peer: str, lacking: Iterable[tuple[int, str]]) -> None:
-        """`lacking`: sequence and chain of what the peer has not acknowledged, in any order."""
+        """Opens a lane. `lacking` holds sequence and chain of each entry that the peer has not acknowledged, in any
+        order.
+        """
         self._lanes[peer] = Lane(deque(sorted(lacking)))
         self._any_back = True
 
     def is_any_back(self) -> bool:
-        """Whether the link of any came up since this was asked last."""
+        """Returns True if a link came up since the last call."""
         back, self._any_back = self._any_back, False
         return back
 
@@ -217,7 +220,7 @@ class Lanes:
             lane.append(sequence, chain, late)
 
     def acknowledged(self, peer: str, sequence: int, now: float) -> bool:
-        """Open the window; False if the peer means a former sealing."""
+        """Opens the window. Returns False if the peer acknowledged a former sealing."""
         lane = self._lanes.get(peer)
         if lane is None:
             return True
@@ -227,7 +230,7 @@ class Lanes:
         return True
 
     def refused(self, peer: str, sequence: int) -> bool:
-        """The peer did not take it; False if that was a former sealing, or we asked it for nothing."""
+        """Takes a refusal. Returns False if it concerns a former sealing, or no request."""
         lane = self._lanes.get(peer)
         if lane is None:
             return False
@@ -237,27 +240,27 @@ class Lanes:
         return True
 
     def outdate(self, sequence: int) -> None:
-        """It will be sealed anew: what is on its way does not count."""
+        """Ignores the copies of an entry on their way, since it will be sealed anew."""
         for lane in self._lanes.values():
             if sequence in lane.in_flight:
                 lane.put_back(sequence)
                 lane.outdated[sequence] = lane.outdated.get(sequence, 0) + 1
 
     def withdraw(self, sequences: Collection[int]) -> None:
-        """None of these waits or is on its way any more: they come again, perhaps in other chains."""
+        """Removes entries from all queues and from flight: they come again, perhaps in other chains."""
         for sequence in sequences:
             self.outdate(sequence)
         for lane in self._lanes.values() if sequences else ():
             lane.keep(lambda sequence: sequence not in sequences)
 
     def requeue(self, entries: Iterable[tuple[int, str]], lacks: Callable[[str, int], bool]) -> None:
-        """Put entries, each a sequence and its chain, back into every lane whose replica lacks them."""
+        """Puts entries, each a sequence and its chain, back into every lane whose replica lacks them."""
         back = set(entries)
         for peer, lane in self._lanes.items() if back else ():
             lane.requeue(entry for entry in back if entry[0] not in lane.in_flight and lacks(peer, entry[0]))
 
     def keep(self, sequences: Callable[[int], bool], count: int) -> None:
-        """Forget what waits and is gone, where that is worth a walk: `count` sequences are not gone."""
+        """Forgets waiting entries that are gone, if the lanes are long enough: `count` sequences are not gone."""
         for lane in self._lanes.values():
             if len(lane) > 2 * count + WINDOW_MAX:
                 lane.keep(sequences)
