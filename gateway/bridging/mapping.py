@@ -1,8 +1,8 @@
-"""Topics that cross a bridge, their names there, and marks of the brokers that a message has passed. No I/O.
+"""Topics of a bridge, their names at the other broker, and marks of passed brokers. No I/O.
 
-A topic crosses by the first entry of its direction that matches. A message carries in user properties the brokers
-that it has passed; a message that comes back to such a broker, over any circle, ends there. MQTT 3.1.1 has no
-properties: there `twins` takes their place.
+A topic crosses by the first entry of its direction that matches. A message carries the names of passed brokers in
+user properties; back at such a broker, over any circle, the message ends. MQTT 3.1.1 has no properties: there `twins`
+is used.
 """
 
 from __future__ import annotations

@@ -30,8 +30,9 @@ TWINS_MAX = 20_000
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """Message that came or left. `ways`: ways by which no copy comes: its own, and those by which it had come. `marks`
-    None: it left over a way without marks, and any other way may bring its copy. `came`: it did not leave.
+    """Message that came or left. `ways`: ways without a copy: its own, and former ways of an equal message.
+    `marks` None: the message left over a way without marks, and any other way may bring a copy. `came`: did not
+    leave.
     """
 
     ways: frozenset[str]

@@ -388,7 +388,7 @@ class SessionStore:
         if session.withdraw(queued):
             record.dropped(queued)
         elif queued.qos == 2 and packet_id in session.outbound.unacknowledged:
-            # Held behind the gate: has an identifier and was not sent, so the client can do without it.
+            # Held behind the gate: has an identifier and was not sent. The client reconnects without it.
             session.take_back(packet_id)
             record.dropped(queued)
             if record.client.connection is not None:
