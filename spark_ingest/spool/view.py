@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import bisect
 import contextlib
+import heapq
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -141,33 +142,48 @@ class SpoolView:
         *,
         max_bytes: int | None = None,
     ) -> Offset:
-        """Returns the furthest offset from `start` with about `max_rows` rows and `max_bytes` bytes, fairly over
-        receivers.
+        """Returns the furthest offset from `start` with about `max_rows` rows and `max_bytes` bytes.
 
-        At least one group of each receiver that has any: a limit below a group's size may not stop a query.
-        `target`: positions that are never passed. Returns `start` if nothing is new. Raises SpoolGap if
+        With a limit, groups of several receivers are taken in the order of their times of reception, so that a
+        watermark passes no rows of a slower receiver. One group is taken at least: a limit below a group's size may not
+        stop a query. `target`: positions that are never passed. Returns `start` if nothing is new. Raises SpoolGap if
         rows behind `start` were trimmed.
         """
         positions = positions_of(start)
         names = self.receivers()
-        rows_left, bytes_left = max_rows, max_bytes
-        for turn, name in enumerate(names):
-            rows_share = None if rows_left is None else rows_left // (len(names) - turn)
-            bytes_share = None if bytes_left is None else bytes_left // (len(names) - turn)
-            rows = size = 0
+        is_limited = max_rows is not None or max_bytes is not None
+        streams = []
+        for name in names:
             limit = None if target is None else target.get(name, Position(0, 0))
             self._forget(name, positions.get(name))
-            for number, begin, group in self._groups_after(name, positions.get(name), limit):
-                if rows and rows_share is not None and rows + group.rows > rows_share:
-                    break
-                if size and bytes_share is not None and size + group.end - begin > bytes_share:
-                    break
-                rows += group.rows
-                size += group.end - begin
-                positions[name] = Position(number, group.end)
-            rows_left = None if rows_left is None else max(0, rows_left - rows)
-            bytes_left = None if bytes_left is None else max(0, bytes_left - size)
+            groups = self._groups_after(name, positions.get(name), limit)
+            streams.append(self._timed(name, groups, looks=is_limited and len(names) > 1))
+        rows = size = 0
+        for _, name, number, begin, group in heapq.merge(*streams):
+            if rows and max_rows is not None and rows + group.rows > max_rows:
+                break
+            if size and max_bytes is not None and size + group.end - begin > max_bytes:
+                break
+            rows += group.rows
+            size += group.end - begin
+            positions[name] = Position(number, group.end)
         return as_offset(positions)
+
+    def _timed(
+        self, name: str, groups: Iterable[tuple[int, int, SegmentGroup]], *, looks: bool
+    ) -> Iterator[tuple[int, str, int, int, SegmentGroup]]:
+        """Yields groups behind the time of reception of their first row; 0 unless the method `looks` at rows.
+
+        A damaged group has the time of the group before: readers tell the damage.
+        """
+        first_us = 0
+        for number, begin, group in groups:
+            if looks:
+                with contextlib.suppress(SpoolError):
+                    segment = open_segment(str(segment_path(self._root / name, number)))
+                    batch, _ = next(segment.batches(begin, group.end))
+                    first_us = Times().with_batch(batch).first_us
+            yield first_us, name, number, begin, group
 
     def ranges(self, start: Offset, end: Offset, parts: int) -> list[ByteRange]:
         """Returns the groups in (start, end] as about `parts` ranges of similar size, none across segments."""

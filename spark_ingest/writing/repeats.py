@@ -25,7 +25,10 @@ def with_id(rows: Any) -> Any:
 
 
 def drop_repeats(rows: Any, within: str = WITHIN) -> Any:
-    """The first row of each id, in a stream or a batch. In a stream, of repeats that come `within` so long of it.
+    """Returns the first row of each id, in a stream or a batch; in a stream, of repeats that come `within` so long.
+
+    Spark drops a row of a stream that was received longer than `within` before the newest of earlier micro-batches, a
+    redriven row too; numRowsDroppedByWatermark of the progress counts them.
 
     State of a stream holds the ids of that time. A publisher could choose the id of another one: the publisher is part
     of what is compared.

@@ -179,13 +179,25 @@ def test_limited_batches_cover_everything_once_and_in_order(groups: list[int], l
         assert view.latest() == end or not groups
 
 
-def test_a_limit_is_shared_between_receivers(tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        fill(opened(tmp_path, name), range(100))
+def test_a_limit_takes_what_was_received_first_of_all_receivers(tmp_path: Path) -> None:
+    """Else a watermark makes the rows of the slower receiver late: `quick` has a row a second, `slow` one in ten."""
+    for name, every in (("quick", 1), ("slow", 10)):
+        writer = opened(tmp_path, name)
+        for first in range(0, 600 // every, 10):
+            rows = [record(n)._replace(received_us=1_000_000 * every * (n + 1)) for n in range(first, first + 10)]
+            writer.append(rows, {})
     view = SpoolView(tmp_path)
-    end = view.advance(view.earliest(), 40)
-    rows = {name: view.rows_between({}, {name: end[name]}) for name in ("a", "b")}
-    assert rows == {"a": 20, "b": 20}
+    at = view.earliest()
+    newest_us = 0
+    while (end := view.advance(at, 40)) != at:
+        times = [
+            time for each in view.ranges(at, end, 1) for batch in read_groups(each)
+            for time in batch.column("received_at").cast("int64").to_pylist()
+        ]  # fmt: skip
+        assert 0 < len(times) <= 40
+        assert min(times) > newest_us - 100_000_000, "a group of the slow receiver spans 100 s"
+        newest_us, at = max(newest_us, *times), end
+    assert at == view.latest()
 
 
 def test_reading_stops_at_a_target(tmp_path: Path) -> None:
