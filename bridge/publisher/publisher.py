@@ -102,7 +102,7 @@ class Publisher:
 
     @property
     def lacking_from(self) -> int:
-        """Where in the outbox that begins which too few replicas have; what is in memory before it has enough."""
+        """The first number in the outbox that too few replicas have; earlier entries in memory have enough."""
         return first_lacking(entry for entry in self._entries.values() if not entry.is_snapshot)
 
     def is_stuck(self, publication: Publication) -> bool:
@@ -177,8 +177,9 @@ class Publisher:
         self.sealer.ask_review()  # what it lacks may be sealed under what has ended
 
     def _retell(self, peer: str, now: float) -> list[Effect]:
-        """What a replica that lost its memory would lack, beside what the outbox holds for it: keys in use that stand
-        alone, and what is retained and sealed for the present views."""
+        """Repeats to a replica that may have lost its memory, beside the outbox's entries: keys in use that stand
+        alone, and retained publications sealed for the present views.
+        """
         if peer in self._hosted or peer not in self._up:  # a stock broker keeps what is retained, and keys ride there
             return []
         retained = self.retained.to_retell(peer, self.sealer.seal_for, self._entries, now)
@@ -322,7 +323,9 @@ class Publisher:
         return effects
 
     def _done(self, entry: Entry, now: float) -> list[Effect]:
-        """Everybody has it, or is overdue. Of what not everybody has whole, others may lack pieces for a while yet."""
+        """Ends an entry that all have, or that is overdue; keeps its pieces for a while for replicas that lack
+        some.
+        """
         gone = self._repairable.keep(entry, now)
         if gone is None:
             return self._forget([entry.sequence])
@@ -332,7 +335,7 @@ class Publisher:
         return self._forget(gone)
 
     def _done_without(self, sequences: Collection[int], now: float) -> list[Effect]:
-        """Who lacks these need not have them, and gets them no more."""
+        """Counts these entries as acknowledged by all: replicas that lack them get them no more."""
         self._lanes.withdraw(set(sequences))
         for sequence in sequences:
             self._residents.need_not(self._entries[sequence], self.view.members)
@@ -360,14 +363,14 @@ class Publisher:
         return self._drop_aged(*self._ages.expired((self._entries[sequence] for sequence in sequences), now), now)
 
     def _drop_aged(self, message: list[int], age: list[int], now: float) -> list[Effect]:
-        """What was sealed before may be named by what follows: a void goes in its place."""
+        """Drops entries that are too old; a void replaces an entry that was sealed, since its follower may name it."""
         lost = sum(not self._entries[s].is_void and self._entries[s].standing is not Standing.SETTLED for s in age)
         effects = self._drop(sorted(voided(self._entries, [*message, *age], self._residents, self._lanes, now)))
         counts = (("message", len(message)), ("age", lost))
         return [*effects, *(Count("outbox_expired", count, bound) for bound, count in counts if count)]
 
     def _review(self, now: float) -> list[Effect]:
-        """What a change of epoch keys or rights means for what is sealed, waits or is retained."""
+        """Reviews sealed, waiting and retained entries after a change of epoch keys or rights."""
         scopes = {e.secret.scope.filter: e.secret.scope for e in self._entries.values()}
         self.sealer.review(scopes, now)
         due = self.retained.due(self.sealer.seal_for, self.sealer.oldest(now), now) if len(self._lanes) else []
@@ -429,7 +432,7 @@ class Publisher:
         return entry is None or entry.wire is not None
 
     def _sealed(self, taken: Sequence[int], now: float) -> tuple[set[int], list[Effect]]:
-        """Which of the entries that a lane took are sealed, after trying."""
+        """Seals entries that a lane took, and returns the sealed ones."""
         unsealed = [s for s in taken if s in self._entries and self._entries[s].wire is None]
         effects = self._drop_expired(unsealed, now)
         able, waits = self._waiting.set_aside([s for s in unsealed if s in self._entries], self.sealer, now)

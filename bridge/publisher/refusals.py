@@ -1,9 +1,9 @@
-"""What replicas refused, and when each of it is offered to them again: after a second, then twice as long with each
-round in which it took less than it refused, a minute at most.
+"""Refusals by replicas, and the time of the next offer: after a second, then twice as long with each round in which
+the replica took less than it refused, a minute at most.
 
-A refusal is no acknowledgement (docs/protocol.md §5.8): the entry stays, and counts as lacking there. What the gateway
-can do about it, it does before the next offer: seal anew what is old. Not here: why it was refused
-(`contract.refusing`), lanes (`windows`)."""
+A refusal is no acknowledgement (docs/protocol.md §5.8): the entry stays, and counts as lacking there. Before the next
+offer the gateway seals old entries anew. `contract.refusing` gives reasons, `windows` has the lanes.
+"""
 
 from __future__ import annotations
 
@@ -45,8 +45,10 @@ class Refusals:
         self._rounds[peer].waits[sequence] = None
 
     def acknowledged(self, peer: str) -> None:
-        """It took something. If it takes as much as it refused since a round began, the next round is as the first: who
-        takes one in a thousand would else have all the others every second."""
+        """Counts an entry that a replica took. Once the replica took as many as it refused since a round began, the
+        next round counts as the first: a replica that takes one in a thousand would otherwise get all the others every
+        second.
+        """
         self.reasons.pop(peer, None)
         if peer in self._refused:
             self._refused[peer] -= 1

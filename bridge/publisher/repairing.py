@@ -1,7 +1,7 @@
-"""What a gateway keeps of its own publications after every replica acknowledged them, and gives to replicas that ask.
+"""Entries kept after every replica acknowledged them, for replicas that ask for pieces.
 
-In modes `one` and `blocks` no replica has all of the content: for `REPAIR_S` others may lack pieces that a bad one was
-to carry. Not here: who asks and when (`pulling`), the outbox (`publisher`).
+In modes `one` and `blocks` no replica has all of the content: for `REPAIR_S` others may lack pieces that a bad replica
+was to carry. `pulling` makes requests, `publisher` has the outbox.
 """
 
 from __future__ import annotations

@@ -25,8 +25,9 @@ WAITING_BYTES_MAX = 32 << 20
 
 
 class Standing(IntEnum):
-    """Where an outbox entry stands: still to be sealed, waiting, sealed, or kept for stragglers only. Its values are
-    places in lists: each entry is moved some five times, and an enumeration's hash is a call."""
+    """Standing of an outbox entry: still to be sealed, waiting, sealed, or kept for stragglers only. The values are
+    places in lists: each entry is moved some five times, and an enumeration's hash is a call.
+    """
 
     FRESH = 0
     WAITING = 1
@@ -35,7 +36,7 @@ class Standing(IntEnum):
 
 
 class Resident(Protocol):
-    """What this module needs of an entry: its sequence, the bytes it is counted for, and where it stands."""
+    """An entry as this module needs it: its sequence, its counted bytes, and its standing."""
 
     @property
     def sequence(self) -> int: ...

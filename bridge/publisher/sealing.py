@@ -1,10 +1,9 @@
-"""What a gateway's publications are sealed under, whether they may be sealed now, and the sealing itself.
+"""Sealing of a gateway's publications: the keys and views to seal under, the right time, and the sealing itself.
 
 An entry is sealed under its scope's present data key, and its header is signed (docs/protocol.md §2.6). A *review*
-says what each scope seals under, for which views and tree, from now on: after every epoch, bump, newer overlay,
-change of views or trees and arrival of keys. A scope that has no key, or whose right we lost, holds nothing up:
-`hindrance` says why an entry waits. Not here: which entries there are and who has them (`publisher`), data keys
-(`data_keys`).
+fixes the key, views and tree of each scope from now on: after every epoch, bump, newer overlay, change of views or
+trees and arrival of keys. A scope without key or right delays no other: `hindrance` gives the reason why an entry
+waits. `publisher` has the entries, `data_keys` the data keys.
 """
 
 from __future__ import annotations
@@ -130,7 +129,7 @@ class Entry:
 
 
 class Protected(Protocol):
-    """What `Sealer.seal_for` needs of what is retained. `protected`: it never goes in clear."""
+    """A retained publication as `Sealer.seal_for` needs it. `protected`: it never goes in clear."""
 
     @property
     def publication(self) -> Publication: ...
@@ -172,9 +171,7 @@ class Sealer:
         return certificate is not None and certificate.name == self._name
 
     def secret_for(self, topic: str) -> ScopeSecret | None:
-        """Returns the most specific scope that takes a clear topic across the overlay; None if the topic stays
-        local.
-        """
+        """Returns the most specific scope that takes a clear topic; None if the topic stays local."""
         if topic not in self._secret_for:
             if len(self._secret_for) >= TOPICS_MAX:
                 self._secret_for.clear()
@@ -200,9 +197,7 @@ class Sealer:
         return found
 
     def wire_topic_of(self, secret: ScopeSecret, publication: Publication) -> str:
-        """Returns the wire topic of a publication of the scope: that of its batches, or of the retained
-        publication.
-        """
+        """Returns the topic on which a publication of the scope travels: its batches', or its own if retained."""
         scope = self._overlay.scope_named(secret.scope.filter) or secret.scope
         if not publication.retain:
             return batch_topic(scope.number)
@@ -225,8 +220,9 @@ class Sealer:
         return key_chars + (LIST_BYTES * 4 // 3 if scope.shown else 0) + PACKET_OVERHEAD_BYTES
 
     def chain_of(self, topic: str, packet_limit: int | None = None) -> Chain:
-        """The chain that publications on a clear topic are part of: their scope's; one of its own where no scope takes
-        it. With `packet_limit`, in bytes, its batches fit into packets of that size, but for single publications."""
+        """Returns the chain of a clear topic: its scope's, or its own without a scope. With `packet_limit`, in bytes,
+        its batches fit into packets of that size, except single publications.
+        """
         secret = self.secret_for(topic)
         if secret is None:
             return Chain(topic)
@@ -237,8 +233,9 @@ class Sealer:
         return chain._replace(bytes=max(1, min(chain.bytes, room)))
 
     def may_publish(self, topic: str, now: float) -> bool:
-        """Whether a clear topic that a scope takes may be published now. If not, its publications are refused: a
-        protected topic neither stays local nor goes out in clear."""
+        """Returns True if a clear topic of a scope may be published now. Otherwise its publications are refused: a
+        protected topic neither stays local nor goes out in clear.
+        """
         secret = self.secret_for(topic)
         return secret is not None and self.rights.topic(secret, topic, now)
 
@@ -255,7 +252,7 @@ class Sealer:
 
     @property
     def calendar(self) -> Calendar:
-        """That of the policy."""
+        """The calendar of the policy."""
         return self._overlay.policy.calendar
 
     def oldest(self, now: float) -> int:
@@ -263,9 +260,7 @@ class Sealer:
         return self.calendar.at(now - self.calendar.grace_s - self.calendar.skew_s)
 
     def seal_of(self, entry: Entry) -> str:
-        """Returns the names of certificate, key, views, tree and protection of an entry's present sealing, like
-        `seal_for`.
-        """
+        """Returns the names of an entry's present sealing, in the form of `seal_for`."""
         assert entry.name is not None
         return self._word(entry.name, entry.hops, entry.tree, entry.protection)
 
@@ -348,7 +343,7 @@ class Sealer:
         return self.review_at is None or now >= self.review_at
 
     def review(self, scopes: Mapping[str, Scope], now: float) -> None:
-        """What each scope, ours and these by wire filter, seals under from now on."""
+        """Reviews keys and views of each scope, the gateway's own and these by wire filter."""
         calendar = self._overlay.policy.calendar
         present = calendar.at(now)
         all_scopes = {**scopes, **{secret.scope.filter: secret.scope for secret in self._secrets}}
@@ -437,9 +432,7 @@ class Sealer:
 
 
 def shown_of(publication: Publication, clear: bytes, sequence: int, secret: ScopeSecret) -> bytes | None:
-    """Returns the attributes that replicas see of a publication; None if it shows none, and goes to everybody, as if
-    retained.
-    """
+    """Returns the attributes that replicas see; None if there are none, and it goes to everybody, as if retained."""
     if not secret.scope.shown or publication.retain:
         return None
     records: list[Attributes] = []
@@ -451,7 +444,7 @@ def shown_of(publication: Publication, clear: bytes, sequence: int, secret: Scop
 
 
 def clear_of(publication: Publication, number: int) -> bytes:
-    """What is sealed: a batch, or a single publication as a batch of one. Raises `OurFault` for what fits no record."""
+    """Returns the content to seal, a batch of one or more. Raises `OurFault` for a publication that fits no record."""
     if publication.records:
         return publication.payload
     if not size_of(publication):

@@ -77,10 +77,11 @@ class Lane:
             self.new.append((sequence, chain))
 
     def take(self, now: float, may: Callable[[int], bool], lacked: int = 0) -> list[int]:
-        """What the windows have room for, one of each queue in turn; it is in flight from now on. A queue whose first
-        one may not go stands still. Where both do, what may go comes first if there is some: `lacked` is how many the
-        replica lacks that may. Else two that lead, each with what stands behind something unsealed in the other's lane,
-        would wait for each other for ever."""
+        """Moves entries into flight as far as the windows have room, one of each queue in turn. A queue stands still
+        while its first entry may not go. If both stand still, sendable entries come first: `lacked` counts the
+        sendable entries that the replica lacks. Otherwise two leading lanes, each behind an entry unsealed in the
+        other, would wait for ever.
+        """
         taken = self._take(now, may)
         if taken or lacked <= len(self.in_flight) or not self._stands(may):
             return taken
@@ -132,8 +133,9 @@ class Lane:
         return len(self) > 0 and not (late or new)
 
     def _bring_forward(self, may: Callable[[int], bool]) -> None:
-        """What may go stands first in its queue, in the order it had. In each scope that keeps the order: what is
-        sealed has nothing before it there that is not."""
+        """Moves sendable entries to the front of their queues, in order. Each scope keeps its order: no unsealed entry
+        of the scope comes before a sealed one.
+        """
         late = deque(sorted(self.late, key=lambda waiting: not may(waiting[0])))
         self._replace(late, deque(sorted(self.new, key=lambda waiting: not may(waiting[0]))))
 
