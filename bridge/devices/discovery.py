@@ -1,7 +1,7 @@
 """Discovery documents of Home Assistant's: which entities a device has, and where their availability is said.
 
 Values are read as Home Assistant's schema reads them: text may be a number or a truth value, numbers may be text.
-Source: Home Assistant 2025.11, `homeassistant/components/mqtt/discovery.py`, `schemas.py`, `util.py` and
+Source: Home Assistant, `homeassistant/components/mqtt/discovery.py`, `schemas.py`, `util.py` and
 `helpers/config_validation.py`. Not here: what follows for the device (`entities`), whose document counts (`devices`).
 """
 
