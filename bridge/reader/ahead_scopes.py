@@ -5,10 +5,10 @@ A replica may know a scope's new tokens before this reader does. A replica may a
 gateway that was away while the owner signed. Such a replica sends them because the reader wants the scope, and is not
 to blame. Scope numbers are never used again, so a number above all known ones belongs to a future scope.
 
-The header is verified. The wire is kept unchanged, on disk too, and judged at adoption as if it had just arrived, also
-by the next process: until then age, rights and vouchers are unchecked. Memory is bounded and fair: each replica may
-keep one wire for one header, and only if its content fits; anything more is charged to the replica. When one replica's
-share is full, the oldest wire of the publisher with the most bytes there is dropped. Replicas do not use this module:
+The header is verified. The wire is kept as it came, on disk too, and judged at adoption as if it had just arrived,
+also by the next process: until then age, rights and vouchers are unchecked. Memory is bounded and fair: each replica
+may keep one wire for one header, and only if its content fits; anything more is charged to the replica. When the store
+is full, the pair of publisher and replica with the most bytes loses its oldest wire. Replicas do not use this module:
 they refuse such a wire, and its publisher offers the wire again.
 """
 

@@ -57,8 +57,8 @@ class Skipped:
         return low
 
     def wakes(self, name: SkipName, scope: Scope, arrived: float, now: float) -> float | None:
-        """Returns the time at which to check again a publication that waits for a gap, if only a replica other than
-        that of the reader's plane denies the gap; None for the ordinary time.
+        """Returns the time at which to check a waiting publication again, if only replicas other than that of the
+        reader's plane say that nothing is missing before it; None for the ordinary time.
         """
         lows, at = self._lows.get(name), arrived + SILENT_S
         if not lows or now >= at or not self._planes.open(scope):
