@@ -35,8 +35,8 @@ class Prose(NamedTuple):
 
 LIMITS = {
     "keys": Prose(0.5, 0.5, 0.5, 7.3),
-    "bridge": Prose(31, 4.2, 10, 13.1),
-    "gateway": Prose(17, 3.9, 7.1, 11),
+    "bridge": Prose(1.9, 0.2, 0.8, 7.9),
+    "gateway": Prose(2.9, 0.7, 1.2, 7.1),
     "spark_ingest": Prose(0.5, 0.5, 0.5, 8.1),
 }
 
