@@ -51,7 +51,7 @@ WILD_MAX = 1_000  # filters with wildcards among the topics that are watched; th
 
 
 class Said(StrEnum):
-    """What a device says of itself."""
+    """The statements that a device can make about itself."""
 
     READY = "ready"
     STARTING = "starting"
@@ -134,7 +134,7 @@ class Conventions:
         return len(self._watched)
 
     def read(self, topic: str, payload: bytes) -> tuple[Statement, ...]:
-        """What a publication says about devices. That somebody watches a topic hides no other word on it."""
+        """Returns the words of a publication about devices. A watched topic hides no other word on it."""
         words = self.words_at(topic, payload)
         return (
             *(word for device in self.watching(topic) for word in words.about(device)),
@@ -142,7 +142,7 @@ class Conventions:
         )
 
     def read_tree(self, topic: str, payload: bytes) -> tuple[Statement, ...]:
-        """The same without what is said on watched topics."""
+        """Returns the words of a publication about devices, without those on watched topics."""
         first, _, rest = topic.partition("/")
         if first == self._prefix and HOME_ASSISTANT in self._reads:
             return self._read_config(rest, payload) if rest.endswith("/config") else ()
@@ -165,7 +165,7 @@ class Conventions:
         self._watch_entities(named.device, owner)
 
     def entities(self, device: str) -> Collection[Named]:
-        """What discovery messages describe of a device. It must not change meanwhile."""
+        """Returns the entities that discovery messages describe of a device. The result must not be changed."""
         return self._entities.get(device, {}).values()
 
     def describes(self, device: str, document: str) -> bool:
@@ -243,7 +243,7 @@ class Conventions:
         return dict.fromkeys((*exact, *(device for each in filters for device in self._devices.get(each, ())))).keys()
 
     def words_at(self, topic: str, payload: bytes) -> WordsAt:
-        """What a publication on a watched topic says, device by device."""
+        """Returns the words of a publication on a watched topic, device by device."""
         return WordsAt((topic, *self._filters.match(topic)), payload, self._watched)
 
     def _read_config(self, rest: str, payload: bytes) -> tuple[Statement, ...]:
@@ -263,8 +263,10 @@ def _base(document: str) -> str:
 
 
 class WordsAt:
-    """What one publication says to those who watch its topic; parsed once, however many read it. `filters`: the topic,
-    and those with wildcards that match it."""
+    """The words of one publication for the watchers of its topic; parsed once, however many read it.
+
+    `filters`: the topic, and the filters with wildcards that match it.
+    """
 
     __slots__ = ("_filters", "_parsed", "_payload", "_plain", "_watched")
 

@@ -50,7 +50,7 @@ class Dashboards:
         own.add_shown(*(BEGINNINGS[kind] for kind in self.kinds))
 
     def show(self, entity: str, health: DeviceHealth, state: TraceKind | None, since_ms: int, why: str) -> list[Show]:
-        """How an entity stands from now on. `since_ms`: UNIX time; `why`: a few words, may be empty."""
+        """Shows the present health of an entity. `since_ms`: UNIX time; `why`: a few words, may be empty."""
         shown = []
         if entity not in self._described:
             self._described.add(entity)

@@ -72,7 +72,7 @@ class Owner:
     discoverers: tuple[str, ...] = ()
 
     def entity(self, device: str) -> str:
-        """What trackers call a device."""
+        """Returns the name of a device for trackers."""
         return f"{self.certificate.name}:{device}"
 
 

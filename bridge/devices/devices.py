@@ -352,8 +352,11 @@ class Devices(Judging):
             self._heard(device, now)
 
     def _may_be_heard(self, name: str, said: Said, link: DeviceLink, now: float) -> bool:
-        """Whether what is no word of life or death counts: a topic that is cleared, a value. No new device is there by
-        that, and a value that another connection publishes is no attempt to speak for one."""
+        """Returns True if a publication that is no word of life or death counts: a cleared topic, a value.
+
+        Such a publication introduces no new device, and a value from another connection is no attempt to speak for
+        the device.
+        """
         known = self._speaking.device(name)
         return known is not None and (said is Said.CALM or self._speaking.may_speak(known, link, now))
 

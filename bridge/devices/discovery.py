@@ -37,7 +37,9 @@ _SAME = {"avty": "availability", "avty_t": "availability_topic", "stat_t": "stat
 
 @dataclass(frozen=True, slots=True)
 class ConventionAvailability:
-    """Where and how Home Assistant hears whether an entity is there. `key`: of the JSON object that holds the word."""
+    """A topic on which Home Assistant hears if an entity is available. `key`: the field of the JSON object with the
+    word.
+    """
 
     topic: str
     online: str = ONLINE
@@ -46,7 +48,7 @@ class ConventionAvailability:
 
     @property
     def is_word(self) -> bool:
-        """Whether it is an availability topic, and not a state topic, and one without wildcards."""
+        """True for an availability topic without wildcards, which is not a state topic."""
         return self.online not in (ANYTHING, REPORTED) and not has_wildcard(self.topic)
 
     @property
@@ -171,7 +173,7 @@ def _identifier(config: dict[str, Any]) -> str | None:
 
 
 def is_text(name: str) -> bool:
-    """Whether it can be written in UTF-8: JSON may spell half a character."""
+    """Returns True if a name can be written in UTF-8: JSON may spell half a character."""
     return not any("\ud800" <= character <= "\udfff" for character in name)
 
 

@@ -19,8 +19,11 @@ SUSPECT_PART = 2 / 3  # of the time for which a state counts, without a message
 
 @dataclass(slots=True)
 class SaidOfEntities:
-    """What was said of one device's entities. `words`: whether the last word of a source was that it is there, the
-    newest last; `heard`: when a state topic had its last message."""
+    """The words about one device's entities.
+
+    `words`: by source True if its last word was available, the newest last; `heard`: the time of a state topic's last
+    message.
+    """
 
     words: dict[str, bool] = field(default_factory=dict)
     heard: dict[str, float] = field(default_factory=dict)

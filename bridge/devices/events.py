@@ -1,4 +1,4 @@
-"""What happens to unchanged devices, and what is then to be told or done."""
+"""Events of unchanged devices, and the effects that follow from them."""
 
 from __future__ import annotations
 

@@ -26,8 +26,10 @@ class Host:
     def take(
         self, word: ConventionWord, session: Session, is_node: bool, now: float
     ) -> tuple[bool, list[Command | Count]]:
-        """Whether a message counts, and what is to be done about it. `session`: of its node; `is_node`: it is of the
-        node itself, not of a device behind it."""
+        """Returns True if a message counts, and the effects of it.
+
+        `session`: of its node; `is_node`: the message is of the node itself, not of a device behind it.
+        """
         if is_node and word.said is Said.LOST:
             ends = session.ends(word.numbers)
             return ends, [] if ends else [Count("devices_deaths_of_before")]

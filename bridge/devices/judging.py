@@ -58,11 +58,11 @@ class Judging:
         return len(self._speaking)
 
     def device(self, name: str) -> Device | None:
-        """What is known of one."""
+        """Returns the knowledge of one device."""
         return self._speaking.device(name)
 
     def anew(self, name: str) -> list[Tell]:
-        """What was told of a device, for those who heard nothing of it."""
+        """Returns the statements about a device for trackers that heard none of them."""
         device = self._speaking.device(name)
         if device is None or device.told is None:
             return []
@@ -120,8 +120,10 @@ class Judging:
             self._turns.begin(origin, key, lambda: rest, None, now)
 
     def _may_look_at_once(self, origin: bytes, now: float) -> bool:
-        """Whether an origin that makes much to look at has some of it looked at now: a node that dies again and again
-        has all of it done in turns."""
+        """Returns True if an origin that makes many devices to look at may have some of them looked at now.
+
+        A node that dies again and again has all of them looked at in turns.
+        """
         budget = self._at_once.pop(origin, None) or Budget(EVENTS_PER_S, EVENTS_BURST, now)
         self._at_once[origin] = budget
         if len(self._at_once) > ORIGINS_MAX:

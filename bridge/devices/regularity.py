@@ -49,7 +49,7 @@ class Regularity:
 
     @property
     def regular(self) -> bool:
-        """Whether it speaks so evenly, and did so for so long, that a silence may be held against it."""
+        """True if the source speaks so evenly, for so long, that a silence counts against it."""
         if not self.learned or self._sum < LEARNED_S:
             return False
         usual = self._usual()
@@ -61,7 +61,7 @@ class Regularity:
         return self._sum / len(self._intervals) if self._intervals else None
 
     def phi(self, now: float) -> float:
-        """How suspicious the silence is; 0 while nothing is known."""
+        """Returns the suspicion that the silence raises; 0 while nothing is known."""
         if not self.learned:
             return 0.0
         assert self._last is not None
@@ -70,7 +70,9 @@ class Regularity:
         return PHI_MAX if later <= 10.0**-PHI_MAX else -log10(later)
 
     def suspicious_at(self, threshold: float = THRESHOLD) -> float | None:
-        """When phi will reach the threshold unless it speaks before; None while nothing is known."""
+        """Returns the time at which phi reaches the threshold if the source stays silent; None while nothing is
+        known.
+        """
         if not self.learned:
             return None
         assert self._last is not None

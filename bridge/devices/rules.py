@@ -1,6 +1,6 @@
-"""Who is an unchanged device, as the gateway's configuration says: clients by their ids, others by heartbeats.
+"""Rules of the gateway's configuration for unchanged devices: clients by their ids, others by heartbeats.
 
-Not here: what conventions name (`conventions`), and who may speak about a device (`speaking`).
+Not here: the names in conventions (`conventions`), and who may speak about a device (`speaking`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ class Heartbeat:
 
     @property
     def is_of_many(self) -> bool:
-        """Whether the filter leaves open, by a `+` before the device, which bridge hears it: then each of them may."""
+        """True if the filter has a `+` before the device and so leaves the bridge open: each of several bridges may
+        hear
+        it.
+        """
         return "+" in self.topic.partition(MARK)[0].split("/")
 
     def device(self, levels: list[str]) -> str | None:
@@ -42,7 +45,9 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class DeviceRules:
-    """Who is a device. `clients`: patterns of client ids; `grace_s`: how long a lost connection may take to be back."""
+    """The rules for devices. `clients`: patterns of client ids; `grace_s`: the time in which a lost connection may
+    return.
+    """
 
     clients: tuple[str, ...] = ("*",)
     heartbeats: tuple[Heartbeat, ...] = ()
@@ -52,8 +57,10 @@ class DeviceRules:
     """Our name as a host application of Sparkplug's; empty: we listen, and ask for nothing."""
 
     def rejoin_s(self, device: str) -> float:
-        """How long after a restart one may take to be heard, of which only the name is kept: as long as the slowest
-        heartbeat that may have it. A rhythm that was learned is not kept."""
+        """Returns the time in which a device of which only the name is kept must be heard after a restart.
+
+        It is that of the slowest heartbeat that may match it. A learned rhythm is not kept.
+        """
         levels = device.count(":") + 1
         every_s = (each.every_s or 0 for each in self.heartbeats if each.topic.split("/").count(MARK) == levels)
         return max(REJOIN_S, FAIL_PERIODS * max(every_s, default=0.0))

@@ -30,7 +30,7 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
 class SequenceNumbers(NamedTuple):
-    """Of one payload; None for what it does not say."""
+    """The sequence numbers of one payload; None for those that it lacks."""
 
     bd_seq: int | None = None
     seq: int | None = None
@@ -47,7 +47,7 @@ NOTHING = SequenceNumbers()
 
 @dataclass(slots=True)
 class Session:
-    """What a node's messages said since its birth. `bd_seq` None: its birth was not heard, or had none."""
+    """The messages of a node since its birth. `bd_seq` None: the birth was not heard, or had none."""
 
     born: bool = False
     bd_seq: int | None = None
@@ -61,7 +61,7 @@ class Session:
         self.aliases, self.knows_all = set(numbers.named), numbers.is_whole
 
     def resolves(self, numbers: SequenceNumbers, is_birth: bool) -> bool:
-        """Whether every alias of a message is one that a birth of this session explained. `is_birth`: of a device."""
+        """Returns True if a birth of this session explained every alias of a message. `is_birth`: of a device."""
         if is_birth:
             self.knows_all = self.knows_all and numbers.is_whole and len(self.aliases) < ALIASES_MAX
             if self.knows_all:
@@ -69,7 +69,7 @@ class Session:
         return not self.knows_all or numbers.used <= self.aliases or len(self.aliases) >= ALIASES_MAX
 
     def ends(self, numbers: SequenceNumbers) -> bool:
-        """Whether this death is one of this session, and not of one before."""
+        """Returns True if this death is of this session, and not of an earlier one."""
         is_other = None not in (self.bd_seq, numbers.bd_seq) and self.bd_seq != numbers.bd_seq
         if self.born and is_other:
             return False
@@ -77,7 +77,7 @@ class Session:
         return True
 
     def follows(self, numbers: SequenceNumbers) -> bool:
-        """Whether a message is the next one. After a gap what came is counted from."""
+        """Returns True if a message is the next one. After a gap the received number is counted from."""
         before, self.seq = self.seq, numbers.seq
         if not self.born:
             return False
@@ -85,13 +85,13 @@ class Session:
 
 
 class Rebirths:
-    """Who was asked lately."""
+    """The nodes that were asked for a rebirth lately."""
 
     def __init__(self) -> None:
         self._asked: OrderedDict[str, float] = OrderedDict()
 
     def may_ask(self, node: str, now: float) -> bool:
-        """Whether to ask a node now; then it is noted."""
+        """Returns True if a node may be asked now, and notes the request."""
         if now - self._asked.get(node, float("-inf")) < REBIRTH_EVERY_S:
             return False
         self._asked.pop(node, None)
@@ -137,7 +137,7 @@ def state(host: str, online: bool, now_ms: int) -> tuple[str, bytes]:
 
 
 class _Numbers:
-    """What is found in one payload."""
+    """The numbers found in one payload."""
 
     __slots__ = ("bd_seq", "named", "seq", "used")
 

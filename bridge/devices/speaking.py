@@ -119,7 +119,7 @@ class Speaking:
             self._children.setdefault(parent, {})[device.name] = None
 
     def is_itself(self, device: Device, link: DeviceLink) -> bool:
-        """Whether a connection speaks for this device alone: then it is the device's."""
+        """Returns True if a connection speaks for this device alone, and so is the device's own."""
         names = self._speaks.get(link.client, {})
         is_only = len(names) - (link.level in names) == 1 and device.name in names
         return device.name == link.level or is_only
@@ -160,7 +160,7 @@ class Speaking:
             self._move(known, link)
 
     def may_speak(self, known: Device, link: DeviceLink, now: float) -> bool:
-        """Whether a connection speaks for a device, or may from now on."""
+        """Returns True if a connection speaks for a device, or may from now on."""
         return known.evidence.link is link or self._may_take_over(known, link, now)
 
     def _may_take_over(self, known: Device, link: DeviceLink, now: float) -> bool:
@@ -188,7 +188,7 @@ class Speaking:
         return device, gone[1]
 
     def introduces(self, device: Device, now: float) -> bool:
-        """Whether something may be told of a new device: not if its origin introduces ever new ones."""
+        """Returns True if a new device may be told: False if its origin introduces ever new ones."""
         if device.evidence.link is None:
             return True
         origin = device.evidence.link.origin
@@ -202,7 +202,7 @@ class Speaking:
         return True
 
     def heard(self, device: Device) -> None:
-        """Of its origin's devices it is the last to go."""
+        """Makes the device the last of its origin's devices to be evicted."""
         self._devices.touch(device.name)
 
     def remove(self, device: Device) -> None:

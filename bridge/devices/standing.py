@@ -35,7 +35,7 @@ REJOIN_S = 60.0  # how long at least a device that is remembered from before a r
 
 
 class DeviceHealth(StrEnum):
-    """What a gateway holds of a device."""
+    """The gateway's verdict on a device."""
 
     ALIVE = "alive"
     SUSPECTED = "suspected"
@@ -67,8 +67,12 @@ class DeviceLink:
 
 @dataclass(slots=True)
 class LifeEvidence:
-    """What is known of one device. `own`: `link` is its own connection, not that of a bridge. `rejoin_s`: how long
-    after a restart nothing is held against it."""
+    """The evidence about one device.
+
+    `own`: `link` is its own connection, not that of a bridge. `rejoin_s`: the time after a restart in which no
+    silence
+    counts against it.
+    """
 
     known_at: float
     heard_at: float
@@ -84,7 +88,7 @@ class LifeEvidence:
 
     @property
     def back_by(self) -> float:
-        """When a device for which nobody spoke since a restart is missed."""
+        """The time at which a device is missed for which nobody spoke since a restart."""
         return self.known_at + max(self.rejoin_s, FAIL_PERIODS * (self.every_s or 0.0))
 
 

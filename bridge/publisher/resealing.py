@@ -23,11 +23,15 @@ replays.
 def outdated(
     entries: Mapping[int, Entry], sealer: Sealer, view: RegionView, lanes: Lanes, now: float
 ) -> tuple[list[int], list[int]]:
-    """What some replica lacks and would be sealed otherwise now, or is so old that replicas will refuse it; if a link
-    is back since this was asked last, also what is so old that readers who hear of its publisher first will.
+    """Returns entries that a replica lacks and that would be sealed otherwise now, or are so old that replicas will
+    refuse them.
 
-    What n - f replicas have stays as it is while the grace of its epoch lasts, if nothing else has changed. Of the rest
-    of that the newest are among the first; second come those that are done with, though one may lack them.
+    If a link came back since the last call, entries count, too, that are too old for readers that hear of the
+    publisher
+    first. An entry that n - f replicas have stays while the grace of its epoch lasts, if nothing else has changed. Of
+    the
+    other entries the newest are among the first; second come those that are done with, though one replica may lack
+    them.
     """
     oldest_s = BACK_AFTER_S if lanes.is_any_back() else RESEAL_AFTER_S
     calendar = sealer.calendar

@@ -384,8 +384,12 @@ class Sealer:
         return unsealable, counted + ([Count("unsealable", len(unsealable))] if unsealable else [])
 
     def _later(self, before_ms: int, now_ms: int) -> int:
-        """When what was sealed `before_ms` is sealed anew. The later sealing wins: an earlier one is a repetition to
-        replicas. So a clock that was set back a little does not count, unless it was over the border of an epoch."""
+        """Returns the time at which an entry sealed at `before_ms` is sealed anew.
+
+        The later sealing wins: an earlier one is a repetition to replicas. So a clock that was set back a little does
+        not
+        count, unless it crossed the border of an epoch.
+        """
         later_ms, calendar = before_ms + 1, self._overlay.policy.calendar
         if not now_ms < later_ms <= now_ms + CLOCK_STEP_S * 1000:  # the usual case
             return now_ms

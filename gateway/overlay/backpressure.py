@@ -108,7 +108,7 @@ class Backpressure:
         return in_flight + waiting >= MARK_MESSAGES or held_bytes >= MARK_BYTES
 
     def _stalls(self, region: int) -> bool:
-        """Whether fewer than n − f lanes have room, of those that are not gone for good."""
+        """Returns True if fewer than n − f lanes have room, among those that are not gone for good."""
         view = self._overlay().views.get(region)
         if view is None:  # the owner took the region away
             return False
@@ -125,7 +125,7 @@ class Backpressure:
         self._down_at.setdefault(peer, now)
 
     def tick(self, now: float) -> None:
-        """Who is away for too long is not waited for. Called every second or so."""
+        """Stops waiting for members that are away for too long. Called every second or so."""
         self._gone = frozenset(peer for peer, at in self._down_at.items() if now - at >= AWAY_S)
         if self._stalled:
             self._review()
@@ -138,10 +138,13 @@ class Backpressure:
             self._towards.clear()
 
     def hold(self, peer: str, publish: Publish) -> Callable[[Done], bool] | None:
-        """What `begin` announced was handled. None: acknowledge it. Else to be called with what acknowledges it.
+        """Notes that the publication announced by `begin` was handled. Returns None if it is to be acknowledged at
+        once.
 
-        That returns False if the member is not to be read until then. Other copies of a publication that is held wait
-        with it, or a new connection, which repeats it, would open a new window.
+        Otherwise the result is to be called with the acknowledgement; it returns False if the member is not to be
+        read until
+        then. Other copies of a held publication wait with it: a new connection, which repeats it, would open a new
+        window.
         """
         if not self._towards and not self._held:
             return None
@@ -158,7 +161,7 @@ class Backpressure:
         return partial(self._wait, peer, held)
 
     def _is_former(self, header: str) -> bool:
-        """Whether it goes along a tree that is no more the newest one."""
+        """Returns True if a publication travels along a tree that is no longer the newest."""
         trees = self._overlay().trees
         return len(trees.open) > 1 and tree_of(header) != trees.newest.number % NUMBERS
 

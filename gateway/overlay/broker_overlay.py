@@ -178,7 +178,7 @@ class BrokerOverlay:
         return self._node, self._store, self._keeping, self._dials
 
     def gauges(self) -> dict[str, int]:
-        """What is so at this moment, for the figures."""
+        """Returns the present values for the figures."""
         policy = self._keeping.overlay.policy
         held = {} if self._flow is None else {"acks_held": self._flow.acks_held}
         return held | {
@@ -238,7 +238,9 @@ class BrokerOverlay:
         return gateway.chain_of(topic, self._limit_bytes)
 
     def may_leave(self, topic: str) -> bool:
-        """Whether a bridge may hand a local topic to an ordinary broker: it is in no scope, plain, or ours to read."""
+        """Returns True if a bridge may hand a local topic to an ordinary broker: it is in no scope, plain, or ours to
+        read.
+        """
         secret = self._gateway.secret_for(topic) if self._gateway is not None else None
         if secret is None:
             return not any(matches(f, topic) for f in self._shared)
@@ -247,7 +249,9 @@ class BrokerOverlay:
         return secret.scope.mode is Mode.PLAIN or overlay.may_read(self.figures.name, secret.scope, epoch)
 
     def _fits(self, gateway: GatewayNode, publication: Publication) -> bool:
-        """Whether enough replicas to recombine a key take a packet of this size. Else it would be lost in silence."""
+        """Returns True if enough replicas to recombine a key take a packet of this size: otherwise it would be lost in
+        silence.
+        """
         if len(publication.payload) < SMALL_BYTES and not publication.properties:
             return True
         home = gateway.home
@@ -280,7 +284,7 @@ class BrokerOverlay:
         self._handle(GroupLeft(group, topic_filter))
 
     def entity_event(self, event: AvailabilityEvent) -> None:
-        """What a local client did, for its availability topic."""
+        """Takes an event of a local client, for its availability topic."""
         if self._entities is not None:
             self._entities.handle(event)
 

@@ -17,7 +17,7 @@ Hold = Callable[[Done], bool]
 
 
 class Delays:
-    """See the module."""
+    """A store of acknowledgements that are delayed by seconds."""
 
     def __init__(self) -> None:
         self._timers: dict[str, dict[int, asyncio.TimerHandle]] = {}
@@ -27,8 +27,12 @@ class Delays:
         return sum(map(len, self._timers.values()))
 
     def hold(self, peer: str, delay_s: float, behind: Hold | None) -> Hold:
-        """What is to be called with what acknowledges a publication, so many seconds later; if something else holds it
-        `behind` that, once both let it go. It returns False if the member is not to be read until then."""
+        """Returns a function for the acknowledgement of a publication, which is sent `delay_s` seconds later.
+
+        If something else holds the publication `behind` that, the acknowledgement waits for both. The function
+        returns False
+        if the member is not to be read until then.
+        """
         return partial(self._wait, peer, delay_s, behind)
 
     def _wait(self, peer: str, delay_s: float, behind: Hold | None, done: Done) -> bool:

@@ -29,7 +29,7 @@ REDIAL_S = 10.0  # how long the next link waits for the one before it to come ba
 
 
 class LinkEvents(Protocol):
-    """What whoever drives the links is told. `client`: the connection, for acknowledging by hand."""
+    """The callbacks of an owner of links. `client`: the connection, for acknowledging by hand."""
 
     def link_up(self, peer: str) -> None: ...
 
@@ -41,7 +41,7 @@ class LinkEvents(Protocol):
 
 
 class Dials(Mapping[str, MqttClient]):
-    """See the module. `dial(peer)` makes the client for a member where the overlay in force says it listens."""
+    """The dialled links. `dial(peer)` makes the client for a member at its address in the overlay in force."""
 
     def __init__(self, dial: Callable[[str], MqttClient]) -> None:
         self._dial = dial
@@ -108,7 +108,7 @@ class Dials(Mapping[str, MqttClient]):
         self._refused_bytes[peer] = min(size, self._refused_bytes.get(peer, size))
 
     def states(self) -> list[LinkState]:
-        """How each link is."""
+        """Returns the state of each link."""
         return [
             LinkState(peer, True, client.connected, *client.load[:2], client.figures)
             for peer, client in self._clients.items()

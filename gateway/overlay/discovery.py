@@ -56,7 +56,7 @@ class FoundMember:
 
 
 def known(found: FoundMember, overlay: Overlay) -> bool:
-    """Whether the overlay lists this name with this key and role. Its holder must still prove it by TLS."""
+    """Returns True if the overlay lists this name with this key and role. Its holder must still prove it by TLS."""
     member = overlay.members.get(found.name)
     if member is None or found.overlay != overlay.policy.overlay or found.role is not member.certificate.role:
         return False
@@ -128,7 +128,7 @@ class Neighbourhood:
 
     @property
     def found(self) -> tuple[FoundMember, ...]:
-        """What was heard and not taken back since; nothing of it is verified."""
+        """The members that were heard and not taken back since; nothing of them is verified."""
         return tuple(self._found.values())
 
     def find(self, on_found: Callable[[FoundMember], object]) -> None:

@@ -57,7 +57,9 @@ log = logging.getLogger("veilmq.links")
 
 
 class Hands(Protocol):
-    """What a driver's owner does for the machine. All on the event loop; none blocks for longer than a disk does."""
+    """The actions of a driver's owner for the machine. All run on the event loop; none blocks for longer than a disk
+    does.
+    """
 
     def send(self, peer: str, wire: Wire, ticket: int) -> None: ...
     def deliver(self, effect: Deliver) -> None: ...
@@ -95,7 +97,7 @@ class NoHands:
 
 
 class Driver:
-    """See the module. `node`: what is driven; `clock`: seconds since the UNIX epoch."""
+    """A driver of one node over links, clock and disk. `node`: the machine; `clock`: seconds since the UNIX epoch."""
 
     def __init__(
         self,

@@ -29,7 +29,7 @@ PACKET_BYTES_MIN = 4096
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """How we log in at one hosted broker; empty: without a name."""
+    """The login at one hosted broker; empty: without a name."""
 
     username: str | None = None
     password: bytes | None = field(default=None, repr=False)
@@ -41,7 +41,7 @@ NOBODY = Login()
 
 
 def logins(overlay: Overlay, name: str, given: Mapping[str, Hosted] | Path | None) -> dict[str, Login]:
-    """What the configuration (or a file of its form) says of the hosted brokers of member `name`'s region.
+    """Returns the logins at the hosted brokers of member `name`'s region, from the configuration or a file of its form.
 
     Raises ConfigError, which never shows a password.
     """
@@ -93,7 +93,9 @@ def dial(
 
 
 def client_id(overlay: Overlay, name: str) -> str:
-    """The same at every start and of nobody else: 23 characters that every broker takes (MQTT 5.0 §3.1.3.1)."""
+    """Returns a client id that is constant over starts and unique: 23 characters that every broker takes (MQTT 5.0
+    §3.1.3.1).
+    """
     digest = hashlib.sha256(overlay.owner + overlay.policy.overlay.encode() + b"\0" + name.encode()).hexdigest()
     return f"veilmq{digest[:17]}"
 
@@ -112,7 +114,9 @@ def tls_context(overlay: Overlay, broker: str, login: Login) -> ssl.SSLContext:
 
 
 def unusable(connack: ConnAck) -> str:
-    """What of its offer rules a broker out, with the cure; empty if it will do (docs/protocol.md §2.10)."""
+    """Returns the property of a CONNACK that rules a broker out, with the cure; empty if none does (docs/protocol.md
+    §2.10).
+    """
     offer = connack.properties
     cure = "take another broker, or raise its limits"
     if offer.maximum_qos is not None and offer.maximum_qos < 1:

@@ -23,7 +23,7 @@ log = logging.getLogger("veilmq.keys")
 
 
 class Keeping:
-    """See the module. `cache` for whoever fetches keys, `material` for a key server."""
+    """A keeper of a party's state on disk. `cache` for a party that fetches keys, `material` for a key server."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Keeping:
             self._cache.save(self._keys, oldest)
 
     def keep_material(self, material: bytes) -> None:
-        """Where the disk does not take it, it is offered again: what was walked past must not stay there."""
+        """Stores material; after a failure of the disk it is offered again: erased epochs must not stay there."""
         self._material_owed = material
         self._pay()
 
@@ -117,7 +117,7 @@ class Keeping:
         self.keys_changed(now)
 
     def _erase_seeds(self, is_over: Callable[[int], bool]) -> bool:
-        """Whether the disk let us."""
+        """Erases seeds of ended epochs; returns False if the disk did not allow it."""
         try:
             gone = self._store.erase_seeds(is_over)
         except StoreError as error:

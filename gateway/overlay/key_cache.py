@@ -24,7 +24,9 @@ FILE_NAME = "epoch-keys"
 
 
 class KeyCache:
-    """See the module. `sealing_key`: 32 secret bytes of the store; `owner`: the overlay owner's public key."""
+    """A cache of epoch keys on disk. `sealing_key`: 32 secret bytes of the store; `owner`: the overlay owner's public
+    key.
+    """
 
     def __init__(self, directory: Path, sealing_key: bytes, owner: bytes, name: str) -> None:
         purpose = b"veilmq/1 key cache" + frames.sized(owner) + frames.text(name)

@@ -65,7 +65,9 @@ class KeyMaterial:
             raise KeyMaterialError(str(error)) from None
 
     def handed_over(self, source: Path) -> bytes | None:
-        """What the owner handed over in `source`; None if there is no such file. Raises KeyMaterialError."""
+        """Returns the material that the owner handed over in `source`; None without such a file. Raises
+        KeyMaterialError.
+        """
         if not source.exists():
             return None
         try:

@@ -1,7 +1,7 @@
-"""How loaded a replica's links are, said to its node every window where scopes go by planes (C7), and what it works.
+"""The load of a replica's links and of its process, told to its node every window where scopes go by planes (C7).
 
-What came and what was acknowledged since the last time, and what waits, by link; links that are idle are left out. Not
-here: what that means for a publication (`bridge.replica.plane_routing`).
+By link: received and acknowledged since the last time, and waiting; idle links are left out. Not
+here: the consequence for a publication (`bridge.replica.plane_routing`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ IDLE_S = 1.0
 
 
 class Loading:
-    """Of one replica. `goes_by_planes`: whether anybody wants to know."""
+    """The load of one replica. `goes_by_planes`: True if a scope needs it."""
 
     def __init__(self, lanes: Mapping[str, MqttClient], goes_by_planes: Callable[[], bool]) -> None:
         self._lanes, self._goes_by_planes = lanes, goes_by_planes
@@ -40,7 +40,7 @@ class Loading:
         return Loads(tuple(found))
 
     def worked(self) -> Worked:
-        """What this process did since this was asked last, and what waits for all links."""
+        """Returns this process's work since the last call, and the amount that waits for all links."""
         before, self._worked_ns = self._worked_ns, time.process_time_ns()
         queued = sum(sum(client.load[:2]) for client in self._lanes.values())
         return Worked((self._worked_ns - before) // 1000, queued)

@@ -31,7 +31,9 @@ WILDCARDS = ("", "*", "0.0.0.0", "::")  # noqa: S104  recognised, not bound
 
 
 class Neighbours:
-    """See the module; entered before the first link is dialled. Raises StartError where multicast DNS does not work."""
+    """The neighbours by multicast DNS; entered before the first link is dialled. Raises StartError if it does not
+    work.
+    """
 
     def __init__(self, settings: Discovery, live: LiveOverlay) -> None:
         self._settings, self._live = settings, live
@@ -55,7 +57,7 @@ class Neighbours:
             await self._here.__aexit__(kind, error, trace)
 
     def addresses(self, peer: str) -> list[Address]:
-        """Where this member is said to be, under a key that the overlay in force lists for it."""
+        """Returns the announced addresses of a member, under a key that the overlay in force lists for it."""
         if self._here is None:
             return []
         said = [found for found in self._here.found if found.name == peer and known(found, self._live.overlay)]

@@ -32,7 +32,9 @@ NUMBER_FILE = "swaps"  # in the identity's directory: the highest number that wa
 
 
 class Organiser(Linked):
-    """See the module. `signs`: whether it signs what it proposes. Raises TrustError, OverlayError, TlsError."""
+    """The organiser of the tree. `signs`: True if it signs its proposals. Raises TrustError, OverlayError,
+    TlsError.
+    """
 
     def __init__(self, identity_dir: Path, overlay_file: Path, signs: bool) -> None:
         local = LocalIdentity.load(identity_dir)

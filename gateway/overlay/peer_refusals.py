@@ -1,7 +1,8 @@
-"""How a PUBACK says that a replica refused something: a reason code, the reason, and the replica's clock.
+"""Refusals in a PUBACK: a reason code, the reason, and the replica's clock.
 
 `vmq-refused` has the reason and `vmq-clock` the time, as in CONNACK, in user properties (docs/protocol.md §5.8). Not
-here: why (`bridge.contract.refusing`), what follows (`bridge.publisher.refusals`)."""
+here: the causes (`bridge.contract.refusing`), the consequences (`bridge.publisher.refusals`).
+"""
 
 from __future__ import annotations
 

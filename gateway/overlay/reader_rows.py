@@ -1,8 +1,10 @@
-"""What a gateway's reader asks to keep, sealed on its way to the broker's database and opened at the next start.
+"""Rows of a gateway's reader, sealed on their way to the broker's database and opened at the next start.
 
-Rows hold data keys and shares: who gets hold of the database alone reads nothing by them. A value is sealed under a
-key of the store's and bound to the overlay's owner, to the member and to the row's key. What does not open is left out,
-with one line in the log: it costs at worst a repetition. Not here: what rows mean (`bridge.reader`), the database.
+Rows hold data keys and shares: a thief of the database alone reads nothing by them. A value is sealed under a
+key of the store and bound to the overlay's owner, to the member and to the row's key. A row that does not open is
+left
+out, with one line in the log: it costs at worst a repetition. Not here: the meaning of rows (`bridge.reader`), the
+database.
 """
 
 from __future__ import annotations
@@ -23,14 +25,14 @@ NONCE_BYTES = 12
 
 
 class ReaderRows:
-    """See the module. `sealing_key`: 32 secret bytes of the store; `owner`: the overlay owner's public key."""
+    """A sealer of rows. `sealing_key`: 32 secret bytes of the store; `owner`: the overlay owner's public key."""
 
     def __init__(self, sealing_key: bytes, owner: bytes, name: str) -> None:
         self._aead = AESGCM(sealing_key)
         self._purpose = b"veilmq/1 reader state" + frames.sized(owner) + frames.text(name)
 
     def seal(self, rows: Sequence[tuple[bytes, bytes | None]]) -> list[tuple[bytes, bytes | None]]:
-        """The same rows, their values sealed."""
+        """Returns the rows with sealed values."""
         return [(key, None if value is None else self._sealed(key, value)) for key, value in rows]
 
     def _sealed(self, key: bytes, value: bytes) -> bytes:
@@ -38,7 +40,7 @@ class ReaderRows:
         return nonce + self._aead.encrypt(nonce, value, self._purpose + key)
 
     def open(self, rows: Mapping[bytes, bytes]) -> tuple[tuple[bytes, bytes], ...]:
-        """What `seal` was given, as far as it is ours and whole."""
+        """Returns the rows given to `seal`, as far as they are ours and whole."""
         found, damaged = [], 0
         for key, value in rows.items():
             try:

@@ -206,7 +206,7 @@ class RegionClient(Linked):
         return tuple(peer for peer in self._dials.up if peer in self._replicas)
 
     def links(self) -> list[LinkState]:
-        """How the connection to each replica is."""
+        """Returns the state of the connection to each replica."""
         return [state for state in self._dials.states() if state.peer in self._replicas]
 
     def clocks(self) -> dict[str, float]:
@@ -233,12 +233,12 @@ class RegionClient(Linked):
 
     @property
     def secrets(self) -> Sequence[ScopeSecret]:
-        """What we know of the scopes beside their epoch keys."""
+        """The member's knowledge of the scopes beside their epoch keys."""
         return self._node.secrets
 
     @property
     def scopes(self) -> list[ScopeSecret]:
-        """What we subscribe to."""
+        """The scopes to which the client subscribes."""
         return [s for s in self._readable() if any(overlaps(s.clear_filter, f) for f in self.filters)]
 
     @property
@@ -268,7 +268,7 @@ class RegionClient(Linked):
         self._published(peer, client, (publish,))
 
     def _published(self, peer: str, client: MqttClient, publishes: Sequence[Publish]) -> None:
-        """What one read brought."""
+        """Takes the messages of one read."""
         ours = peer in self._replicas
         if not ours or not CONTROL_TOPICS.isdisjoint([publish.topic for publish in publishes]):
             for publish in publishes:

@@ -1,6 +1,6 @@
-"""How a party of the overlay stands at one moment, for whoever tells operators: data only, gathered from the driver.
+"""The standing of a party of the overlay at one moment, for operators: data only, gathered from the driver.
 
-Not here: what of it is good or bad (`gateway/health`).
+Not here: which of it is good or bad (`gateway/health`).
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def summaries(links: BrokerOverlay) -> list[str]:
 
 
 def _swaps(why: str, overlay: Overlay) -> dict[str, object]:
-    """What the organiser changed and offers; empty where nobody organises. `why`: we do not endorse what it offers."""
+    """Returns the organiser's changes and offers; empty where nobody organises. `why`: we do not endorse its offer."""
     organising = overlay.policy.organising
     if organising is None or not organising.organiser:
         return {}

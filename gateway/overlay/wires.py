@@ -31,7 +31,7 @@ PACKET_TOO_LARGE = 0x95
 
 
 class Wires:
-    """See the module. `handle` gives the node an event; `flow` is a replica's."""
+    """The sender of a node's wires. `handle` gives the node an event; `flow` is a replica's."""
 
     def __init__(
         self,
@@ -122,9 +122,12 @@ class Wires:
             self._relink(peer, client, REFUSED_S)
 
     def _relink(self, peer: str, client: MqttClient, pause_s: float = RELINK_S) -> None:
-        """What was not taken will never be acknowledged: begin anew with this peer, which repeats what it lacks.
+        """Begins anew with a peer whose wires were not taken and so will never be acknowledged; the peer repeats what
+        it
+        lacks.
 
-        A lane that lost something begins anew, with statements and keys, once the peer has taken what it holds.
+        A lane that lost wires begins anew, with statements and keys, once the peer has taken those that the lane
+        holds.
         """
         self._cut.add(peer)
         self._handle(LinkDown(peer))

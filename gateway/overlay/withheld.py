@@ -12,8 +12,10 @@ Acknowledge: TypeAlias = Callable[[], None]
 
 
 class Withheld:
-    """See the module. `begin`, let the machine handle what came, then say that it is `handled`. `when_kept`: calls
-    what it is given once all that the machine asked to keep is on disk."""
+    """The acknowledgements withheld by the machine: `begin`, let the machine handle the publication, then `handled`.
+
+    `when_kept`: calls its argument once all rows that the machine asked to keep are on disk.
+    """
 
     def __init__(self, when_kept: Callable[[Acknowledge], None]) -> None:
         self._when_kept = when_kept
@@ -32,7 +34,7 @@ class Withheld:
         self._number = number
 
     def handled(self, acknowledge: Acknowledge) -> None:
-        """It was: this acknowledges it."""
+        """Notes that the publication was handled; `acknowledge` sends its acknowledgement."""
         number, self._number = self._number, 0
         if number:
             self._acknowledges[number] = acknowledge
@@ -40,7 +42,7 @@ class Withheld:
             self._when_kept(acknowledge)
 
     def take(self, numbers: Sequence[int]) -> None:
-        """What the machine withheld under these numbers may be acknowledged."""
+        """Acknowledges the publications that the machine withheld under these numbers."""
         for number in numbers:
             if number == self._number:  # room came while it was handled
                 self._number = 0

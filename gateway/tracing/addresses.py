@@ -28,7 +28,9 @@ def processes_of(hosts: Hosts, port: int) -> list[list[Address]]:
 
 
 def home_of(name: str, processes: Sequence[Address]) -> Address:
-    """Which of a broker's processes traces the entity of this name. By the port, for a host has many names."""
+    """Returns the process of a broker that traces the entity of this name. Chosen by the port, for a host has many
+    names.
+    """
     return max(processes, key=lambda each: hashlib.sha256(f"{each[1]} {name}".encode()).digest())
 
 

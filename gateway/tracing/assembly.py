@@ -61,7 +61,7 @@ MAX_BYTES = 64 << 10
 
 
 class Spoken:
-    """What tracing says, as the broker's own publications."""
+    """The statements of tracing as the broker's own publications."""
 
     def __init__(self, broker: EdgeBroker) -> None:
         self._broker = broker
@@ -138,13 +138,17 @@ def make_tracing(settings: TraceSettings, data: Path | None, count: Callable[[Co
 
 
 def secret_of(local: LocalIdentity, authority: bytes, nodes: Mapping[str, bytes]) -> bytes:
-    """What entities are sealed under at rest. With another authority or other nodes none of them opens: they were
-    verified under those of before, and are not verified again."""
+    """Returns the key under which entities are sealed at rest.
+
+    With another authority or other nodes none of them opens: they were verified under the former ones, and are not
+    verified
+    again.
+    """
     return b"".join((local.identity.private_bytes(), authority, *sorted(nodes.values())))
 
 
 def pace_of(settings: TraceSettings) -> Preset:
-    """How often entities are asked, and how long they are waited for."""
+    """Returns the period of pings and the patience with answers."""
     pace = PRESETS[settings.preset] if settings.preset is not None else within(settings.detect_within_s)
     floor_s = pace.floor_s if settings.floor_s is None else settings.floor_s
     return replace(pace, caution=settings.caution, floor_s=floor_s)
@@ -153,7 +157,7 @@ def pace_of(settings: TraceSettings) -> Preset:
 def fleet_of(
     settings: TraceSettings, local: LocalIdentity, wall: Wall
 ) -> tuple[Fleet | None, Callable[[bytes], object]]:
-    """Who sums up the groups, and who calls somebody."""
+    """Returns the summing of groups and the calls to operators."""
     if settings.fleet is None:
         return None, _nothing
     name, domain, prefix = local.name, local.card.domain, settings.fleet.prefix
@@ -175,7 +179,7 @@ def owner_of(settings: DeviceSettings, authority: bytes, data: Path | None) -> O
 
 
 def rules_of(settings: DeviceSettings) -> DeviceRules:
-    """What a configuration says about unchanged devices, for the machine."""
+    """Returns the rules of a configuration for unchanged devices, for the machine."""
     heartbeats = tuple(Heartbeat(each.topic, each.every_s) for each in settings.heartbeats)
     spelled = {"homeassistant": HOME_ASSISTANT, "homie": HOMIE, "sparkplug": SPARKPLUG}
     conventions = tuple(spelled[each] for each in settings.conventions)

@@ -75,7 +75,7 @@ TOPIC_MAX_BYTES = 65_535  # the canonical spelling is longer than what a client 
 
 
 class Publishes(Protocol):
-    """What a tracing broker needs of the broker around it."""
+    """The services that a tracing broker needs of the broker around it."""
 
     def ping(self, topic: str, payload: bytes) -> None:
         """Publish as the broker itself to local clients, QoS 0: said to each entity every second."""
@@ -94,7 +94,7 @@ class Publishes(Protocol):
         ...
 
     def listens(self, topic: str) -> bool:
-        """Whether anybody may hear what we publish there, here or across the overlay."""
+        """Returns True if anybody may hear publications on this topic, here or across the overlay."""
         ...
 
     def kept(self, topic_filter: str) -> Iterable[tuple[str, bytes]]:
@@ -111,8 +111,11 @@ class Publishes(Protocol):
 
 
 class Tracing:
-    """See the module. `node` None: we trace, and others are discovery nodes. `devices` None: unchanged ones are not.
-    `reporter`: the one that the machines have."""
+    """The tracing of a broker.
+
+    `node` None: others are discovery nodes. `devices` None: unchanged devices are not traced. `reporter`: the
+    machines'.
+    """
 
     def __init__(
         self,
@@ -184,12 +187,12 @@ class Tracing:
         self._tracer.self_health.others = up
 
     def gauges(self) -> dict[str, int | float]:
-        """What operators are shown of this moment."""
+        """Returns the present values for operators."""
         devices = 0 if self._devices is None else len(self._devices)
         return {"entities": len(self._tracer), "devices": devices, "self_health": self._tracer.self_health.score}
 
     def fleet_view(self, group: str, limit: int) -> dict[str, object]:
-        """How the entities of a group stand, of all for "" (`Fleet.view`); empty without `traces.fleet`."""
+        """Returns the entities of a group, of all for "" (`Fleet.view`); empty without `traces.fleet`."""
         return {} if self._fleet is None else self._fleet.view(group, limit, self._clock())
 
     def _count(self, effect: Count) -> None:
@@ -222,7 +225,9 @@ class Tracing:
         return name, permitted
 
     def publishing(self, client_id: str, publish: Publish) -> bool:
-        """Whether the client may; the PUBLISH, which is acknowledged as this object, gets the routed spelling."""
+        """Returns True if the client may publish this; the PUBLISH, acknowledged as this object, gets the routed
+        spelling.
+        """
         publish.topic, may = self.admit(publish.topic, client_id, publishes=True)
         return may
 
@@ -279,7 +284,7 @@ class Tracing:
                 self._trace(Spoke(client_id, second, payload))
 
     def entity_event(self, event: EntityEvent) -> None:
-        """What a local client did."""
+        """Takes an event of a local client."""
         if isinstance(event, EntityGone):
             self._admission.gone(event.client_id)
             self._trace(ClientGone(event.client_id, event.clean))
@@ -288,7 +293,9 @@ class Tracing:
     # --------------------------------------------------------------------------------------- from other brokers
 
     def arrived(self, publication: Publication) -> bool:
-        """What another broker published across the overlay. True for an advertisement, which no client may hear."""
+        """Takes a publication of another broker across the overlay. Returns True for an advertisement, which no client
+        may hear.
+        """
         if self._speaking or not publication.topic.startswith(constrained.CANONICAL):
             return False
         try:
@@ -426,7 +433,7 @@ class Tracing:
         behind_reads(lambda: self._tick(now))
 
     def _tick(self, now: float) -> None:
-        """Whatever could be read at `now` was heard."""
+        """Advances the machines to `now`, after all that could be read was heard."""
         self._is_awake = False
         if self._broker is None:
             return

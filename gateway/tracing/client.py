@@ -93,7 +93,7 @@ class _Driven:
         self._timer = threading.Thread(target=self._keep_time, name=f"veilmq {self.credentials.name}", daemon=True)
 
     def _meant(self, processes: Sequence[Address]) -> Sequence[Address]:
-        """Which of a broker's processes are ours to connect to."""
+        """Returns the processes of a broker to which this client connects."""
         return processes
 
     def _client(self, index: int, configure: Callable[[mqtt.Client], object]) -> mqtt.Client:
@@ -145,7 +145,7 @@ class _Driven:
 
     @property
     def amiss(self) -> tuple[str, ...]:
-        """What is wrong with connections, one line each; empty where all is well or nothing is known yet."""
+        """Returns the faults of connections, one line each; empty where all is well or nothing is known yet."""
         with self._wake:
             return tuple(self._amiss.values())
 
@@ -210,7 +210,9 @@ class _Driven:
             self._wake.notify()
 
     def _perform(self, index: int | None, effect: Any) -> None:
-        """What is said to a broker that is away is lost: the machine begins anew once it is back."""
+        """Performs an effect. A message to an absent broker is lost: the machine begins anew once the broker is
+        back.
+        """
         if isinstance(effect, KeepEntity):
             self.credentials.keep(effect.advertisement)
             return
@@ -238,7 +240,7 @@ class _Driven:
 def connection(
     username: str | None = None, password_file: Path | None = None, cafile: Path | None = None
 ) -> Callable[[mqtt.Client], None]:
-    """How to connect: `configure` of the classes here. Raises PrivateFileError or TrustError at once."""
+    """Returns how to connect: `configure` of the classes here. Raises PrivateFileError or TrustError at once."""
     try:
         password = None if password_file is None else read_private(password_file).decode().strip()
     except UnicodeDecodeError:
@@ -290,13 +292,15 @@ class TracedEntity(_Driven):
 
     @property
     def stage(self) -> traced.Stage:
-        """How far it is: without a trace topic, unregistered, traced; with several witnesses, by a majority."""
+        """The stage of the entity: without a trace topic, unregistered, traced; with several witnesses, by a
+        majority.
+        """
         with self._wake:
             return self._entity.stage
 
     @property
     def stages(self) -> tuple[traced.Stage, ...]:
-        """How far it is with each witness."""
+        """The stage of the entity with each witness."""
         with self._wake:
             return self._entity.stages
 
@@ -306,7 +310,7 @@ class TracedEntity(_Driven):
         self._do(lambda now: self._entity.state(kind, now))
 
     def load(self, fields: Mapping[str, object]) -> None:
-        """What trackers should know of the load: JSON values by name."""
+        """Tells trackers the load: JSON values by name."""
         self._do(lambda now: self._entity.load(fields, now))
 
     def silent(self) -> None:
@@ -330,7 +334,7 @@ class Tracker(_Driven):
         )
 
     def _connected(self, index: int, now: float) -> _Effects:
-        """What it listens to it listens to at this broker, too; what it asks, it asks all."""
+        """Subscribes and asks at a broker that is connected now: each broker gets all subscriptions and questions."""
         effects = self._tracker.handle(traced.BrokerConnected(), now)
         return [(index if isinstance(effect, Listen) else None, effect) for effect in effects]
 
@@ -365,7 +369,10 @@ class Tracker(_Driven):
             return self._tracker.trouble(entity, self._clock())
 
     def opinions(self, entity: str) -> tuple[Opinion, ...]:
-        """What each witness of an entity says last; empty before one spoke. Who dissents is wrong, cut off, or lies."""
+        """Returns the last statement of each witness of an entity; empty before one spoke.
+
+        A witness that dissents is wrong, cut off, or lies.
+        """
         with self._wake:
             return self._tracker.opinions(entity, self._clock())
 

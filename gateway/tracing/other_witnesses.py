@@ -48,7 +48,7 @@ class OtherWitnesses:
 
     @property
     def up(self) -> int:
-        """How many are reached now."""
+        """The number of witnesses that are reached now."""
         return sum(client.connected for client in self._clients)
 
     def start(self, changed: Callable[[int], object], heard: Callable[[bytes, bytes], object]) -> None:

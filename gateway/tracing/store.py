@@ -1,8 +1,8 @@
-"""What tracing keeps on disk: a discovery node's advertisements, the entities that are registered, sealed, and a
-tracker's history of what it observed.
+"""The store of tracing on disk: a discovery node's advertisements, the registered entities, sealed, and a
+tracker's history of observations.
 
-One SQLite file, bounded by rows and age; the oldest observations go first. Losing the last second of it costs nothing
-that cannot be asked for again, so commits are not waited for. Not here: what is believed (`bridge`).
+One SQLite file, bounded by rows and age; the oldest observations go first. A lost last second costs nothing
+that cannot be asked for again, so commits are not waited for. Not here: which statements are believed (`bridge`).
 """
 
 from __future__ import annotations

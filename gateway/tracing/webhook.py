@@ -25,7 +25,7 @@ TRIES = 3
 
 class _Stay(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, req: Any, fp: IO[bytes], code: int, msg: str, headers: Any, newurl: str) -> None:
-        """What was told to one endpoint is told to no other."""
+        """Follows no redirect: a message for one endpoint goes to no other."""
 
 
 class Webhook:
