@@ -97,7 +97,7 @@ class Soak:
         if epoch % RESTART_EVERY:
             for line in (*self.flows, *self.receivers):
                 line.cut()
-            name = self.members[epoch % len(self.members)]
+            name = self.members[-epoch % len(self.members)]
             self._signal(name, signal.SIGSTOP)
             await asyncio.sleep(STOPPED_S)
             self._signal(name, signal.SIGCONT)
