@@ -35,8 +35,8 @@ class Prose(NamedTuple):
 
 LIMITS = {
     "keys": Prose(0.5, 0.5, 0.5, 7.3),
-    "bridge": Prose(1.9, 0.2, 0.8, 7.9),
-    "gateway": Prose(2.9, 0.7, 1.2, 7.1),
+    "bridge": Prose(0.3, 0.2, 0.5, 7.8),
+    "gateway": Prose(0.3, 0.2, 0.5, 6.9),
     "spark_ingest": Prose(0.5, 0.5, 0.5, 8.1),
 }
 
