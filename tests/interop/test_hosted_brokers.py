@@ -175,14 +175,14 @@ def test_retained_is_there_for_a_gateway_that_joins_late_and_cleared_for_the_nex
     brokers.kill("cloud-c")
     region.start("control")
     reader = Reader(region)
-    assert wait_until(lambda: reader.got == {"plant/0": [b"kept"], "plant/1": [b""]}), reader.got
+    assert wait_until(lambda: reader.got == {"plant/0": [b"kept"]}), reader.got
     assert accepted(region)
     next_one = Reader(region)
     assert wait_until(lambda: next_one.got == {"plant/0": [b"kept"]}), next_one.got
     assert next_one.retained == [b"kept"]
     device.publish("plant/2", b"live", qos=1)
     assert wait_until(lambda: reader.got.get("plant/2") == [b"live"])
-    assert "plant/1" not in next_one.got
+    assert "plant/1" not in reader.got | next_one.got, "what was cleared before is no message"
 
 
 def test_who_joins_between_two_publications_gets_the_next_one(make):
