@@ -18,11 +18,11 @@ _SIGNED = (
 _TOKEN = 'return base64.urlsafe_b64encode(mac[:TOKEN_BYTES]).rstrip(b"=").decode("ascii")'
 _TOPIC_ROOT = 'def tokenise_topic(topic: str, key: bytes, control_root: str = "$veil") -> str:'
 _FILTER_ROOT = 'def tokenise_filter(topic_filter: str, key: bytes, control_root: str = "$veil") -> str:'
-_SPEAKS_AT = 'self._speaks_at = ""  # to our broker, in this session'
+_SPEAKS_AT = 'self._speaks_at = ""  # the topic for words to our broker in this session'
 _PINGED = "self._pinged_ms, self._pinged_at = 0, 0.0  # the last ping, by our broker's clock and by ours"
-_ALIVE = "self._alive_s = 0.0  # how often our broker wants to hear that we live, unasked"
-_HANDED = 'self._token = b""  # the last one with its key, as it is handed over'
-_OFFSET = "self._token_offset_s = 0.0  # of our clock, when we made it"
+_ALIVE = "self._alive_s = 0.0  # the period in which our broker wants unasked signs of life"
+_HANDED = 'self._token = b""  # the last token with its key, as handed over'
+_OFFSET = "self._token_offset_s = 0.0  # our clock's offset when that token was made"
 _OF_A_TOPIC = "if self._session is None or self._advertisement is None:"
 _USUAL_S = "usual_s = min(ASK_AGAIN_S * (1 << min(self._asked, 10)), ASK_AGAIN_MAX_S)"
 _NO_REQUEST = 'self._request, self._ask_at, self._asked = b"", self._renewed_at(self._advertisement), 0'
@@ -48,19 +48,19 @@ _ENDORSED = "return [Endorsement.of(overlay.latest[r], self._name, self._identit
 _OLDER_FILE = "if version.number < self._latest.number:"
 _NEWER_OFFER = "return offered is not None and offered.number > self._latest.number"
 _SWEEP = "bridge/traces/sweep.py"
-_STALE = "self._is_stale = True  # whether the bound may be far below the first"
+_STALE = "self._is_stale = True  # True if the bound may be far below the first time"
 _SOONER = "if at < self._bound:  # noqa: PLR1730  a call of min for each of ten thousand a second"
 _SORTED = 'order = self._np.argsort(due[places], kind="stable")[:most]'
 _WITNESSES = "bridge/tracking/witnessing.py"
-_ORDERED = "order: tuple[int, int] = (-1, 0)  # of the last word about health: when its token began, its number"
-_UNTIL = "self._until_ms = -1  # when the last token of these witnesses ends"
-_SILENT = "self._silent_ms = -1  # when it said that it goes silent"
-_OWN = 'self._own = {"state": 0, "load": 0}  # the highest number of what the entity said of itself'
+_ORDERED = "order: tuple[int, int] = (-1, 0)  # the last word about health: beginning of its token, its number"
+_UNTIL = "self._until_ms = -1  # the end of the last token of these witnesses"
+_SILENT = "self._silent_ms = -1  # the time at which the entity said that it goes silent"
+_OWN = 'self._own = {"state": 0, "load": 0}  # the highest number of the entity\'s own words'
 _SEATS = "if size > 1 and token.not_before_ms < witness.period_ms:"
 _WORSE = "witness.level = level if level is Level.ALIVE else max(witness.level or level, level)"
 _PINGS = "bridge/traces/pings.py"
-_TRIP = "self._smoothed_s, self._deviation_s = -1.0, 0.0  # of round trips; nothing is known yet"
-_EXCUSED = "self._excused_s = 0.0  # of that wait, we came late ourselves"
+_TRIP = "self._smoothed_s, self._deviation_s = -1.0, 0.0  # of round trips; unknown so far"
+_EXCUSED = "self._excused_s = 0.0  # the part of that wait by which our own turns came late"
 _FIRST_DUE = "if self._waiting and self._waiting[0][2] < due:"
 _OVERTAKEN = "self._reordered = self._reordered << 1 | (number < self._highest_answered)"
 _LATE_ANSWERS = "if self._reordered >= 2 * _LEADING:"
@@ -75,9 +75,9 @@ _KNOWN = 'for known in map(self._kept.get, {self._newest.get(entity, b""): None,
 _SAME_STRING = "return owner if entity == owner else entity"
 _NEWEST = 'newest = self._kept.get(self._newest.get(entity, b""))'
 _WITNESSED = "bridge/tracking/witnessed.py"
-_OWN_WORDS = "self._number = 0  # of what we said of ourselves"
+_OWN_WORDS = "self._number = 0  # the number of our last own word"
 _TRACKER = "bridge/tracking/tracker.py"
-_CLAIMED = 'CLAIMED = ""  # as if it were a node\'s: what the entity itself says'
+_CLAIMED = "CLAIMED = \"\"  # the slot of the entity's own registration, beside the nodes' names"
 _ONLY = "heard.add(0 if trace.token.seat is None else trace.token.seat.witness)"
 _OF_TOPIC = 'entity, advertisement = self._topics.get(topic, ("", None))'
 _ASKED_AT = "followed.ask_at = now + min(ASK_AGAIN_S * (1 << min(followed.asked, 10)), ASK_AGAIN_MAX_S)"
@@ -162,7 +162,7 @@ EXPLAINED: dict[tuple[str, str, str], str] = {
     **_alike(
         _WITNESSED,
         "set anew where witnesses are named, before anything is said; with one nothing is numbered",
-        (_OWN_WORDS, "pass  # of what we said of ourselves"),
+        (_OWN_WORDS, "pass  # the number of our last own word"),
         (_OWN_WORDS, _OWN_WORDS.replace("= 0", "= 1")),
     ),
     **_alike(_WITNESSED, "the first that is there is asked", ("self._asks(0)", "self._asks(1)")),
@@ -529,7 +529,7 @@ EXPLAINED: dict[tuple[str, str, str], str] = {
     **_alike(
         _WITNESSES,
         "before any time and any number that a token can have",
-        ("period_ms: int = -1  # when its token began", "period_ms: int = -2  # when its token began"),
+        ("period_ms: int = -1  # the beginning of its token", "period_ms: int = -2  # the beginning of its token"),
         (_ORDERED, _ORDERED.replace("-1", "-2")),
         (_ORDERED, _ORDERED.replace("0)", "1)")),
         ("self._since_ms = -1", "self._since_ms = -2"),
@@ -540,9 +540,9 @@ EXPLAINED: dict[tuple[str, str, str], str] = {
     **_alike(
         _WITNESSES,
         "the first token sets it anew before anybody looks",
-        (_UNTIL, "pass  # when the last token of these witnesses ends"),
+        (_UNTIL, "pass  # the end of the last token of these witnesses"),
         (_UNTIL, _UNTIL.replace("-1", "-2")),
-        (_SILENT, "pass  # when it said that it goes silent"),
+        (_SILENT, "pass  # the time at which the entity said that it goes silent"),
         (_SILENT, _SILENT.replace("-1", "-2")),
         (_OWN, _OWN.replace('"state": 0', '"state": 1')),
         (_OWN, _OWN.replace('"load": 0', '"load": 1')),
@@ -567,7 +567,7 @@ EXPLAINED: dict[tuple[str, str, str], str] = {
     **_alike(
         _SWEEP,
         "looked at once more than needed: the answer is the same, and takes longer",
-        ("self._is_stale = False  # whether the bound may be far below the first", _STALE),
+        ("self._is_stale = False  # True if the bound may be far below the first time", _STALE),
         ("if self._is_stale:", "if True:"),
         ("self._is_stale = False", "pass"),
         ("self._is_stale = False", "self._is_stale = True"),
