@@ -118,6 +118,7 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             begin = self._open(self._owner).register(options.from_latest, asked)
         else:  # a query that has a checkpoint gets another place, by the token in it
             begin = asked or first_offset(view, options.from_latest)
+            self._receive()
         return self._marks.stamped(begin, self._owner)
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -279,13 +280,18 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             consumer = Consumer(options.spool, options.consumer, view, options.retain_s, keep_s)
             consumer.attach()
             self._consumer = consumer
+        self._receive()
+        return self._consumer
+
+    def _receive(self) -> None:
+        """Starts the receiver, if options ask for one and it does not run yet."""
+        options = self._options
         if options.receives and self._receiver is None:
             # Executors import this module and never receive: they do without the gateway's half.
             from spark_ingest.receiver import Receiver, ReceiverSettings  # noqa: PLC0415
 
             self._receiver = Receiver(ReceiverSettings.of(options), lambda: self._connect(options))
             self._receiver.start()
-        return self._consumer
 
     # -------------------------------------------------------------------------------------- in an executor
 
