@@ -71,8 +71,8 @@ def forget_the_homeless(self: Publisher, entries: Any, now: float, late: bool = 
     return [*([Forget(tuple(gone))] if gone else []), *TAKE(self, there, now, late)]
 
 
-def backwards(self: Unpacked, publisher: str, sealed_ms: int, late: bool) -> list[Effect]:
-    return DELIVERED(self, publisher, sealed_ms, late)[::-1]
+def backwards(self: Unpacked, publisher: str, sealed_ms: int, late: bool, replayed: bool) -> list[Effect]:
+    return DELIVERED(self, publisher, sealed_ms, late, replayed)[::-1]
 
 
 def forget_at_a_change(self: Publisher, overlay: Any, secrets: Any, now: float) -> list[Effect]:

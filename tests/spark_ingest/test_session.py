@@ -71,6 +71,6 @@ def test_the_wheel_makes_a_java_home_that_starts(tmp_path: Path) -> None:
 
 
 def test_importing_the_package_starts_nothing_heavy() -> None:
-    code = "import sys, spark_ingest; print({'pyspark', 'pyarrow', 'gateway'} & set(sys.modules))"
+    code = "import sys, spark_ingest; print({'pyspark', 'pyarrow', 'keys', 'bridge'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
