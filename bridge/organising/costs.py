@@ -30,18 +30,24 @@ class KnownCosts(Protocol):
     def link(self, one: int, other: int, /) -> float | None: ...
 
 
-def delivery_tree(tree: Neighbours, interested: Collection[int]) -> list[tuple[int, int]]:
-    """Returns the links that a publication crosses if it concerns these brokers: the rest of the tree after cutting off
-    each unconcerned leaf, again and again. A link is (further, nearer) as seen from the first of the brokers.
-    """
-    start = next(iter(interested))
-    above: dict[int, int] = {start: start}
+def nearer_ends(tree: Neighbours, start: int) -> dict[int, int]:
+    """Returns the last broker on the way from `start` to each broker, nearest first; `start` itself for `start`."""
+    above = {start: start}
     order = [start]
     for here in order:
         for there in tree[here]:
             if there not in above:
                 above[there] = here
                 order.append(there)
+    return above
+
+
+def delivery_tree(tree: Neighbours, interested: Collection[int]) -> list[tuple[int, int]]:
+    """Returns the links that a publication crosses if it concerns these brokers: the rest of the tree after cutting off
+    each unconcerned leaf, again and again. A link is (further, nearer) as seen from the first of the brokers.
+    """
+    above = nearer_ends(tree, next(iter(interested)))
+    order = list(above)
     needed = set(interested)
     links = []
     for here in reversed(order[1:]):
@@ -70,14 +76,8 @@ def tree_cost(tree: Mapping[int, Collection[int]], known: KnownCosts) -> float |
 
     The cost of a region to which no publication comes is not needed.
     """
-    start = next(iter(tree))
-    above: dict[int, int] = {start: start}
-    order = [start]
-    for here in order:
-        for there in tree[here]:
-            if there not in above:
-                above[there] = here
-                order.append(there)
+    above = nearer_ends(tree, next(iter(tree)))
+    order = list(above)
     everybody = frozenset(order)
     count = known.concerned(everybody)
     if count is None:

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
-from bridge.organising.costs import KnownCosts, Neighbours, tree_cost
+from bridge.organising.costs import KnownCosts, Neighbours, nearer_ends, tree_cost
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +80,7 @@ def swapped_tree(
 
 def way(tree: Neighbours, start: int, end: int) -> list[int]:
     """Returns the regions from `start` to `end` along the tree, both included; empty if there is no way."""
-    above = {start: start}
-    queue = [start]
-    for here in queue:
-        for there in tree[here]:
-            if there not in above:
-                above[there] = here
-                queue.append(there)
+    above = nearer_ends(tree, start)
     if end not in above:
         return []
     path = [end]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_address
 from pathlib import Path
 
 from pydantic import Field, model_validator
 
-from gateway.base.limits import Model
+from gateway.base.limits import Model, is_loopback
 
 CONNECTIONS_MAX = 128
 """Connections to a console: beyond it the connection that has waited longest for its next request is closed."""
@@ -36,16 +35,12 @@ class Console(Model):
 
     @model_validator(mode="after")
     def _is_safe(self) -> Console:
-        host, _, port = self.bind.rpartition(":")
+        port = self.bind.rpartition(":")[2]
         if not port.isdigit() or int(port) > 65_535:
             raise ValueError(f"{self.bind} is not HOST:PORT; write e.g. 127.0.0.1:8080")
         if (self.certfile is None) != (self.keyfile is None):
             raise ValueError("certfile and keyfile go together; give both")
-        try:
-            is_loopback = host == "localhost" or ip_address(host.strip("[]")).is_loopback
-        except ValueError:
-            is_loopback = False
-        if not is_loopback and self.certfile is None:
+        if not is_loopback(self.bind) and self.certfile is None:
             raise ValueError("passwords would cross the network in clear; bind 127.0.0.1, or give certfile and keyfile")
         return self
 

@@ -89,14 +89,18 @@ class Limits(Model):
     shutdown_s: float = Field(default=10.0, gt=0, le=600, description="from SIGTERM to the end")
 
 
-def _loopback(bind: str) -> str:
-    host, _, port = bind.rpartition(":")
-    host = host.strip("[]")
+def is_loopback(bind: str) -> bool:
+    """Returns True if only this machine reaches HOST:PORT."""
+    host = bind.rpartition(":")[0].strip("[]")
     try:
-        is_loopback = host == "localhost" or ip_address(host).is_loopback
+        return host == "localhost" or ip_address(host).is_loopback
     except ValueError:
-        is_loopback = False
-    if not is_loopback or not port.isdigit() or int(port) > 65_535:
+        return False
+
+
+def _loopback(bind: str) -> str:
+    port = bind.rpartition(":")[2]
+    if not is_loopback(bind) or not port.isdigit() or int(port) > 65_535:
         raise ValueError("is not PORT on a loopback address; write e.g. 127.0.0.1:9464, and a proxy for others")
     return bind
 

@@ -8,7 +8,6 @@ answers, topic by topic, where a local publication would go.
 from __future__ import annotations
 
 import errno
-import ipaddress
 import os
 import socket
 import time
@@ -24,6 +23,7 @@ from bridge.base import OperatorError, TopicError, check_name, most_specific
 from bridge.document import Overlay, Scope, ScopeSecret, constrained
 from gateway.base import ConfigError, Limits, Listener, Settings, StartError
 from gateway.base.descriptors import SPARE_FILES, allowed_files
+from gateway.base.limits import is_loopback
 from gateway.checking.check_plugins import check_plugins
 from gateway.checking.check_predicates import check_predicates
 from gateway.checking.check_traces import check_traces, check_watched
@@ -180,15 +180,6 @@ def _check_certificate(name: str, listener: Listener) -> Iterator[CheckFinding]:
 def _check_console(settings: Settings) -> Iterator[CheckFinding]:
     if settings.console is not None and find_spec("aiohttp") is None:
         yield CheckFinding("error", "console: aiohttp is missing; pip install 'veilmq[console]'")
-
-
-def is_loopback(bind: str) -> bool:
-    """Returns True if only this machine reaches HOST:PORT."""
-    host = bind.rpartition(":")[0].strip("[]")
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _check_port(who: str, bind: str) -> Iterator[CheckFinding]:
