@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from tests.bench import bridged
+from tests.bench import bridged, lone
 
 BENCHES = sorted((Path(__file__).parent / "bench").glob("*.py"))
 
@@ -72,3 +72,9 @@ def test_where_mosquitto_is_missing_a_bench_ends_with_one_line(
         pass
     assert ended.value.code == 2
     assert capsys.readouterr().err.splitlines() == ["bench: mosquitto is not installed; run `make tools` as root"]
+
+
+def test_a_lone_publication_stays_within_its_budget_of_calls() -> None:
+    """The budget follows the figure: what became cheaper must not become dear again unnoticed."""
+    typical = lone.typical(lone.measured())
+    assert lone.CALLS_MAX * 0.95 < typical.calls <= lone.CALLS_MAX, typical.functions.most_common(20)

@@ -8,7 +8,8 @@ second peer is ourselves, with a scope that is signed and not sealed. Each figur
 the peers' taken in turn, each with fresh processes; `cpu` and `read` are what all processes together used and read
 (by `read`: their sockets, mostly) for each message that was delivered.
 
-The last rows have no peer but a base of our own; those of `growth` are measured in one process (`tests.bench.growth`).
+The last rows have no peer but a base of our own; those of `growth` are measured in one process (`tests.bench.growth`),
+those of `calls` are counted in the simulator (`tests.bench.lone`).
 That content goes over all cross links is no setting: the processes of that row are started with another
 `bridge.wire.pieces.INLINE_BYTES`.
 
@@ -35,7 +36,7 @@ import yaml
 
 from keys.envelope import PROPERTY_HEADER, MessageHeader, Mode, SignedHeader, to_property
 from keys.records import encode
-from tests.bench import across, bridged, gateways, growth, slow_reader
+from tests.bench import across, bridged, gateways, growth, lone, slow_reader
 from tests.bench.broker import Target
 from tests.bench.load import in_process, open_client, subscribe
 from tests.bench.peers import MOSQUITTO, OURS, Running
@@ -341,6 +342,16 @@ def by_slow(_: Medians) -> Iterator[Result]:
     yield Result(f"a reader at half of {SLOW_RATE} msg/s", came, sent, "acknowledged", "msg", Target(1.0))
 
 
+def by_calls(_: Medians) -> Iterator[Result]:
+    """Python calls of one lone publication, counted in the simulator: the same on every machine."""
+    typical = lone.typical(lone.measured())
+    peer_name, total = "79934b97", sum(lone.BEFORE.values())
+    yield Result("calls of a lone publication", typical.calls, total, peer_name, "calls", _at_most(0.4))
+    for role, before in lone.BEFORE.items():
+        yield Result(f"calls, {role}", typical.roles[role], before, peer_name, "calls")
+    yield Result("modules entered", len(typical.modules), lone.MODULES_BEFORE, peer_name, "files")
+
+
 TABLES: dict[str, Callable[[Medians], Iterator[Result]]] = {
     "region": one_region,
     "further": further_regions,
@@ -353,6 +364,7 @@ TABLES: dict[str, Callable[[Medians], Iterator[Result]]] = {
     "cut": by_cut,
     "crowd": by_crowd,
     "slow": by_slow,
+    "calls": by_calls,
 }
 
 
