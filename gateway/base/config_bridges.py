@@ -105,6 +105,11 @@ class BridgeSettings(Model):
     topics: list[BridgeTopic] = Field(min_length=1, max_length=TOPICS_MAX, description="what crosses the bridge")
     queue_messages: int = Field(default=100_000, ge=1, description="what waits here for it; then the oldest go")
     queue_bytes: int = Field(default=256 << 20, ge=65_536, description="their bytes")
+    packet_bytes: int | None = Field(
+        default=None,
+        ge=20,
+        description="the largest packet for the other broker, where it does not say itself what it takes",
+    )
     status_topic: str | None = Field(
         default=None, description="1 or 0, retained, here: whether the other broker is reached"
     )

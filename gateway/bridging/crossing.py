@@ -84,7 +84,8 @@ class Way:
         """Offers a message of the source to the target."""
         identifier = publish.packet_id
         if not publish.qos:
-            self.passed += self._offer(publish, changed)
+            refused = self.refused
+            self.passed += self._offer(publish, changed) and self.refused == refused
             return
         self.seen.add(identifier)
         state = self.states.get(identifier)

@@ -18,11 +18,12 @@ from gateway.bridging.circles import Circles
 from gateway.bridging.crossing import Bridge, Home, Remote, Way
 from gateway.bridging.exact import ExactWay
 from gateway.bridging.mapping import Topics
-from gateway.bridging.relaying import RelayClient
+from gateway.bridging.relaying import RelayClient, RelaySession
 from gateway.client import LocalEnd
 from gateway.client.redial import split_host_port
 from gateway.mqtt5.actions import SessionLimits
 from gateway.mqtt5.bridge_clients import MARK
+from gateway.mqtt5.client_session import ClientSession
 from gateway.mqtt5.packets import NO_PROPERTIES, Version
 from gateway.mqtt5.types import ReasonCode
 
@@ -59,6 +60,7 @@ class RemoteEnd(Remote):
         """`ours`: the name of the local broker in marks, which MQTT 5 tells the other one."""
         addresses = [split_host_port(address) for address in settings.addresses]
         tls = self._tls = settings.tls
+        self._packet_bytes_there = settings.packet_bytes
         files = () if tls is None else (tls.cafile, tls.certfile, tls.keyfile)
         self._stamps = Stamps(file for file in files if file is not None)
         context = None if tls is None else tls_context(tls)
@@ -74,6 +76,12 @@ class RemoteEnd(Remote):
             self._connect = replace(self._connect, version=Version.V311, properties=NO_PROPERTIES)
             self._session = self._new_session()
             self._decoder = self._new_decoder()
+
+    def _new_session(self) -> ClientSession:
+        session = super()._new_session()
+        assert isinstance(session, RelaySession)
+        session.packet_bytes = self._packet_bytes_there
+        return session
 
     async def _connection(self) -> float | None:
         """Connects with the private bit; if the broker ends the connection without CONNACK or for the level, once more

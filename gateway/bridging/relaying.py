@@ -72,8 +72,11 @@ class RelaySession(ClientSession):
 
     `wanted`: identifiers whose PUBREL came; `complete` answers. `over`: identifiers whose PUBCOMP came, or that a
     server without this session no longer knows. A message given to `publish` is Completed by its PUBREC already;
-    `release` sends the PUBREL, also for messages of a former process.
+    `release` sends the PUBREL, also for messages of a former process. `packet_bytes`: the largest packet to send,
+    whatever the server states; None: no bound of ours.
     """
+
+    packet_bytes: int | None = None
 
     def __init__(self, *of_session: Any, **more: Any) -> None:
         self.wanted: list[int] = []
@@ -133,6 +136,7 @@ class RelaySession(ClientSession):
         the quota.
         """
         super()._adopt_offer(offer)
+        self._maximum_packet_size = min(self._maximum_packet_size, self.packet_bytes or self._maximum_packet_size)
         flows = self.outbound
         flows.quota -= len(self._had) + len(flows.released)
         self._had = dict.fromkeys(self._had, True)

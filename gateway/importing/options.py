@@ -87,7 +87,7 @@ OPTIONS: dict[str, Option] = {
         "connection address addresses topic clientid remote_clientid username remote_username password remote_password "
         "keepalive_interval cleansession local_cleansession local_clientid bridge_protocol_version notification_topic "
         "bridge_cafile bridge_capath bridge_certfile bridge_keyfile bridge_insecure bridge_tls_use_os_certs "
-        "bridge_session_expiry_interval try_private",
+        "bridge_session_expiry_interval bridge_max_packet_size try_private",
     ),
     **_rows(
         OptionPlace.GLOBAL,
@@ -206,7 +206,6 @@ OPTIONS: dict[str, Option] = {
             "start_type": (_LAZY, "automatic"),
             "bridge_alpn": "no ALPN is offered; where port 443 asks for it, use port 8883",
             "bridge_bind_address": "the operating system's routes choose the address to connect from",
-            "bridge_max_packet_size": ("the other broker says what it takes (MQTT 5)", "0"),
             "bridge_outgoing_retain": ("retained messages cross as retained; the other broker has to take them", _TRUE),
         },
     ),

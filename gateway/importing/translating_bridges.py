@@ -70,6 +70,9 @@ def _option(out: Translated, name: str, made: dict[str, Any], one: Directive) ->
                 made["session_expiry_s"] = 0
         case "try_private":
             made["try_private"] = one.is_true
+        case "bridge_max_packet_size":
+            if one.number > 0:
+                made["packet_bytes"] = max(one.number, 20)
         case "bridge_session_expiry_interval":
             made.setdefault("session_expiry_s", min(max(one.number, 0), 0xFFFF_FFFF))
         case "bridge_protocol_version" if one.value in _VERSIONS:

@@ -157,13 +157,11 @@ class Delivery:
                 return None
             if message.expires_at is None and not subscription_ids and not self._aliases_out.maximum:
                 data = message.packet(self.version == Version.V5, retain)
-                if len(data) > self._maximum_packet_size:
-                    self.figures.dropped_too_large += 1
-                    return None
-                figures = self.figures
-                figures.delivered += 1
-                figures.delivered_bytes += len(message.payload)
-                return data
+                if len(data) <= self._maximum_packet_size:
+                    figures = self.figures
+                    figures.delivered += 1
+                    figures.delivered_bytes += len(message.payload)
+                    return data
         queued = Queued(message, qos, retain, message.held_bytes, subscription_ids, token)
         if message.expired(now):
             self.figures.dropped_expired += 1
@@ -236,7 +234,7 @@ class Delivery:
         self.outbound.forget(packet_id)
 
     def _lost(self, queued: Queued, reason: ReasonCode) -> None:
-        """Takes a message of QoS 1 or 2 that was dropped and counted. A broker tells no publisher."""
+        """Takes a message that was dropped and counted. A broker tells no publisher."""
 
     def _reached(self, bound: str) -> None:
         """Takes a bound of `limits` that was reached, by its name in the configuration. A client tells no one."""

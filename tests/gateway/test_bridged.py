@@ -334,6 +334,23 @@ async def test_a_message_too_large_for_the_other_broker_is_kept_in_a_file_and_st
         assert "5000 bytes" in caplog.text
 
 
+@pytest.mark.parametrize(("version", "qos"), [("3.1.1", 0), ("3.1.1", 1), ("3.1.1", 2), ("5", 0), ("5", 1), ("5", 2)])
+@on_loop
+async def test_a_bridge_with_packet_bytes_sends_nothing_larger(version: str, qos: int, tmp_path: Path) -> None:
+    async with serving() as a, serving() as b, contextlib.AsyncExitStack() as stack:
+        way = toward(b.port("default"), "out", version, qos, packet_bytes=2_048)
+        (bridge,) = await bridged(stack, a, "a", tmp_path, m=way)
+        await up([bridge])
+        at_b = await Watcher.at(b)
+        for payload in (b"before", b"B" * 2_049, b"after"):
+            await published(a, payload, qos)
+        await at_b.until(b"after")
+        assert at_b.seen == [b"before", b"after"]
+        standing = bridge.standing()
+        assert (standing.sent, standing.refused, bridge._remote.figures.connections) == (2, 1, 1)
+        assert len((tmp_path / "refused" / "m.jsonl").read_text().splitlines()) == 1
+
+
 def test_refused_messages_fill_two_files_at_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "REFUSED_BYTES", 1_000)
     home = module.BridgesHome(cast(Any, None), None, tmp_path)

@@ -51,7 +51,7 @@ VALUES = {
 def conf_of(tmp_path: Path, name: str) -> str:
     """A configuration in which the option stands where it may."""
     number = name.startswith(("max", "sys_", "message_size", "global_max")) or name in (
-        "keepalive_interval", "bridge_session_expiry_interval",
+        "keepalive_interval", "bridge_session_expiry_interval", "bridge_max_packet_size",
     )  # fmt: skip
     line = f"{name} {VALUES.get(name, '5' if number else 'true').format(tmp_path / 'more')}\n"
     option = option_of(name)

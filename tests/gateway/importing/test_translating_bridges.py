@@ -34,6 +34,7 @@ WHOLE = "address a.example\ntopic x\n"
         ("keepalive_interval 60", "keep_alive_s", 60),
         ("keepalive_interval 1", "keep_alive_s", 5),
         ("try_private false", "try_private", False),
+        ("bridge_max_packet_size 2048", "packet_bytes", 2_048),
         ("cleansession true", "session_expiry_s", 0),
         ("bridge_protocol_version mqttv50", "version", "5"),
         ("notification_topic bridge/state", "status_topic", "bridge/state"),

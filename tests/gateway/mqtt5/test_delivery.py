@@ -163,7 +163,7 @@ def test_what_the_client_cannot_take_leaves_no_flow_behind() -> None:
     assert one.deliver(message(1, 100), 1, False, NOW) is None
     assert one.deliver(message(1, 100), 0, False, NOW) is None
     assert (one.held_bytes, one.outbound.in_flight, one.figures.dropped_too_large) == (0, 0, 2)
-    assert one.lost == [(message(1, 100).payload, ReasonCode.PACKET_TOO_LARGE)]
+    assert one.lost == [(message(1, 100).payload, ReasonCode.PACKET_TOO_LARGE)] * 2
     assert read(one.deliver(message(2), 1, False, NOW)).payload == b"2"
 
 
