@@ -8,6 +8,7 @@ from __future__ import annotations
 from bridge.base.belongings import Belongings
 from bridge.base.errors import OperatorError
 from bridge.base.intervals import Intervals
+from bridge.base.name_weights import NameWeights
 from bridge.base.sorted_names import SortedNames
 from bridge.base.text_lines import breaks_line, text_lines
 from bridge.base.topics import (
@@ -39,6 +40,7 @@ __all__ = [
     "Belongings",
     "Intervals",
     "NameTree",
+    "NameWeights",
     "OperatorError",
     "SortedNames",
     "TopicError",

@@ -8,9 +8,9 @@ tombstone is kept like a value until the epoch of its first sealing is dead, and
 value: restarted replicas would otherwise believe an old value. A restarted replica gets all of them as last sealed;
 after a restart of this gateway, sealed anew.
 
-Bounded in memory and in rows (`Keep`), from which a restart goes on. Fair by owner, the local user or client that
-published. `publisher` seals and sends. Others' publications on these topics are unknown here unless the node reports
-them (`heard`).
+Bounded in memory and in rows (`Keep`), from which a restart goes on. Fair by owner, the local user (or address), and by
+client: of the owner with most, the client with most loses its oldest. `publisher` seals and sends. Others'
+publications on these topics are unknown here unless the node reports them (`heard`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from bridge.base import Belongings
+from bridge.base import NameWeights
 from bridge.contract import Count, Deferrals, Deliver, Effect, Keep, Numbered, Publication, Wire, packed, unpacked
 from bridge.document import RegionView
 from bridge.publisher.data_keys import LiveKey
@@ -32,10 +32,11 @@ from keys.frames import Reader, number, sized
 
 RETAINED_OWN_MAX = 10_000  # topics; who has most loses the longest untouched, which will not be sealed anew
 RETAINED_OWN_BYTES_MAX = 64 << 20  # clear and sealed; the same
-ENTRY_BYTES = 256  # what a topic costs beside its contents, when bytes of owners are compared
+ENTRY_BYTES = 256  # what a topic costs beside its contents, when owners are compared
 EXPECTED_MAX = 10_000  # topics on their way to the disk whose owner is remembered
 RETELL_BURST = 8  # times that a replica whose link comes up is told everything at once ...
 RETELL_EVERY_S = 60.0  # ... and then once a minute, the others later
+BETWEEN = "\0"  # stands between owner and client id; neither contains it
 OWNED = 2  # bit of a row's flags: its owner follows; rows of before have none
 ROW = b"o"  # before the topic in the names of rows
 LOOK_AGAIN_S = 3.0  # how often whether what was on its way at its epoch's end has arrived
@@ -80,15 +81,15 @@ class OwnRetained:
 
     def __init__(self) -> None:
         self._kept: dict[str, KeptRetained] = {}
-        self._topics: Belongings[str, str] = Belongings()  # by owner, the longest untouched first
-        self._owned_bytes: dict[str, int] = {}
+        self._weights = NameWeights(lambda topic: self._kept[topic].owner.split(BETWEEN))
         self._expected: OrderedDict[str, str] = OrderedDict()  # owners by topic
         self._bytes = 0
         self.retold: Deferrals[str] = Deferrals(RETELL_BURST, RETELL_EVERY_S)  # by replica of our region
         self._changed: dict[str, None] = {}  # topics whose rows are to be written
 
-    def expect(self, topic: str, owner: str) -> None:
-        """Notes the owner of a retained publication on its way: outbox entries do not name the owner."""
+    def expect(self, topic: str, owner: str, client: str = "") -> None:
+        """Notes the owner and the client of a retained publication on its way: outbox entries name neither."""
+        owner = f"{owner}{BETWEEN}{client}"
         self._expected[topic] = owner
         self._expected.move_to_end(topic)
         if len(self._expected) > EXPECTED_MAX:
@@ -108,14 +109,8 @@ class OwnRetained:
     def _add(self, kept: KeptRetained) -> None:
         topic = kept.publication.topic
         self._kept[topic] = kept
-        self._topics.add(kept.owner, topic)
-        self._grow(kept.owner, kept.size + ENTRY_BYTES)
+        self._weights.put(topic, kept.size + ENTRY_BYTES)
         self._bytes += kept.size
-
-    def _grow(self, owner: str, by: int) -> None:
-        self._owned_bytes[owner] = self._owned_bytes.get(owner, 0) + by
-        if not self._owned_bytes[owner]:
-            del self._owned_bytes[owner]
 
     def sealed(self, entry: Entry, sealer: Sealer, now: float) -> list[Effect]:
         """Notes the new sealing of a retained publication."""
@@ -134,7 +129,7 @@ class OwnRetained:
         kept.wire, kept.key = entry.wire, entry.key
         self._changed[entry.publication.topic] = None
         self._bytes += kept.size - before
-        self._grow(kept.owner, kept.size - before)
+        self._weights.put(kept.publication.topic, kept.size + ENTRY_BYTES)
         return self._shrink()
 
     def to_retell(
@@ -183,20 +178,17 @@ class OwnRetained:
 
     def _shrink(self) -> list[Effect]:
         gone = 0
-        while len(self._kept) > RETAINED_OWN_MAX:
-            self._drop(self._topics.oldest_of_most())
-            gone += 1
-        while self._bytes > RETAINED_OWN_BYTES_MAX:
-            self._drop(next(iter(self._topics.of(max(self._owned_bytes, key=self._owned_bytes.__getitem__)))))
+        while len(self._kept) > RETAINED_OWN_MAX or self._bytes > RETAINED_OWN_BYTES_MAX:
+            self._drop(self._weights.heaviest())
             gone += 1
         return [Count("retained_own_dropped", gone)] if gone else []
 
     def _drop(self, topic: str) -> None:
-        known = self._kept.pop(topic, None)
+        known = self._kept.get(topic)
         if known is not None:
+            self._weights.drop(topic)
+            del self._kept[topic]
             self._bytes -= known.size
-            self._topics.drop(known.owner, topic)
-            self._grow(known.owner, -known.size - ENTRY_BYTES)
             self._changed[topic] = None
 
     # ------------------------------------------------------------------------------------------- over restarts

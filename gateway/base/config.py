@@ -90,7 +90,10 @@ class OverlaySettings(Model):
     protect: list[Protect] = Field(default=[], description="scopes that we seal; must agree with the owner's policy")
     share_plain: list[TopicFilter] = Field(default=[], description="filters that cross the overlay unsealed")
     outbox_bytes: int = Field(
-        default=1 << 30, ge=1 << 16, description="what waits to be sent; beyond it publications are refused"
+        default=1 << 30,
+        ge=1 << 16,
+        description="what waits to be sent; beyond it publications are refused, but for an eighth more for clients "
+        "of which little waits",
     )
     outbox_full: Literal["refuse", "local"] = Field(
         default="refuse",

@@ -13,7 +13,7 @@ from dataclasses import replace
 from bridge.contract import Publication
 from gateway.base import Defects
 from gateway.base.log_events import LogEvent
-from gateway.broker.session_shares import proven_name
+from gateway.broker.session_shares import owner_of
 from gateway.clients import Circling, Client, Done, OverlayPort, OwedAck, publication_of, without_reserved
 from gateway.mqtt5.message import Message
 from gateway.mqtt5.types import ReasonCode
@@ -35,8 +35,8 @@ def offer(
     may.
 
     `done(code)` is called once, now or later, also where the topic stays local. An exception of the overlay is a
-    refusal. `circles`: marks that a message has over the overlay beside its own. `owner`: the user for whom it
-    counts, if it is retained; empty: the client.
+    refusal. `circles`: marks that a message has over the overlay beside its own. `owner`: the user or address for
+    whom the message counts.
     """
     if message.properties.user:
         message.properties = without_reserved(message.properties)
@@ -49,9 +49,7 @@ def offer(
             done(code)
 
     try:
-        publication = _marked(publication_of(message, now), circles)
-        if owner and publication.retain:
-            publication = replace(publication, owner=owner)
+        publication = _marked(publication_of(message, now, owner), circles)
         if not overlay.publish(client_id, publication, answered):
             answered(ReasonCode.SUCCESS)
     except Exception as error:  # noqa: BLE001  counted, and the log has its traceback
@@ -86,9 +84,7 @@ def offer_for(
         client.decide(owed, code)
         settle(client)
 
-    name = proven_name(client.view)
-    owner = "" if name is None else f"user {name}"
-    if offer(overlay, client.client_id, message, now, done, defects, circles, owner):
+    if offer(overlay, client.client_id, message, now, done, defects, circles, owner_of(client.view)):
         return True
     client.decide(owed, ReasonCode.SUCCESS)
     if owed.publish.qos:

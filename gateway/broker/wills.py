@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from gateway.broker.exchange import RESERVED_TOPICS, Exchange
 from gateway.broker.offering import offer
+from gateway.broker.session_shares import owner_of
 from gateway.clients import Client, Undecided
 from gateway.mqtt5.message import Message
 from gateway.mqtt5.packets import Will
@@ -58,8 +59,8 @@ def _accept(exchange: Exchange, client: Client, will: Will, *, is_back: bool = F
         exchange.tracing.willed(client.client_id, will)
     message = Message.of_will(will, exchange.now(), client.client_id)
     overlay = exchange.overlay
-    circles, defects = exchange.circles, exchange.traffic.defects
-    if overlay is None or offer(overlay, client.client_id, message, exchange.now(), _nothing, defects, circles):
+    circles, defects, owner = exchange.circles, exchange.traffic.defects, owner_of(client.view)
+    if overlay is None or offer(overlay, client.client_id, message, exchange.now(), _nothing, defects, circles, owner):
         exchange.inject(message, client.view)
 
 

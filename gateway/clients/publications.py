@@ -17,12 +17,14 @@ RESERVED_PROPERTY = "vmq"
 """User properties with this prefix belong to the overlay; ordinary clients neither send nor see them."""
 
 
-def publication_of(message: Message, now: float) -> Publication:
-    """Returns the message as a publication of the overlay; its expiry is the remaining time at `now`, in seconds."""
+def publication_of(message: Message, now: float, owner: str = "") -> Publication:
+    """Returns the message as a publication of the overlay; its expiry is the remaining time at `now`, in seconds.
+    `owner`: the local user or address for whom the message counts.
+    """
     properties = message.properties
     time_ms = time.time_ns() // 1_000_000
     if properties is NO_PROPERTIES and message.expires_at is None:  # as most are
-        return Publication(message.topic, message.payload, message.qos, message.retain, time_ms=time_ms)
+        return Publication(message.topic, message.payload, message.qos, message.retain, time_ms=time_ms, owner=owner)
     return Publication(
         message.topic,
         message.payload,
@@ -31,6 +33,7 @@ def publication_of(message: Message, now: float) -> Publication:
         properties=properties.user,
         expiry_s=message.remaining_s(now),
         time_ms=time_ms,
+        owner=owner,
         **{name: getattr(properties, name) for name in SEALED_PROPERTIES},
     )
 

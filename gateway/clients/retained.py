@@ -12,8 +12,7 @@ from typing import Any
 
 from amqtt.broker import RetainedApplicationMessage
 
-from bridge.base import NameTree, has_wildcard
-from gateway.clients.name_weights import NameWeights
+from bridge.base import NameTree, NameWeights, has_wildcard
 from gateway.mqtt5.message import Message
 
 ENTRY_BYTES = 256
@@ -37,7 +36,7 @@ class RetainedStore(UserDict[str, Any]):
     """Store of retained messages by topic, with the names in a tree for filters with wildcards.
 
     `maximum` and `maximum_bytes` stop clients that retain under ever new names from filling memory: then the oldest
-    message of the heaviest branch of topics is dropped (`name_weights.py`). Plugins may assign directly; this is the
+    message of the heaviest branch of topics is dropped (`NameWeights`). Plugins may assign directly; this is the
     operator's code and drops nothing.
     """
 

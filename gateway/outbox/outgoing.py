@@ -63,9 +63,10 @@ class Outgoing:
         self._said_at = -LOG_EVERY_S
         store.on_committed = self._committed
 
-    def take(self, publication: Publication, done: Callable[[int], None]) -> None:
+    def take(self, publication: Publication, done: Callable[[int], None], client: str = "") -> None:
         """Calls `done(code)` once the publication is durable, or at once for QoS 0; a code >= 0x80 refuses it. A
-        publication that fits no record is never sealed; its client is told at once.
+        publication that fits no record is never sealed; its client is told at once. `client`: the id of the client
+        that published.
         """
         size = size_of(publication)
         if not size:
@@ -78,7 +79,7 @@ class Outgoing:
                 self._leave_gathered(chain.name)  # keeps the order: earlier publications go first
             if publication.qos:
                 sequence: int = self._store.append(
-                    publication, lambda result: self._stored(sequence, result, done), chain, size
+                    publication, lambda result: self._stored(sequence, result, done), chain, size, client
                 )
                 self._appending.append(sequence)
                 return

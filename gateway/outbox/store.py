@@ -11,7 +11,7 @@ Not here: the database itself (`gateway/outbox/database.py`), the replicas that 
 machines), retained messages and sessions of local clients.
 
 Policy when full: stored entries stay, new publications are refused (`OutboxFullError`, reason 0x97) until `forget`
-frees bytes.
+frees bytes. Clients of which little is stored have spare room beyond the bound (`spare_room`).
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ from gateway.outbox.database import (
 )
 from gateway.outbox.lingering import Lingering
 from gateway.outbox.seeds import erase_seeds, split_seed
+from gateway.outbox.spare_room import PART, SpareRoom
 from keys.envelope import TAG_BYTES
 from keys.values import value
 
@@ -139,6 +140,7 @@ class Store:
         self._numbers = range(*block) if block else range(0)  # reserved, unused
         self._ranges: list[range] = []  # reserved ranges after `_numbers`
         self._in_hand: dict[int, int] = {}  # bytes of entries that were appended or read, until forgotten or left
+        self._spare = SpareRoom()
         self._deleting: set[int] = set()  # forgotten, still on disk
         self._ranges_lock = threading.Lock()
         sys.setswitchinterval(min(SWITCH_S, sys.getswitchinterval()))
@@ -192,13 +194,18 @@ class Store:
     # ------------------------------------------------------------------------------------- outbox
 
     def append(
-        self, publication: Publication, done: Done | None = None, chain: Chain | None = None, size: int = 0
+        self,
+        publication: Publication,
+        done: Done | None = None,
+        chain: Chain | None = None,
+        size: int = 0,
+        client: str = "",
     ) -> int:
         """Hands a publication to the group commit and returns its sequence number.
 
         `chain`: names the scope. Consecutive publications of one chain and one commit are one entry with the first's
         number, except retained ones. None: the publication is alone, in a chain of its topic. `size`: the result of
-        `size_of`, if known.
+        `size_of`, if known. `client`: the id of the client that published.
 
         `done` gets the StoredEntry once it is on disk, or the StoreError if it is not (the number is then burned).
         Must be called on the event loop; the order of calls is the order of numbers and of reports. Raises
@@ -212,12 +219,16 @@ class Store:
         frame = encode_publication(publication) if alone else b""
         size = 0 if frame else size or size_of(publication)
         held = (len(frame) or ALONE_BYTES + size) + TAG_BYTES
-        if self._bytes + held > self.max_bytes:
+        is_beyond = self._bytes + held > self.max_bytes
+        free = self.max_bytes + self.max_bytes // PART - self._bytes - held
+        if is_beyond and not self._spare.admits(publication.owner, client, held, free):
             raise OutboxFullError(
                 f"outbox in {self.directory} holds {self._bytes} of {self.max_bytes} bytes; "
                 "restore the uplink or raise overlay.outbox_bytes"
             )
         sequence = self.next_sequence()
+        if is_beyond:
+            self._spare.enter(sequence, publication.owner, client, held)
         self._in_hand[sequence] = held
         self._count += 1
         self._bytes += held
@@ -260,6 +271,7 @@ class Store:
         self._count -= len(known)
         for sequence in known:
             self._bytes -= self._in_hand.pop(sequence)
+            self._spare.gone(sequence)
         if not known or self._closed:
             return
         self._lingering.gone(self._loop, known)
@@ -420,6 +432,7 @@ class Store:
             result: StoredEntry | StoreError
             if error is not None:
                 self._bytes -= self._in_hand.pop(item.row.sequence)
+                self._spare.gone(item.row.sequence)
                 self._count -= 1
                 result = error
             else:
@@ -430,6 +443,7 @@ class Store:
             numbers = row.sequences or (row.sequence,)
             held, taken = sum(map(self._in_hand.pop, numbers)), len(row.frame) + TAG_BYTES
             self._in_hand[row.sequence] = taken
+            self._spare.bundled(numbers)
             self._bytes += taken - held
             self._count -= len(numbers) - 1
             self._lingering.wrote(row)

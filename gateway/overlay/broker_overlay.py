@@ -220,8 +220,8 @@ class BrokerOverlay:
             done(TOPIC_NAME_INVALID)
         else:
             if publication.retain:
-                gateway.publisher.retained.expect(topic, publication.owner or client_id)
-            self._outgoing.take(publication, done)
+                gateway.publisher.retained.expect(topic, publication.owner, client_id)
+            self._outgoing.take(publication, done, client_id)
         return True
 
     def _chain_of(self, topic: str) -> Chain:

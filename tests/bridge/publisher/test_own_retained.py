@@ -214,10 +214,12 @@ def test_what_the_next_process_hears_of_from_its_outbox_first_is_kept() -> None:
     assert [each.sequence for each in told(again)] == [1]
 
 
-def flood(retained: OwnRetained, owner: str, topics: int, payload: bytes = b"x", start: int = 100) -> None:
+def flood(
+    retained: OwnRetained, owner: str, topics: int, payload: bytes = b"x", start: int = 100, client: str = "c"
+) -> None:
     for number in range(topics):
-        topic = f"plant/{owner}/{number}"
-        retained.expect(topic, owner)
+        topic = f"plant/{owner}/{client}/{number}"
+        retained.expect(topic, owner, client)
         retained.published(start + number, value(topic, payload), True)
         retained.sealed(entry(start + number, value(topic, payload), Wire("w", payload)), sealer("one"), NOW)
 
@@ -231,7 +233,7 @@ def test_a_client_that_retains_without_end_loses_its_own(monkeypatch: pytest.Mon
     flood(retained, "good", 5, start=1)
     flood(retained, "evil", 100, payload)
     topics = {one.publication.topic for one in told(retained)}
-    assert {f"plant/good/{number}" for number in range(5)} <= topics
+    assert {f"plant/good/c/{number}" for number in range(5)} <= topics
     assert len(topics) > 10, "alone it may use all that others do not need"
 
 
@@ -245,7 +247,7 @@ def test_owners_outlive_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
     after.restore(rows.items(), lambda _: False)
     flood(after, "evil2", 200, start=1_000)
     flood(after, "evil", 30, start=2_000)
-    assert {f"plant/good/{number}" for number in range(5)} <= {one.publication.topic for one in after._kept.values()}
+    assert {f"plant/good/c/{number}" for number in range(5)} <= {one.publication.topic for one in after._kept.values()}
 
 
 def test_an_owner_is_the_one_who_published_last() -> None:
@@ -253,6 +255,25 @@ def test_an_owner_is_the_one_who_published_last() -> None:
     for sequence, owner in enumerate(("one", "two"), 1):
         retained.expect("plant/t", owner)
         retained.published(sequence, value(), True)
-    assert [one.owner for one in retained._kept.values()] == ["two"]
+    assert [one.owner for one in retained._kept.values()] == ["two\0"]
     retained.overtaken("plant/t", int(NOW * 1000))
-    assert not retained._owned_bytes, "nothing is left of either"
+    assert not len(retained._weights), "nothing is left of either"
+
+
+def test_one_user_under_many_client_ids_is_one_owner(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attack: a user retains one message under each of a thousand client ids, so that none of them has most."""
+    monkeypatch.setattr(own_retained, "RETAINED_OWN_MAX", 30)
+    retained = OwnRetained()
+    flood(retained, "good", 5, start=1)
+    for number in range(100):
+        flood(retained, "evil", 1, start=100 + number, client=f"evil{number}")
+    assert sum(topic.startswith("plant/good/") for topic in retained._kept) == 5
+
+
+def test_of_one_user_the_client_with_most_loses_its_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_retained, "RETAINED_OWN_MAX", 30)
+    retained = OwnRetained()
+    flood(retained, "fleet", 5, start=1, client="pump")
+    flood(retained, "fleet", 100, start=100, client="broken")
+    assert [f"plant/fleet/pump/{number}" in retained._kept for number in range(5)] == [True] * 5
+    assert "plant/fleet/broken/99" in retained._kept

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.clients.name_weights import NameWeights
+from bridge.base import NameWeights
 
 NAMES = st.lists(st.sampled_from("ab"), min_size=1, max_size=3).map("/".join)
 

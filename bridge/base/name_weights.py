@@ -1,18 +1,19 @@
-"""Weights of topic names, level by level: they decide which name is dropped when a table of names is full.
+"""Weights of names in a tree of branches: they decide which name is dropped when a table of names is full.
 
-Rights are given below prefixes, and the table is fair in the same way. From the first level on the heaviest branch is
-followed; names that end at one level are a branch of their own, whose oldest name is dropped. A client that may
-publish below one prefix takes nothing from other prefixes until these are heavier, and one branch alone may fill the
-table. A change costs a few steps a level, however many names there are: each branch keeps its children in a heap,
-whose outdated entries are skipped.
+From the root on the heaviest branch is followed; names that end at one branch are a branch of their own, whose oldest
+name is dropped. One branch alone may fill the table, and takes nothing from other branches until these are heavier.
+The branches of a topic are its levels, unless the table says otherwise: rights are given below prefixes, and a client
+that may publish below one prefix takes nothing from others. A change costs a few steps a level, however many names
+there are: each branch keeps its children in a heap, whose outdated entries are skipped.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush
 
 _NAMES = "\0"
-"""The branch of the names that end at a level; no topic contains U+0000."""
+"""The branch of the names that end at a branch; no topic, client id or user name contains U+0000."""
 
 
 class _Branch:
@@ -48,10 +49,18 @@ class _Branch:
             heappop(self.order)
 
 
-class NameWeights:
-    """Names with a weight each."""
+def levels_above(topic: str) -> list[str]:
+    """Returns all levels of a topic but the last."""
+    return topic.split("/")[:-1]
 
-    def __init__(self) -> None:
+
+class NameWeights:
+    """Names with a weight each. `branches`: gives the branches above a name, from the root on; as long as the name is
+    here they must not change.
+    """
+
+    def __init__(self, branches: Callable[[str], Sequence[str]] = levels_above) -> None:
+        self._branches = branches
         self._root = _Branch()
         self._weights: dict[str, int] = {}
         self._places = 0
@@ -65,7 +74,7 @@ class NameWeights:
         self._weights[topic] = weight
         self._places += 1
         path, node = [], self._root
-        for level in _levels(topic):
+        for level in (*self._branches(topic), _NAMES, topic):
             path.append((node, level))
             if level not in node.below:
                 is_name = node.of_names
@@ -79,7 +88,7 @@ class NameWeights:
         if weight is None:
             return
         path, node = [], self._root
-        for level in _levels(topic):
+        for level in (*self._branches(topic), _NAMES, topic):
             path.append((node, level))
             node = node.below[level]
         self._weigh(path, -weight)
@@ -99,8 +108,3 @@ class NameWeights:
         while node.topic is None:
             node = node.heaviest()
         return node.topic
-
-
-def _levels(topic: str) -> list[str]:
-    *levels, last = topic.split("/")
-    return [*levels, _NAMES, last]
