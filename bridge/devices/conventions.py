@@ -3,9 +3,9 @@
     Home Assistant   a discovery message (`homeassistant/COMPONENT/…/config`) names availability topics and their two
                      payloads, `online` and `offline` unless it says so. A topic that several devices name is a
                      bridge's. A document for a device names its components; `expire_after` makes a heartbeat
-    Homie            `homie/DEVICE/$state` (version 5: `homie/5/DEVICE/$state`): init, ready, disconnected, sleeping,
-                     lost, in version 4 alert; an empty one removes the device. In version 5 `$alert/ID` holds what is
-                     amiss, until it is empty, and `$description` names a child's root
+    Homie            `homie/DEVICE/$state` (version 5: `DOMAIN/5/DEVICE/$state`, any domain): init, ready,
+                     disconnected, sleeping, lost, in version 4 alert; an empty payload removes the device. In version 5
+                     `$alert/ID` holds one alert, until it is empty, and `$description` names a child's root
     Sparkplug B      `spBv1.0/GROUP/NBIRTH|NDEATH|DBIRTH|DDEATH|NDATA|DDATA/NODE[/DEVICE]`, with the numbers that tell
                      sessions and gaps (`sparkplug`)
 
@@ -42,6 +42,7 @@ from bridge.devices.sparkplug import NOTHING, SequenceNumbers, numbers_of
 HOME_ASSISTANT, HOMIE, SPARKPLUG = "homeassistant", "homie", "spBv1.0"
 CONVENTIONS = (HOME_ASSISTANT, HOMIE, SPARKPLUG)
 ALERTS = f"{HOMIE} $alert "  # what the sources of Homie's alerts begin with
+ROOT = f"{HOMIE} root"  # the source of a loss that a child has from its root
 WATCHED_MAX = 50_000  # (availability topic, device) that discovery messages named; the greediest origin loses its own
 WATCHERS_MAX = 1_024  # devices that name one topic: a bridge's; more are not watched there
 TOPICS_OF_DEVICE_MAX = 64  # words on topics that discovery messages named of one device; its oldest entities go first
@@ -82,10 +83,10 @@ class ConventionWord:
 
 @dataclass(frozen=True, slots=True)
 class Rooted:
-    """A device of Homie's whose connection is that of another one: it is there no more when that one is not."""
+    """A Homie 5 device whose `$description` names its root, which owns the connection; `root` empty: it is a root."""
 
     device: str
-    root: str
+    root: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,8 @@ class Cleared:
 
 Statement: TypeAlias = ConventionWord | Named | Rooted | Cleared
 
-_HOMIE_VALUE = re.compile(r"(5/)?(?!5/)[^/$]+/[^/$]+/[^/$]+")  # device, node, property
+_HOMIE_5 = "5/"  # the level of the version, which version 4 does not have
+_HOMIE_VALUE = re.compile(r"(?!5/)[^/$]+/[^/$]+/[^/$]+")  # device, node, property
 _HOMIE = {
     "init": Said.STARTING, "ready": Said.READY, "disconnected": Said.GONE, "sleeping": Said.SLEEPING,
     "lost": Said.LOST, "alert": Said.ALERT,
@@ -112,7 +114,7 @@ _STATES = {ANYTHING: Said.SPEAKS, REPORTED: Said.REPORTS}
 # Where conventions have what is retained. Documents come first: they say where words are.
 _KEPT = {
     HOME_ASSISTANT: (f"{HOME_ASSISTANT}/+/+/config", f"{HOME_ASSISTANT}/+/+/+/config"),
-    HOMIE: (f"{HOMIE}/5/+/$description", f"{HOMIE}/5/+/$state", f"{HOMIE}/5/+/$alert/+", f"{HOMIE}/+/$state"),
+    HOMIE: ("+/5/+/$description", "+/5/+/$state", "+/5/+/$alert/+", f"{HOMIE}/+/$state"),
 }
 
 
@@ -146,10 +148,10 @@ class Conventions:
         first, _, rest = topic.partition("/")
         if first == self._prefix and HOME_ASSISTANT in self._reads:
             return self._read_config(rest, payload) if rest.endswith("/config") else ()
-        if first == HOMIE and HOMIE in self._reads:
-            return _read_homie(rest, payload)
-        if first == SPARKPLUG and SPARKPLUG in self._reads:
-            return _read_sparkplug(rest, payload)
+        if first == SPARKPLUG:
+            return _read_sparkplug(rest, payload) if SPARKPLUG in self._reads else ()
+        if (first == HOMIE or rest.startswith(_HOMIE_5)) and HOMIE in self._reads:
+            return _read_homie(first, rest, payload)
         return ()
 
     def watch(self, named: Named, owner: bytes) -> None:
@@ -307,38 +309,48 @@ class WordsAt:
         return {availability.offline: Said.LOST, availability.online: Said.READY}.get(text)
 
 
-def _read_homie(rest: str, payload: bytes) -> tuple[Statement, ...]:
-    if rest.startswith("5/") and "/$alert/" in rest:
-        return _read_alert(rest[2:], payload)
-    if rest.startswith("5/") and rest.endswith("/$description"):
-        return _read_description(rest[2:].removesuffix("/$description"), payload)
-    if _HOMIE_VALUE.fullmatch(rest) and len(rest) <= NAME_MAX:
-        device = rest.removeprefix("5/").partition("/")[0]
-        return () if device.startswith(OURS) else (ConventionWord(HOMIE, device, Said.REPORTS, HOMIE),)
-    device = rest.removesuffix("/$state").removeprefix("5/")
-    if not rest.endswith("/$state") or not device or "/" in device or len(device) > NAME_MAX or device.startswith(OURS):
+def _read_homie(domain: str, rest: str, payload: bytes) -> tuple[Statement, ...]:
+    """Reads `DOMAIN/REST`. A device of version 5 is called by its id in the domain `homie`, else by `DOMAIN/ID`."""
+    is_5, rest = rest.startswith(_HOMIE_5), rest.removeprefix(_HOMIE_5)
+    device, _, attribute = rest.partition("/")
+    prefix = "" if domain == HOMIE else f"{domain}/"
+    is_name = domain and device and len(prefix + device) <= NAME_MAX and not device.startswith((OURS, "$"))
+    if not is_name or domain.startswith(OURS):
         return ()
+    if attribute == "$state":
+        return _read_state(prefix + device, payload)
+    if is_5 and attribute == "$description":
+        return _read_description(prefix, device, payload)
+    if len(rest) > NAME_MAX:
+        return ()
+    if is_5 and attribute.startswith("$alert/"):
+        return _read_alert(prefix + device, attribute.removeprefix("$alert/"), payload)
+    return (ConventionWord(HOMIE, prefix + device, Said.REPORTS, HOMIE),) if _HOMIE_VALUE.fullmatch(rest) else ()
+
+
+def _read_state(device: str, payload: bytes) -> tuple[Statement, ...]:
     if not payload:
         return (Cleared(HOMIE, device),)
     said = _HOMIE.get(payload.decode("utf-8", "replace"))
     return (ConventionWord(HOMIE, device, said, HOMIE),) if said else ()
 
 
-def _read_alert(rest: str, payload: bytes) -> tuple[Statement, ...]:
-    """Homie 5: as many as a device likes, each by its own name; which text it has is for people."""
-    device, _, alert = rest.partition("/$alert/")
-    if not device or not alert or "/" in device + alert or len(rest) > NAME_MAX or device.startswith(OURS):
+def _read_alert(device: str, alert: str, payload: bytes) -> tuple[Statement, ...]:
+    """Returns the word of one alert of a device, which may raise several; the text of an alert is for people."""
+    if not alert or "/" in alert:
         return ()
     return (ConventionWord(HOMIE, device, Said.ALERT if payload else Said.CALM, ALERTS + alert),)
 
 
-def _read_description(device: str, payload: bytes) -> tuple[Statement, ...]:
-    """Homie 5: a child names its root, whose connection, and will, are its own, too."""
-    described = parse_object(payload) if device and "/" not in device and len(device) <= NAME_MAX else None
-    root = None if described is None or device.startswith(OURS) else described.get("root")
+def _read_description(prefix: str, device: str, payload: bytes) -> tuple[Statement, ...]:
+    """Returns the root that a child names, whose connection, and will, are the child's, too; a root names none."""
+    described = parse_object(payload)
+    if described is None or "root" not in described:
+        return () if described is None else (Rooted(prefix + device),)
+    root = described["root"]
     if not isinstance(root, str) or not root or root == device or len(root) > NAME_MAX or not is_text(root):
         return ()
-    return (Rooted(device, root),)
+    return (Rooted(prefix + device, prefix + root),)
 
 
 def _read_sparkplug(rest: str, payload: bytes) -> tuple[Statement, ...]:

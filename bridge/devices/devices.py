@@ -17,6 +17,7 @@ from bridge.base import Wall
 from bridge.contract import Count, Tick
 from bridge.devices.conventions import (
     HOME_ASSISTANT,
+    HOMIE,
     SPARKPLUG,
     Cleared,
     ConventionWord,
@@ -104,7 +105,6 @@ class Devices(Judging):
 
     def _connected(self, event: EntityConnected, now: float) -> None:
         link = self._speaking.connected(event.client_id, event.origin, event.keep_alive_s, now)
-        self._look_at_link(link, now)
         if any(fnmatchcase(event.client_id, pattern) for pattern in self._rules.clients):
             own = self._claim(link.level, link, "connection", now)
             evidence = own.evidence
@@ -116,6 +116,7 @@ class Devices(Judging):
             evidence.words = {s: said for s, said in evidence.words.items() if said not in (Said.LOST, Said.GONE)}
             own.said.words = {source: word for source, word in own.said.words.items() if word}
             self._look(own, now)
+        self._look_at_link(link, now)
 
     def _seen(self, client: str, now: float) -> None:
         link = self._speaking.link(client)
@@ -225,7 +226,7 @@ class Devices(Judging):
                     owner = b"before " + name.encode() if device.by == "before" else KEPT_ORIGIN
                     self._named(statement, device, owner)
                 case Rooted():
-                    self._hang(device, device_name([statement.root]))
+                    self._hang(device, _root_of(statement))
                 case ConventionWord() if statement.said in (Said.SPEAKS, Said.REPORTS, Said.CALM):
                     continue
                 case ConventionWord() if statement.convention == HOME_ASSISTANT:
@@ -267,7 +268,7 @@ class Devices(Judging):
             case Cleared():
                 self._cleared(name, statement, link, now)
             case Rooted():
-                self._hang(self._claim(name, link, "word", now), device_name([statement.root]))
+                self._rooted(name, statement, link, now)
             case Named():
                 self._described(name, statement, link, will, now)
             case ConventionWord():
@@ -281,6 +282,17 @@ class Devices(Judging):
             self._undocumented(known, statement, now)
         elif known is not None and not known.evidence.own:
             self._remove(known)
+            self._look_at_children(known, link, now)
+
+    def _rooted(self, name: str, statement: Rooted, link: DeviceLink, now: float) -> None:
+        """Takes the place of a Homie 5 device in its tree. A device exists once it says a state."""
+        if self._speaking.device(name) is None and not statement.root:
+            return
+        device = self._claim(name, link, "word", now)
+        if device.told is None and not device.evidence.words and device.by == "word":
+            device.settles_at = _NEVER
+        self._hang(device, _root_of(statement))
+        self._look(device, now)
 
     def _described(self, name: str, statement: Named, link: DeviceLink, will: bool, now: float) -> None:
         device = self._claim(name, link, "word", now)
@@ -304,6 +316,8 @@ class Devices(Judging):
         if statement.convention == SPARKPLUG and said is Said.SPEAKS and self._speaking.device(name) is None:
             self._effects += self._host.unborn(statement.device, now)
             return
+        known = self._speaking.device(name)
+        before = None if known is None or known.evidence.link is not link else known.evidence.words.get(HOMIE)
         device = self._claim(name, link, "word", now)
         if parent:
             self._hang(device, parent)
@@ -323,11 +337,13 @@ class Devices(Judging):
             if said is Said.LOST and not will and statement.convention == SPARKPLUG and node is None and not parent:
                 said = Said.GONE  # it is there to say so: it leaves
             self._word(device, statement.source, said, now)
-            if said in (Said.LOST, Said.GONE) and self._speaking.children(name):
+            if statement.convention == SPARKPLUG and said in (Said.LOST, Said.GONE):
                 # What hangs on it dies with it, and is born again one by one.
                 self._deaths += 1
                 device.death = self._deaths, statement.source, said
-                self._look_at_all(link, ("children", name), lambda: self._speaking.children(name), now)
+                self._look_at_children(device, link, now)
+            elif statement.source == HOMIE and (before is None or Said.LOST in (before, said)):
+                self._look_at_children(device, link, now)
 
     def _spoke(self, device: Device, said: Said, now: float) -> None:
         if said is Said.SPEAKS or device.evidence.words or device.by == "before":  # else it has a name only
@@ -401,6 +417,11 @@ class Devices(Judging):
         evidence.suspect_at, evidence.fail_at = verdict.suspect_at, verdict.fail_at
         self._look(device, now)
 
+    def _look_at_children(self, parent: Device, link: DeviceLink, now: float) -> None:
+        name = parent.name
+        if self._speaking.children(name):
+            self._look_at_all(link, ("children", name), lambda: self._speaking.children(name), now)
+
     def _hang(self, device: Device, parent: str) -> None:
         """Devices of a node, or with a root: what befell that before is none of theirs."""
         if device.parent != parent:
@@ -427,7 +448,7 @@ class Devices(Judging):
         """Raises NotAuthorised."""
         known = self._speaking.device(name)
         if known is not None:
-            self._inherit(known)  # before what is said now
+            self._inherit(known, now)  # before what is said now
         return self._admitted(*self._speaking.claim(name, link, by, now))
 
     def _admitted(self, device: Device, evicted: Device | None) -> Device:
@@ -448,6 +469,11 @@ def _is_behind_a_node(statement: Statement) -> bool:
     )
 
 
+def _root_of(statement: Rooted) -> str:
+    return device_name(statement.root.split("/")) if statement.root else ""
+
+
 def _name_of(statement: Statement) -> str:
-    is_node = isinstance(statement, ConventionWord) and statement.convention == SPARKPLUG
-    return device_name(statement.device.split("/") if is_node else [statement.device])
+    """Returns the name of the device that a statement is about. Names of Home Assistant's are text of any form."""
+    is_plain = isinstance(statement, Named) or getattr(statement, "convention", HOMIE) == HOME_ASSISTANT
+    return device_name([statement.device] if is_plain else statement.device.split("/"))

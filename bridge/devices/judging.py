@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from bridge.base import Wall
 from bridge.contract import Budget
-from bridge.devices.conventions import Conventions, WordsAt
+from bridge.devices.conventions import HOMIE, ROOT, Conventions, Said, WordsAt
 from bridge.devices.events import DeviceEffect, Removed, Tell
 from bridge.devices.rules import DeviceRules
 from bridge.devices.speaking import NAMES_PER_S, ORIGINS_MAX, Device, Speaking
@@ -78,15 +78,33 @@ class Judging:
         dues = (self._heap[0][0] if self._heap else None, self._turns.next_deadline)
         return min((due for due in dues if due is not None), default=None)
 
-    def _inherit(self, device: Device) -> None:
-        """The death of what a device hangs on is its own, if the two speak through one connection: each learns of it
-        when it is next looked at or spoken of, so that thousands cost nothing at once."""
+    def _inherit(self, device: Device, now: float) -> None:
+        """Learns what befell the node or root of a device, when the device is next looked at or spoken of.
+
+        So a death that ends thousands costs nothing at once.
+        """
         parent = self._speaking.device(device.parent) if device.parent else None
-        if parent is None or parent.death is None or parent.death[0] <= device.parent_death:
-            return
-        device.parent_death, source, said = parent.death
-        if parent.evidence.link is device.evidence.link:
-            device.evidence.words[source] = said
+        if parent is not None and HOMIE in parent.evidence.words:
+            self._follow(device, parent, now)
+        words, is_one = device.evidence.words, parent is not None and parent.evidence.link is device.evidence.link
+        if parent is not None and is_one and parent.evidence.words.get(HOMIE) is Said.LOST:
+            words[ROOT] = Said.LOST
+        else:
+            words.pop(ROOT, None)
+        if parent is not None and parent.death is not None and parent.death[0] > device.parent_death:
+            device.parent_death, source, said = parent.death
+            if is_one:
+                words[source] = said
+
+    def _follow(self, child: Device, root: Device, now: float) -> None:
+        """Gives a child the connection of its root at Homie 5, which need not say the child's state again.
+
+        Source: The Homie Convention 5.0, "Device hierarchy": a child's own state counts while its root is not lost.
+        """
+        link = root.evidence.link
+        if link is not None and link is not child.evidence.link and self._speaking.may_speak(child, link, now):
+            self._speaking.move(child, link)
+            child.settles_at = min(child.settles_at, now)
 
     def _remove(self, device: Device) -> None:
         self._speaking.remove(device)
@@ -140,7 +158,7 @@ class Judging:
 
     def _look(self, device: Device, now: float) -> None:
         """Judge, tell what changed, and say when to look again."""
-        self._inherit(device)
+        self._inherit(device, now)
         if now < device.settles_at:
             self._schedule(device, device.settles_at)
             return

@@ -143,10 +143,11 @@ class Speaking:
         if known.evidence.link is not link:
             if not self._may_take_over(known, link, now):
                 raise NotAuthorised(f"{name} is spoken for by another connection")
-            self._move(known, link)
+            self.move(known, link)
         return known, None
 
-    def _move(self, known: Device, link: DeviceLink) -> None:
+    def move(self, known: Device, link: DeviceLink) -> None:
+        """Has another connection speak for a device from now on."""
         self._release(known)
         known.evidence.link, known.evidence.own = link, False
         self._devices.put(known.name, link.origin, known)  # whoever speaks for it pays for its place
@@ -157,7 +158,7 @@ class Speaking:
         """A second bridge hears a device. It speaks for the device once the first one is gone, which may come back."""
         known.evidence.roams = True
         if known.evidence.link is None or not known.evidence.link.up:
-            self._move(known, link)
+            self.move(known, link)
 
     def may_speak(self, known: Device, link: DeviceLink, now: float) -> bool:
         """Returns True if a connection speaks for a device, or may from now on."""

@@ -164,6 +164,26 @@ HOMIE = (
         f"{_JUDGED}test_a_child_of_homie_is_lost_with_its_root",
     ),
     Statement(
+        "5: Device hierarchy",
+        "While its root is not lost a child has its own state, which need not be said again",
+        f"{_JUDGED}test_a_root_that_is_lost_takes_its_children_with_it_and_brings_them_back",
+    ),
+    Statement(
+        "5: Device hierarchy",
+        "A root that says `disconnected` changes no state of a child",
+        f"{_JUDGED}test_a_root_that_says_disconnected_ends_no_child_but_the_end_of_its_connection_does",
+    ),
+    Statement(
+        "5: Domain and Root Topic, Auto-Discovery",
+        "The domain may be any one level: `+/5/+/$state` is read",
+        f"{_READ}test_devices_of_homie_5_stand_below_any_domain",
+    ),
+    Statement(
+        "5: Device Lifecycle",
+        "A device exists once it says a state",
+        f"{_JUDGED}test_a_description_alone_is_no_device",
+    ),
+    Statement(
         "5: Alerts",
         "What is amiss stands on `$alert/ID`, as many as there are, each until it is empty",
         f"{_JUDGED}test_alerts_of_homie_5_are_amiss_until_all_are_over",

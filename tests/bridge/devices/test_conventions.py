@@ -300,6 +300,23 @@ def test_a_child_of_homie_5_names_its_root() -> None:
     for odd in (config(root="lamp"), config(root=7), config(root=""), b"{", config(root="\ud800")):
         assert read.read("homie/5/lamp/$description", odd) == ()
     assert read.read("homie/lamp/$description", described) == (), "of version 5 only"
+    assert read.read("homie/5/lamp/$description", config(homie="5.0")) == (conventions.Rooted("lamp"),), "a root"
+    assert read.read("ebus/5/lamp/$description", described) == (conventions.Rooted("ebus/lamp", "ebus/bridge"),)
+
+
+@pytest.mark.parametrize(("topic", "expected"), [
+    ("home-a/5/heat/$state", ("home-a/heat", Said.READY, "homie")),
+    ("home-a/5/heat/$alert/cold", ("home-a/heat", Said.ALERT, "homie $alert cold")),
+    ("home-a/5/heat/node/value", ("home-a/heat", Said.REPORTS, "homie")),
+    ("home-a/heat/$state", None), ("home-a/6/heat/$state", None), ("/5/heat/$state", None),
+    ("veilmq-a/5/heat/$state", None), ("home-a/5/veilmq-heat/$state", None), ("home-a/5/$heat/$state", None),
+    ("home-a/5/" + "h" * 505 + "/$state", ("home-a/" + "h" * 505, Said.READY, "homie")),
+    ("home-a/5/" + "h" * 506 + "/$state", None),
+])  # fmt: skip
+def test_devices_of_homie_5_stand_below_any_domain(topic: str, expected: tuple[str, Said, str] | None) -> None:
+    said = Conventions().read(topic, b"ready")
+    assert said == (() if expected is None else (ConventionWord("homie", *expected),))
+    assert Conventions(read=("homeassistant", "spBv1.0")).read(topic, b"ready") == ()
 
 
 # ------------------------------------------------------------------------------------------- names and bounds
@@ -458,6 +475,7 @@ def test_alerts_and_roots_have_names_of_512_characters_at_most() -> None:
     for topic in ("homie/5//$description", "homie/5/a/b/$description", "homie/5/veilmq-a/$description"):
         assert not Conventions().read(topic, config(root="r"))
     assert not Conventions().read("homie/5/n/$description", b"[]")
+    assert not Conventions().read("spBv1.0/5/n/$state", b"ready"), "of Sparkplug"
 
 
 @pytest.mark.parametrize(

@@ -724,16 +724,133 @@ def test_words_of_one_device_are_bounded_and_the_oldest_go() -> None:
     assert list(device.evidence.words)[-1].endswith(" 3"), "said again it is the newest"
 
 
-@pytest.mark.parametrize(("word", "kind"), [(b"lost", FAILED), (b"disconnected", DISCONNECT)])
-def test_a_root_takes_its_children_with_it_however_it_goes(word: bytes, kind: TraceKind) -> None:
+def homie_tree(domain: str = "homie", client: str = "bridge") -> Site:
+    """A root with two children, and a device without a root, on one connection."""
+    site = Site(DeviceRules(clients=()))
+    site.connect(client)
+    for device in ("hub", "lamp", "plug", "alone"):
+        described = "{}" if device in ("hub", "alone") else '{"root": "hub"}'
+        site.publish(client, f"{domain}/5/{device}/$description", described.encode())
+        site.publish(client, f"{domain}/5/{device}/$state", b"ready")
+    site.run(5)
+    return site
+
+
+def ends(site: Site, *devices: str) -> list[TraceKind]:
+    return [site.kinds(device)[-1] for device in devices]
+
+
+def test_a_root_that_is_lost_takes_its_children_with_it_and_brings_them_back() -> None:
+    """The Homie Convention 5.0, `Device hierarchy`: a child's own `$state` counts while its root is not lost."""
+    site = homie_tree()
+    site.publish("bridge", "homie/5/plug/$state", b"sleeping")
+    site.run(5)
+    site.publish("bridge", "homie/5/hub/$state", b"lost")
+    assert ends(site, "hub", "lamp", "plug", "alone") == [FAILED, FAILED, FAILED, READY]
+    assert site.last("lamp").fields["why"] == "homie root says so"
+    site.run(5)
+    site.publish("bridge", "homie/5/hub/$state", b"init")
+    assert ends(site, "hub", "lamp", "plug") == [WELL, WELL, WELL], "the children said nothing"
+    lamp = site.devices.device("lamp")
+    plug = site.devices.device("plug")
+    assert lamp is not None
+    assert plug is not None
+    assert (lamp.state, plug.state) == (TraceKind.READY, TraceKind.SHUTDOWN)
+
+
+def test_a_root_that_says_disconnected_ends_no_child_but_the_end_of_its_connection_does() -> None:
+    site = homie_tree()
+    site.publish("bridge", "homie/5/hub/$state", b"disconnected")
+    assert ends(site, "hub", "lamp", "alone") == [DISCONNECT, READY, READY]
+    site.run(5)
+    site.lose("bridge", clean=True)
+    assert ends(site, "hub", "lamp", "alone") == [DISCONNECT, DISCONNECT, DISCONNECT]
+    site.run(5)
+    site.connect("bridge")
+    site.publish("bridge", "homie/5/hub/$state", b"ready")
+    assert ends(site, "hub", "lamp") == [WELL, WELL]
+
+
+def test_a_root_that_is_its_client_brings_its_children_back_when_it_connects() -> None:
+    site = Site()
+    site.connect("hub")
+    site.publish("hub", "homie/5/hub/$state", b"ready")
+    site.publish("hub", "homie/5/lamp/$description", b'{"root": "hub"}')
+    site.publish("hub", "homie/5/lamp/$state", b"ready")
+    site.run(5)
+    site.publish("hub", "homie/5/hub/$state", b"lost", will=True)
+    site.lose("hub")
+    assert ends(site, "hub", "lamp") == [FAILED, FAILED]
+    site.run(5)
+    site.connect("hub")
+    assert ends(site, "hub", "lamp") == [WELL, WELL]
+
+
+def test_a_root_that_comes_back_as_another_client_brings_its_children_with_it() -> None:
+    site = homie_tree(client="bridge-17")
+    site.publish("bridge-17", "homie/5/hub/$state", b"lost", will=True)
+    site.lose("bridge-17")
+    assert ends(site, "hub", "lamp") == [FAILED, FAILED]
+    site.run(5)
+    site.connect("bridge-18")
+    site.publish("bridge-18", "homie/5/hub/$state", b"ready")
+    assert ends(site, "hub", "lamp") == [WELL, WELL]
+
+
+def test_a_child_that_is_lost_itself_stays_so_when_its_root_comes_back() -> None:
+    site = homie_tree()
+    site.publish("bridge", "homie/5/lamp/$state", b"lost")
+    for word in (b"lost", b"ready"):
+        site.publish("bridge", "homie/5/hub/$state", word)
+        site.run(5)
+    assert ends(site, "hub", "lamp", "plug") == [WELL, FAILED, WELL]
+
+
+def test_a_child_whose_root_is_removed_or_that_becomes_a_root_stands_alone() -> None:
+    site = homie_tree()
+    site.publish("bridge", "homie/5/lamp/$description", b"{}")
+    site.publish("bridge", "homie/5/hub/$state", b"lost")
+    assert ends(site, "lamp", "plug") == [READY, FAILED]
+    site.run(5)
+    site.publish("bridge", "homie/5/hub/$state", b"")
+    assert ends(site, "plug") == [WELL]
+
+
+def test_a_description_alone_is_no_device() -> None:
+    """The Homie Convention 5.0, `Device Lifecycle`: a device exists once its `$state` is set."""
     site = Site(DeviceRules(clients=()))
     site.connect("bridge")
-    for device in ("hub", "lamp", "alone"):
-        site.publish("bridge", f"homie/5/{device}/$state", b"ready")
     site.publish("bridge", "homie/5/lamp/$description", b'{"root": "hub"}')
+    site.publish("bridge", "homie/5/hub/$description", b"{}")
+    site.run(60)
+    assert site.told == []
+    site.publish("bridge", "homie/5/lamp/$state", b"ready")
+    assert site.kinds("lamp") == [JOIN, READY]
+
+
+def test_trees_of_two_domains_are_two_trees() -> None:
+    site = homie_tree("home-a")
+    site.connect("other")
+    site.publish("other", "home-b/5/hub/$state", b"ready")
     site.run(5)
-    site.publish("bridge", "homie/5/hub/$state", word)
-    assert [site.kinds(device)[-1] for device in ("hub", "lamp", "alone")] == [kind, kind, READY]
+    site.publish("other", "home-b/5/hub/$state", b"lost")
+    assert ends(site, "home-a:hub", "home-a:lamp", "home-b:hub") == [READY, READY, FAILED]
+    site.publish("bridge", "home-a/5/hub/$state", b"lost")
+    assert ends(site, "home-a:lamp") == [FAILED]
+
+
+def test_nobody_makes_anothers_device_its_child() -> None:
+    site = homie_tree()
+    site.connect("spy", origin="10.6.6.6")
+    site.publish("spy", "homie/5/evil/$state", b"ready")
+    site.publish("spy", "homie/5/lamp/$description", b'{"root": "evil"}')
+    site.publish("spy", "homie/5/mine/$description", b'{"root": "hub"}')
+    site.publish("spy", "homie/5/mine/$state", b"ready")
+    site.publish("spy", "homie/5/evil/$state", b"lost")
+    assert ends(site, "lamp") == [READY]
+    assert site.counted["devices_refused"] == 1
+    site.publish("bridge", "homie/5/hub/$state", b"lost")
+    assert ends(site, "mine") == [READY], "of another connection"
 
 
 def test_a_state_that_expires_does_so_after_its_time_and_not_before() -> None:

@@ -99,3 +99,16 @@ def test_a_value_of_another_connection_is_no_attempt_to_speak_for_a_device() -> 
     site.connect("rules")
     site.publish("rules", "z2m/lamp", b"{}")
     assert site.counted == {}
+
+
+def test_a_root_that_comes_back_brings_the_children_of_before_with_it() -> None:
+    """Homie 5: a bridge says its own `$state` again, and nothing of its children, whose words are retained."""
+    for domain, names in (("homie", ("hub", "lamp", "door")), ("ebus", ("ebus:hub", "ebus:lamp", "ebus:door"))):
+        states = {"hub": b"lost", "lamp": b"ready", "door": b"lost"}
+        kept = {f"{domain}/5/{device}/$state": state for device, state in states.items()}
+        kept |= {f"{domain}/5/{device}/$description": b'{"root": "hub"}' for device in ("lamp", "door")}
+        site = after_restart(kept, *names)
+        assert [site.kinds(name)[-1] for name in names] == [FAILED, FAILED, FAILED]
+        site.publish("z2m", f"{domain}/5/hub/$state", b"init")
+        site.run(2 * REJOIN_S)
+        assert [site.kinds(name)[-1] for name in names] == [WELL, WELL, FAILED], "the door was lost before"
