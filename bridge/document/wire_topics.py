@@ -11,6 +11,7 @@ content of a batch (`bridge.contract`), who checks it.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 from keys.errors import BadFrame
@@ -20,6 +21,8 @@ BATCH_ROOT = "veilmq/batch/"
 RETAINED_ROOT = "veilmq/retained/"
 SCOPE_NUMBER_MAX = (1 << 32) - 1
 ID_BYTES = 16
+TOPICS_KEPT = 4_096
+"""Number of wire topics whose parts are kept, about 100 bytes each; only valid topics are kept."""
 
 
 class WireTopic(NamedTuple):
@@ -45,6 +48,7 @@ def retained_filter(number: int) -> str:
     return f"{RETAINED_ROOT}{number}/#"
 
 
+@lru_cache(maxsize=TOPICS_KEPT)
 def read_wire_topic(wire_topic: str) -> WireTopic:
     """Parses a wire topic, each of which has one spelling. Raises BadFrame."""
     if wire_topic.startswith(BATCH_ROOT):

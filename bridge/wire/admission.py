@@ -47,7 +47,7 @@ from keys.sharetree import Hop, Label, Place, Share, decode_shares
 
 HEADERS_MAX = 4096  # signed headers that we remember to have verified, for the other replicas' copies of them
 VERIFIED_KEYS_MAX = 4096  # key headers whose signature we remember; a flood of keys evicts only memory of work
-RIGHTS_MAX = 65_536  # (publisher, topic, epoch) whose right is remembered: no scan over grants for each publication
+RIGHTS_MAX = 65_536  # (publisher, scope, epoch) whose right is remembered: no scan over grants for each publication
 # The largest signed number of 64 bits, as databases and Spark have them, is the last record's of the longest batch.
 SEQUENCE_MAX = (1 << 63) - RECORDS_MAX
 TIME_MS_MAX = 253_402_300_799_999  # end of year 9999, the last that calendars and Spark's timestamps can show
@@ -114,7 +114,7 @@ class Admission:
         self._replica = replica
         self._admitted: OrderedDict[tuple[str, str], Admitted] = OrderedDict()  # by property and wire topic
         self._keys: OrderedDict[str, KeyHeader] = OrderedDict()  # by property
-        self._rights: dict[tuple[bytes, str, int], tuple[Scope, RecordRights] | None] = {}
+        self._rights: dict[tuple[bytes, int, int], tuple[Scope, RecordRights] | None] = {}  # by scope number, not topic
         self._bumped: dict[str, float] = {}  # by scope: when its earlier bumps are outdated, if that is to come
         self._left: dict[bytes, float] = {}  # keys that were listed lately: until when who brings theirs may be late
         # By scope that came after others: until when it may have been sealed without it; and the last of these times.
@@ -240,7 +240,10 @@ class Admission:
             raise BadFrame("what is retained, and nothing else, has a topic of its own")
         epoch = self._span[0] if self._span[1] <= header.time_ms < self._span[2] else self._epoch_of(header.time_ms)
         live = self._check_time(header, epoch, now)
-        asked = (header.publisher, wire_topic, epoch)
+        told = read_wire_topic(wire_topic)
+        if told.publisher not in (b"", header.publisher):
+            raise BadFrame("a wire topic of another publisher")
+        asked = (header.publisher, told.scope, epoch)
         found = self._rights[asked] if asked in self._rights else self._learn(publisher, asked)
         if found is None:
             raise _ended_right(f"{publisher.name} may not publish in this scope in epoch {epoch}")
@@ -435,20 +438,18 @@ class Admission:
             raise _ended_right("publisher is no member any more")
         return self.publisher(party_id)
 
-    def _learn(self, publisher: Certificate, asked: tuple[bytes, str, int]) -> tuple[Scope, RecordRights] | None:
-        """Returns the scope that a wire topic names, and the publisher's rights in it in the epoch; None without any.
+    def _learn(self, publisher: Certificate, asked: tuple[bytes, int, int]) -> tuple[Scope, RecordRights] | None:
+        """Returns the scope of this number and the publisher's rights in the scope in the epoch; None without any.
 
-        Asked for verified publishers only. Raises BadFrame for any other topic.
+        Asked for verified publishers only.
         """
-        party, wire_topic, epoch = asked
-        told, overlay = read_wire_topic(wire_topic), self._overlay
-        if told.publisher not in (b"", party):
-            raise BadFrame("a wire topic of another publisher")
+        _, number, epoch = asked
         if len(self._rights) >= RIGHTS_MAX:
             self._rights.clear()
-        scope = overlay.scope_numbered(told.scope)
-        allowed = scope is not None and overlay.may_publish_in(publisher.name, scope, epoch)
-        found = (scope, overlay.rights_in(publisher.name, scope, epoch)) if scope is not None and allowed else None
+        scope = self._overlay.scope_numbered(number)
+        allowed = scope is not None and self._overlay.may_publish_in(publisher.name, scope, epoch)
+        rights = self._overlay.rights_in(publisher.name, scope, epoch) if scope is not None and allowed else None
+        found = None if scope is None or rights is None else (scope, rights)
         self._rights[asked] = found
         return found
 

@@ -315,14 +315,33 @@ def test_keys_of_a_scope_that_is_gone_are_stale(world: World):
     assert not checks.stale(KeyName("open/#", 0, 0), NOW)
 
 
-def test_what_is_remembered_of_rights_and_topics_is_bounded(world: World, monkeypatch: pytest.MonkeyPatch):
+@pytest.fixture
+def minutely() -> World:
+    """A world whose epochs last a minute."""
+    calendar = Calendar(length_s=60, ahead_s=10, grace_s=10)
+    return make_world({1: 3}, [], {"site": 1}, [Scope("clear/#", Mode.PLAIN)], calendar=calendar)
+
+
+def in_epoch(world: World, number: int, topic: str, epoch: int, *, retain: bool = False) -> tuple[Wire, float]:
+    """Returns a publication of the site in the epoch so many after `NOW`, and its time."""
+    now = NOW + 60 * epoch
+    return craft(world, "site", topic, sequence=number, mode=Mode.PLAIN, now=now, retain=retain), now
+
+
+def test_what_is_remembered_of_rights_and_topics_is_bounded(minutely: World, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(arriving, "RIGHTS_MAX", 3)
     monkeypatch.setattr(arriving, "VERIFIED_KEYS_MAX", 3)
-    checks = Admission(world.overlay, replica=True)
+    checks = Admission(minutely.overlay, replica=True)
     for number in range(1, 20):
-        wire = craft(world, "site", f"clear/{number}", sequence=number, mode=Mode.PLAIN)
-        publication(checks, wire)
+        publication(checks, *in_epoch(minutely, number, "clear/t", number))
         assert len(checks._rights) <= 3
+
+
+def test_rights_are_remembered_by_scope_so_that_retained_topics_do_not_add_up_with_the_epochs(minutely: World):
+    checks = Admission(minutely.overlay, replica=False)
+    for number in range(1, 31):
+        publication(checks, *in_epoch(minutely, number, f"clear/{number % 10}", number % 3, retain=True))
+    assert len(checks._rights) == 3
 
 
 def test_a_certificate_counts_to_its_last_millisecond(world: World):
@@ -497,12 +516,12 @@ def test_without_epochs_the_endless_one_is_asked_for_once(monkeypatch: pytest.Mo
 def test_a_right_is_asked_for_once(monkeypatch: pytest.MonkeyPatch, world: World):
     asked = []
     learn = Admission._learn
-    monkeypatch.setattr(Admission, "_learn", lambda self, *what: asked.append(what[1][1]) or learn(self, *what))
+    monkeypatch.setattr(Admission, "_learn", lambda self, *what: asked.append(what[1][1:]) or learn(self, *what))
     replica = Admission(world.overlay, replica=True)
     for retain in (False, True, False, True):
         for number in (1, 2):
             publication(replica, craft(world, "site", "clear/a", sequence=number, mode=Mode.PLAIN, retain=retain))
-    assert asked == [wire_topic(world, "site", "clear/a", retain=retain) for retain in (False, True)]
+    assert asked == [(3, 0)], "once for the scope and epoch, whatever the topic"
 
 
 def test_a_replica_admits_what_can_be_fresh_and_a_reader_says_whether_it_is():
