@@ -67,7 +67,7 @@ bench: bench-keys bench-broker bench-forwarding bench-availability bench-ingest 
 bench-keys: venv   ## sharing, sealing, batches, signatures
 	$(BIN)/python -m tests.bench.keys $(BENCH_ARGS)
 
-bench-broker: venv ## our broker beside Mosquitto and amqtt
+bench-broker: venv ## our broker beside Mosquitto, rumqttd, amqtt; MOSQUITTO=PATH takes another one; BENCH_ARGS="--fleet --runs 5": a fleet's rows (10 minutes)
 	$(BIN)/python -m tests.bench.broker $(BENCH_ARGS)
 
 bench-forwarding: venv ## sealed across an overlay beside bridged Mosquittos, and where each process spends its time (50 minutes)

@@ -50,14 +50,14 @@ def idle_bytes(broker: Running, number: int, core: int) -> float:
     return (after - before) / number
 
 
-def connected(port: int, first: int, number: int) -> deque[socket.socket]:
+def connected(port: int, first: int, number: int, keep_alive_s: int = 3_600) -> deque[socket.socket]:
     """So many clients, numbered from `first`, that said CONNECT and nothing else."""
     kept: deque[socket.socket] = deque()
     for start in range(first, first + number, AT_ONCE):
         group = []
         for place in range(start, min(start + AT_ONCE, first + number)):
             sock = socket.create_connection(("127.0.0.1", port), SILENCE_S)
-            sock.sendall(encode(Connect(f"idle{place}", V3), V3))
+            sock.sendall(encode(Connect(f"idle{place}", V3, keep_alive_s=keep_alive_s), V3))
             group.append(sock)
         for sock in group:
             assert receive(sock, 4)[3] == 0, "refused"

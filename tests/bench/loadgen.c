@@ -159,8 +159,8 @@ static int open_socket(void) {
 }
 
 static size_t connect_packet(unsigned char *packet, const char *client, int is_clean) {
-    size_t length = strlen(client);
-    unsigned char head[] = {0x10, (unsigned char)(12 + length), 0, 4, 'M', 'Q', 'T', 'T', 4, is_clean ? 2 : 0, 0, 0, 0,
+    size_t length = strlen(client); /* keep-alive of an hour: rumqttd takes no client without one */
+    unsigned char head[] = {0x10, (unsigned char)(12 + length), 0, 4, 'M', 'Q', 'T', 'T', 4, is_clean ? 2 : 0, 14, 16, 0,
                             (unsigned char)length};
     memcpy(packet, head, sizeof head);
     memcpy(packet + sizeof head, client, length);

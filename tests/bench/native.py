@@ -30,11 +30,14 @@ class NativeError(Exception):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one run printed. `figure`: the one asked for; `lost`: acknowledged or sent, and never delivered."""
+    """What one run printed. `figure`: the one asked for; `lost`: acknowledged or sent, and never delivered;
+    `delivered`: messages in all, as far as it counts them.
+    """
 
     figure: float
     share: float
     lost: int = 0
+    delivered: int = 0
 
 
 @cache
@@ -71,4 +74,6 @@ def call(mode: str, figure: str, core: int, **settings: int) -> Outcome:
     if done.returncode:
         raise NativeError(f"the load generator ended with: {done.stderr.strip()}")
     said = json.loads(done.stdout)
-    return Outcome(float(said[figure]), float(said["cpu_share"]), int(said.get("lost", 0)))
+    return Outcome(
+        float(said[figure]), float(said["cpu_share"]), int(said.get("lost", 0)), int(said.get("delivered", 0))
+    )

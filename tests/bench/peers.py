@@ -1,4 +1,7 @@
-"""Brokers to measure: ours, Mosquitto and amqtt, each in a process of its own on a core of its own.
+"""Brokers to measure: ours, two Mosquittos, rumqttd and amqtt, each in a process of its own on a core of its own.
+
+`MOSQUITTO` is the program that the environment variable of the same name gives, else the installed one. `PACKAGED` is
+the installed one, where the variable gives another. `RUMQTTD` is the broker inside the wheel `iotcore`.
 
 Same work, same bounds: where our default and Mosquitto's differ in what a measure is about (messages in flight to one
 subscriber), both are told the same. Mosquitto may queue as much as it likes, since by default it drops what a receiver
@@ -9,6 +12,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib.metadata
+import importlib.util
+import json
 import multiprocessing
 import os
 import shutil
@@ -18,6 +24,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TypeAlias
 
@@ -34,8 +41,18 @@ Pair: TypeAlias = tuple[Path, Path]
 IN_FLIGHT = 128
 #: Messages for a subscriber that is away, and with Mosquitto for a slow one: none may be lost while it is measured.
 QUEUED = 1_000_000
-START_S = 15.0
-OURS, MOSQUITTO, AMQTT = "veilmq", "mosquitto", "amqtt"
+#: Connections, sessions and retained topics of the largest rows; Mosquitto has no bounds of them by default.
+ROOM = {
+    "connections": 12_000,
+    "connections_per_address": 12_000,
+    "sessions": 120_000,
+    "retained_messages": 120_000,
+}
+START_S = 60.0
+OURS, MOSQUITTO, PACKAGED, RUMQTTD, AMQTT = "veilmq", "mosquitto", "mosquitto (packaged)", "rumqttd", "amqtt"
+PROGRAM_VARIABLE = "MOSQUITTO"
+#: Of `iotcore`, whose wheel names no version of the broker that it holds.
+RUMQTTD_WHEEL = "iotcore"
 
 
 @dataclass(frozen=True)
@@ -57,6 +74,12 @@ class Running:
         except OSError:
             return 0.0
 
+    def stop(self) -> None:
+        """Asks it to end, so that it may write what it keeps, and returns when it has ended."""
+        process = psutil.Process(self.pid)
+        process.terminate()
+        assert wait_until(lambda: not process.is_running() or process.status() == psutil.STATUS_ZOMBIE, START_S)
+
     def resident_bytes(self) -> int:
         return int(psutil.Process(self.pid).memory_info().rss)
 
@@ -75,14 +98,34 @@ def cores() -> tuple[int, tuple[int, int]]:
     return usable[-1], (others[0], others[-1])
 
 
+@cache
+def versions() -> dict[str, str]:
+    """The versions of all brokers that were found on this machine, by name."""
+    found = {OURS: importlib.metadata.version("veilmq")}
+    for name in (MOSQUITTO, PACKAGED):
+        if _mosquitto_program(name) is not None:
+            found[name] = _mosquitto_version(mosquitto(name))
+    for name, package in ((RUMQTTD, RUMQTTD_WHEEL), (AMQTT, "amqtt")):
+        if importlib.util.find_spec(package) is not None:
+            beside = f"{package} " if package != name else ""
+            found[name] = f"{beside}{importlib.metadata.version(package)}"
+    return found
+
+
 @contextlib.contextmanager
-def start(name: str, core: int, is_durable: bool, has_tls: bool = False) -> Iterator[Running]:
-    """A fresh broker; `is_durable`: it keeps sessions on disk, in a directory that is removed afterwards."""
+def start(name: str, core: int, is_durable: bool, has_tls: bool = False, home: Path | None = None) -> Iterator[Running]:
+    """A fresh broker; `is_durable`: it keeps sessions on disk, in a directory that is removed afterwards, or in
+    `home`.
+    """
     with tempfile.TemporaryDirectory(prefix="veilmq-bench-") as directory:
-        data = Path(directory) / "data" if is_durable else None
-        pair = Authority(Path(directory)).issue("localhost") if has_tls else None
-        if name == MOSQUITTO:
-            with _mosquitto(core, Path(directory), is_durable, pair) as running:
+        place = home or Path(directory)
+        data = place / "data" if is_durable else None
+        pair = Authority(place).issue("localhost") if has_tls else None
+        if name in (MOSQUITTO, PACKAGED):
+            with _mosquitto(mosquitto(name), core, place, is_durable, pair) as running:
+                yield running
+        elif name == RUMQTTD:
+            with _rumqttd(core) as running:
                 yield running
         else:
             serve = _serve_ours if name == OURS else _serve_amqtt
@@ -103,14 +146,11 @@ def _serve_ours(port: int, core: int, data: Path | None, pair: Pair | None) -> N
     listener: dict[str, object] = {"bind": f"127.0.0.1:{port}"}
     if pair is not None:
         listener |= {"ssl": True, "certfile": str(pair[0]), "keyfile": str(pair[1])}
-    content: dict[str, object] = {
-        "listeners": {"default": listener},
-        "allow_anonymous": True,
-        "limits": {"in_flight": IN_FLIGHT},
-    }
+    limits: dict[str, int] = {"in_flight": IN_FLIGHT, **ROOM}
+    content: dict[str, object] = {"listeners": {"default": listener}, "allow_anonymous": True, "limits": limits}
     if data is not None:
         content["data"] = str(data)
-        content["limits"] = {"in_flight": IN_FLIGHT, "queue_messages": QUEUED, "queue_bytes": 1 << 30}
+        limits |= {"queue_messages": QUEUED, "queue_bytes": 1 << 30}
     asyncio.run(run_broker(parse(content), started=lambda broker: collect_seldom()))
 
 
@@ -151,17 +191,34 @@ def _in_python(
         process.join()
 
 
-def mosquitto() -> str:
+def _mosquitto_program(name: str) -> str | None:
+    installed = shutil.which("mosquitto", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+    given = os.environ.get(PROGRAM_VARIABLE)
+    if name == MOSQUITTO:
+        return given or installed
+    return installed if given else None
+
+
+def mosquitto(name: str = MOSQUITTO) -> str:
     """The program. Ends the bench with one line and status 2 where it is not installed."""
-    program = shutil.which("mosquitto", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+    program = _mosquitto_program(name)
     if program is None:
         print("bench: mosquitto is not installed; run `make tools` as root", file=sys.stderr)
+        raise SystemExit(2)
+    if shutil.which(program) is None:
+        print(f"bench: {program} is no program; correct {PROGRAM_VARIABLE}", file=sys.stderr)
         raise SystemExit(2)
     return program
 
 
+def _mosquitto_version(program: str) -> str:
+    """What the program says of itself; `?` where it says nothing of the kind."""
+    said = subprocess.run([program, "-h"], capture_output=True, text=True, check=False).stdout.split()
+    return said[2] if said[:2] == ["mosquitto", "version"] else "?"
+
+
 @contextlib.contextmanager
-def _mosquitto(core: int, directory: Path, is_durable: bool, pair: Pair | None) -> Iterator[Running]:
+def _mosquitto(program: str, core: int, directory: Path, is_durable: bool, pair: Pair | None) -> Iterator[Running]:
     port = free_port()
     lines = [f"listener {port} 127.0.0.1", "allow_anonymous true", "set_tcp_nodelay true"]
     lines += [f"max_inflight_messages {IN_FLIGHT}", f"max_queued_messages {QUEUED}"]
@@ -173,15 +230,31 @@ def _mosquitto(core: int, directory: Path, is_durable: bool, pair: Pair | None) 
         lines.append("user root")  # it would leave the directory to a user that may not write there
     config = directory / "mosquitto.conf"
     config.write_text("\n".join(lines) + "\n")
-    process = subprocess.Popen([mosquitto(), "-c", str(config)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    with _program([program, "-c", str(config)], port, core) as running:
+        yield running
+
+
+@contextlib.contextmanager
+def _rumqttd(core: int) -> Iterator[Running]:
+    port = free_port()
+    options = {"listen": "127.0.0.1", "port": port, "max_connections": 12_000, "max_inflight_count": IN_FLIGHT}
+    with _program([sys.executable, "-m", "iotcore._serve", json.dumps(options)], port, core) as running:
+        yield running
+
+
+@contextlib.contextmanager
+def _program(command: list[str], port: int, core: int) -> Iterator[Running]:
+    """A broker that is a program of its own, with a pipe as standard input: rumqttd's ends with it."""
+    quiet = subprocess.DEVNULL
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet)
     try:
         if hasattr(os, "sched_setaffinity"):
-            os.sched_setaffinity(process.pid, {core})
+            os.sched_setaffinity(process.pid, {core})  # before it has threads, which do as it does
         wait_for(port)
         yield Running(port, process.pid)
     finally:
         process.kill()
-        process.wait()
+        process.communicate()
 
 
 def free_port(among: Iterable[int] = (0,)) -> int:
