@@ -9,6 +9,7 @@ repositories are elsewhere.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Mapping, Sequence
 
 from bridge.contract import Blame, Count, Effect, FairTable, Received, Withhold
@@ -43,6 +44,9 @@ from keys.errors import BadContent, KeysError
 
 STREAMS_MAX = 100_000  # (publisher, scope) pairs, and retained topics that wait; a flooder forgets its own first
 SWEEP_S = 1.0  # after so long it is looked whether what was kept because it waited still does
+
+WORDS_AFTER = 16
+"""Waiting publications beside which replicas' words on a gap before an earlier one are looked up."""
 
 
 class Collector:
@@ -427,10 +431,16 @@ class Collector:
         return None if held.replayed else self._lineages.stream_before(held, stream, self._streams.get, generation)
 
     def _is_bridged(self, before: Stream | None, held: Held, now: float = 0.0) -> bool:
-        """Returns True if enough replicas say that nobody here wants the missing predecessors."""
+        """Returns True if enough replicas say that nobody here wants the missing predecessors.
+
+        They may have said so beside a later publication that waits, too: one that was asked for comes without a word.
+        """
         if not self.skipped or before is None or held.admitted.header.previous <= before.highest:
             return False
-        if not self.skipped.bridges(held.name, before.highest, held.admitted.scope, now - held.arrived):
+        sequence, held_there = held.admitted.header.sequence, before.held
+        after = heapq.nsmallest(WORDS_AFTER, (number for number in held_there if number > sequence))
+        words = (held, *(held_there[number] for number in after))
+        if not any(self.skipped.bridges(x.name, before.highest, x.admitted.scope, now - x.arrived) for x in words):
             return False
         for name in self._lineages.before(held):
             self._assembling.forget(name)

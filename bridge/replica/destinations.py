@@ -8,16 +8,27 @@ and the next publication on that way says so (`filtering`). Not here: statements
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from bridge.contract import PeerLoad, UserProperties
 from bridge.document import Overlay, Scope
 from bridge.replica.filtering import Filtering
 from bridge.replica.plane_routing import PlaneRouting, PublicationName
+from bridge.replica.silent_hosts import SilentHosts
 from bridge.topology import Routes
 from bridge.wire import PROPERTY_ROUTE, PROPERTY_SKIP, Admitted, RoutingTable, ShownList, read_skip, read_vector
 from keys.envelope import MessageHeader
 from keys.identity import Certificate
+
+
+@dataclass(frozen=True, slots=True)
+class _Word:
+    """The word of a replica that speaks for another one: all after `low` was left out before this publication."""
+
+    admitted: Admitted
+    low: int
+    plane: int
 
 
 class Destinations:
@@ -26,11 +37,13 @@ class Destinations:
     def __init__(self, routes: Routes, routing: RoutingTable) -> None:
         self._routes, self._routing = routes, routing
         self._filtering = Filtering()
+        self._silent: SilentHosts[_Word] = SilentHosts()
         self.planes = PlaneRouting(routes, routing.wanting)
 
     def adopt(self, overlay: Overlay) -> None:
         """Takes another version of the overlay, and forgets former members."""
         self.planes.adopt()
+        self._silent.forget()
         self._filtering.keep(overlay.members, overlay.by_party)
 
     def loaded(self, loads: Iterable[PeerLoad], now: float) -> list[str]:
@@ -115,20 +128,56 @@ class Destinations:
 
         Returns peers that may learn more now, each with the publication to say it beside. Raises BadFrame.
         """
+        self._silent.brought(peer)
         header, scope, topology = admitted.header, admitted.scope, self._routes.topology
         low = read_skip(properties, header)
         before = topology.last_before(admitted.publisher.region, self._routes.region, admitted.tree)
         if low is None or before is None or peer not in self._routes.overlay.views[before].members:
             return []
-        ways = self.planes.own_ways(admitted, peer, read_vector(properties), now) if scope.by_planes else None
-        if ways is not None:
-            told = self._filtering.believed(scope.filter, header, low, ways)
-        elif not scope.by_planes:
-            threshold = self._routes.overlay.views[before].threshold
-            told = self._filtering.heard(scope.filter, header, peer, low, threshold)
-        else:
-            told = []
-        return [(other, (header.publisher, number)) for other, number in told]
+        if scope.by_planes:
+            named = self.planes.named(admitted, read_vector(properties))
+            return self._heard_in_planes(peer, admitted, low, named, now)
+        threshold = self._routes.overlay.views[before].threshold
+        return _named(header, self._filtering.heard(scope.filter, header, peer, low, threshold))
+
+    def _heard_in_planes(
+        self, peer: str, admitted: Admitted, low: int, named: Iterable[tuple[int, str]], now: float
+    ) -> list[tuple[str, PublicationName]]:
+        """Believes a sender in its own plane of the region before, and in planes whose replica is away or silent.
+
+        So a bad replica deceives only gateways of its own plane, or of a plane whose replica does not work. The word on
+        other planes waits until their replica was silent for long enough.
+        """
+        believed: list[int] = []
+        for plane, host in named:
+            if peer == host or not self.planes.is_up(host) or self._silent.is_silent(host, now):
+                believed.append(plane)
+            else:
+                self._silent.said(host, admitted.header.publisher, _Word(admitted, low, plane), now)
+        return self._believed(admitted, low, believed, now) if believed else []
+
+    def _believed(
+        self, admitted: Admitted, low: int, planes: Sequence[int], now: float
+    ) -> list[tuple[str, PublicationName]]:
+        header, ways = admitted.header, self.planes.own_ways(admitted, planes, now)
+        is_passed = self.planes.has_served(name_of(header))
+        return _named(header, self._filtering.believed(admitted.scope.filter, header, low, ways, is_passed))
+
+    def tick(self, now: float) -> Iterator[tuple[str, PublicationName]]:
+        """Believes words on planes whose replica was silent for long enough. Yields peers as `heard` returns them: each
+        may be told before the next word counts.
+        """
+        for word in self._silent.due(now):
+            yield from self._believed(word.admitted, word.low, [word.plane], now)
+
+    @property
+    def next_deadline(self) -> float | None:
+        """The time at which a replica before ours was silent for long enough; None if nobody spoke for one."""
+        return self._silent.next_deadline
+
+
+def _named(header: MessageHeader, told: Iterable[tuple[str, int]]) -> list[tuple[str, PublicationName]]:
+    return [(other, (header.publisher, number)) for other, number in told]
 
 
 def name_of(header: MessageHeader) -> PublicationName:

@@ -57,6 +57,17 @@ class _Filtered:
         """Returns the number after which all up to `number` was left out on each of these ways."""
         return max((self._low(way, number) for way in ways), default=number)
 
+    def given_on(self, way: str, header: MessageHeader) -> tuple[str, _Given]:
+        """Returns who got a publication that went on a way, and its record: a new one of the way's end, if dropped."""
+        for peer, lately in self.given.items():
+            for given in lately:
+                if given.sequence == header.sequence and way in given.ways:
+                    return peer, given
+        lately = self.given.setdefault(way, [])
+        lately.append(_Given(header.sequence, header.previous, header.previous, (way,)))
+        del lately[:-GIVEN_MAX]
+        return way, lately[-1]
+
     def _low(self, way: str, number: int) -> int:
         while begins := list(self._begin(way, number)):
             number = min(begins) - 1
@@ -118,12 +129,24 @@ class Filtering:
         _add(stream.vouched, low_of_all + 1, header.previous)
         return _lowered(stream)
 
-    def believed(self, scope: str, header: MessageHeader, low: int, ways: Iterable[str]) -> list[tuple[str, int]]:
-        """Takes the word of a single replica that is believed alone, on these ways. Returns as `heard` does."""
-        stream = self._stream((header.publisher, scope))
+    def believed(
+        self, scope: str, header: MessageHeader, low: int, ways: Iterable[str], is_passed: bool = False
+    ) -> list[tuple[str, int]]:
+        """Takes the word of a single replica that is believed alone, on these ways. Returns as `heard` does.
+
+        `is_passed`: the publication was passed on before. Then the publication may no more be among the last of a
+        neighbour, nor its gap among the last runs.
+        """
+        stream, told = self._stream((header.publisher, scope)), list[tuple[str, int]]()
         for way in ways:
-            _add(stream.left_out.setdefault(way, Intervals()), low + 1, header.previous)
-        return _lowered(stream)
+            runs = stream.left_out.setdefault(way, Intervals())
+            if is_passed and header.sequence not in runs:
+                (peer, given), lower = stream.given_on(way, header), stream.low((way,), low)
+                if given.ways == (way,) and lower < given.low:
+                    given.low = lower
+                    told.append((peer, header.sequence))
+            _add(runs, low + 1, header.previous)
+        return told + _lowered(stream)
 
     def keep(self, members: Collection[str], publishers: Collection[bytes]) -> None:
         """Forgets former members."""

@@ -186,8 +186,11 @@ class Forwarder:
         self._ahead.take()
 
     def tick(self, now: float) -> list[Effect]:
-        """Passes on gathered shares, erases ended keys and publications, asks for content that does not come."""
-        return self._sweep(now) + self._content.tick(now) + self._relay.tick(now) + self._tell_later(now)
+        """Passes on gathered shares, erases ended keys and publications, asks for content that does not come, and says
+        what replicas for silent ones left out.
+        """
+        told = [effect for peer, name in self._destinations.tick(now) for effect in self._content.tell(peer, name)]
+        return self._sweep(now) + self._content.tick(now) + self._relay.tick(now) + self._tell_later(now) + told
 
     def _sweep(self, now: float) -> list[Effect]:
         """Passes on gathered shares, and erases ended keys, shares and retained publications.
@@ -219,7 +222,7 @@ class Forwarder:
         sweep_at = self._sweep_at if busy and self._sweep_at is not None else inf
         asks_at = self._content.next_deadline
         at = min(sweep_at, self._keys.next_deadline, inf if asks_at is None else asks_at, self._relay.next_deadline)
-        later = self._retells.next_deadline, self._newcomers.next_deadline
+        later = self._retells.next_deadline, self._newcomers.next_deadline, self._destinations.next_deadline
         at = min(at, *(each for each in later if each is not None), inf)
         return at if at < inf else None
 

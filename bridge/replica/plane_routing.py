@@ -78,6 +78,7 @@ class PlaneRouting:
         self._links: dict[str, _Link] = {}
         self._served: FairTable[PublicationName, _Served] = FairTable(SERVED_MAX)
         self._round = _Round((b"", 0))
+        self._takers: dict[str, str] = {}  # by replica of a next region, the last one that took its copies
 
     # ------------------------------------------------------------------------------------------------- loads
 
@@ -102,6 +103,7 @@ class PlaneRouting:
         """Takes another version of the overlay, and forgets former links."""
         members = self._routes.overlay.members
         self._links = {peer: link for peer, link in self._links.items() if peer in members}
+        self._takers.clear()
 
     def load(self, peer: str) -> LinkLoad:
         """Returns the load of our link to a peer: a link that stands still, or is down, is never free."""
@@ -138,6 +140,10 @@ class PlaneRouting:
         copies = self._copies(scope, here, served, admitted, now)
         copies.serve(duties)
         return self._sends(name, served, scope, copies)
+
+    def has_served(self, name: PublicationName) -> bool:
+        """Returns True if a publication was passed on by planes from here, as far as that is remembered."""
+        return self._served.get(name) is not None
 
     def again(self, name: PublicationName, admitted: Admitted, peer: str, now: float) -> list[str]:
         """Returns other receivers for a publication sent to a peer whose link stands still."""
@@ -185,24 +191,20 @@ class PlaneRouting:
         """
         return (self._round.ways, self._round.left_out) if self._round.name == name else ({}, frozenset())
 
-    def own_ways(self, admitted: Admitted, sender: str, vector: int, now: float) -> list[str] | None:
-        """Returns the ways of a copy's planes on which the sender's word on gaps is believed; None: none of its planes.
-
-        The sender is believed if it stands in that plane of the region before, or the replica there is away. So a bad
-        replica deceives only gateways of its own plane, or of a plane whose replica is away.
-        """
+    def named(self, admitted: Admitted, vector: int) -> list[tuple[int, str]]:
+        """Returns the planes that a copy from the region before is for, each with its replica there."""
         planes, scope, home = self._routes.planes, admitted.scope, admitted.publisher.region
         here = planes.place_of(scope, self._routes.name) if planes.open(scope) else None
         before = self._routes.topology.last_before(home, self._routes.region, admitted.tree)
         if here is None or before is None:
-            return None
-        named = [plane for plane in planes_of(vector or 1 << here[1]) if plane < planes.count(scope)]
-        hosts = {plane: self.replica((before, plane)) for plane in named}
-        believed = [plane for plane, host in hosts.items() if sender == host or not self.is_up(host)]
-        if not believed:
-            return None
+            return []
+        named = planes_of(vector or 1 << here[1])
+        return [(plane, self.replica((before, plane))) for plane in named if plane < planes.count(scope)]
+
+    def own_ways(self, admitted: Admitted, named: Iterable[int], now: float) -> list[str]:
+        """Returns the ways that go on from here in these planes."""
         wanted = self._wanted(admitted, now)
-        return list(self._ways({plane: wanted.get(plane, {}) for plane in believed}))
+        return list(self._ways({plane: wanted.get(plane, {}) for plane in named}))
 
     def _wanted(self, admitted: Admitted, now: float, but: frozenset[str] = frozenset()) -> _Wanted:
         """Returns the members that want the scope, except `but`, and not in the direction from which the copy came."""
@@ -229,14 +231,17 @@ class PlaneRouting:
         """Returns the replica of the next region that takes copies of a plane.
 
         It is the plane's replica, or, if its link is not free, another one, which passes copies on; if none is free,
-        the plane's replica after all, unless it is not connected.
+        the plane's replica after all, unless it is not connected. Another one goes on as long as its link is free: each
+        change would leave a gap between the publications of which the former and the new one can speak.
         """
         peer = self.replica((region, plane))
         if not self.load(peer).is_free:
             up = [each for each in self.replicas(scope, region) if self.is_up(each)]
             others = [each for each in up if self.load(each).is_free] or ([] if peer in up else up)
-            if others:
-                return min(others, key=lambda each: self.load(each).rank)
+            former = self._takers.get(peer)
+            if others and former not in others:
+                former = self._takers[peer] = min(others, key=lambda each: self.load(each).rank)
+            return former if former is not None and others else peer
         return peer
 
     # ------------------------------------------------------------------------------------- sealed content

@@ -153,9 +153,12 @@ def test_a_stopped_replica_hides_nothing_that_is_wanted(stopped: str) -> None:
     assert not outcome.trace.blamed
 
 
-def test_a_replica_that_stands_still_delays_its_own_readers_no_longer_than_it_takes_to_be_missed() -> None:
-    """Its links stay up, so that nobody but who lacks its copies knows."""
-    outcome = run(stop="r3c", count=240)
+@pytest.mark.parametrize("stopped", ["r1b", "r2b", "r3c"])
+def test_a_replica_that_stands_still_delays_readers_behind_it_no_longer_than_it_takes_to_be_missed(
+    stopped: str,
+) -> None:
+    """Its links stay up, so that only missing copies show that it hangs."""
+    outcome = run(stop=stopped, count=240)
     check(outcome, READERS, within_s=BOUND_S)
     assert not outcome.trace.blamed
 

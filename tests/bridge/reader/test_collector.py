@@ -29,6 +29,7 @@ from bridge.reader.newest_retained import RETAINED_WAIT_S
 from bridge.reader.waiting import REPAIR_S
 from bridge.wire.admission import SEQUENCE_MAX
 from bridge.wire.pulling import CHAIN_MAX, PULL_TOPIC
+from bridge.wire.skips import PROPERTY_SKIP
 from bridge.wire.statements import KEYS_TOPIC
 from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, Mode, to_property
 from keys.keyheader import KEY_DOMAIN
@@ -615,3 +616,15 @@ def test_nobody_waits_for_what_expired_on_its_way(world: World):
     over = feed(node, two, NOW + 3)
     assert (told(over), counted(over, "expired")) == ([(3, False)], 1)
     assert told(feed(node, four, NOW + 3)) == [(4, False)]
+
+
+def test_a_word_on_a_gap_counts_for_what_was_asked_for_within_it(world: World):
+    """An answer comes without a word of replicas on what was left out before it."""
+    node, site = subscriber(world, "control"), gateway(world, "site")
+    wires = {at: publish(site, "clear/t", sequence=at, previous=at - 1) for at in (1, 2, 3, 4)}
+    assert told(feed(node, wires[1])) == [(1, False)]
+    feed(node, wires[3])  # it was asked for
+    assert told(feed(node, wires[4])) == []
+    said = {r: with_properties(w, (PROPERTY_SKIP, "1")) for r, w in wires[4].items()}
+    assert told(feed(node, said)) == [(3, False), (4, False)]
+    assert told(feed(node, wires[2])) == [(2, True)]

@@ -6,6 +6,7 @@ import pytest
 
 from bridge.document import Scope, ShownAttribute
 from bridge.replica.destinations import Destinations
+from bridge.replica.silent_hosts import SILENT_S
 from bridge.topology import Routes
 from bridge.wire import PROPERTY_ROUTE, PROPERTY_SKIP, Admitted, RoutingTable, ShownList
 from keys.message import NO_KEY, MessageHeader, Mode
@@ -96,6 +97,32 @@ def test_by_planes_the_replica_of_our_plane_before_us_is_believed_alone_about_ou
     assert gets == [reader]
     claims = replica.beside(reader, admitted(9, BY_PLANES))
     assert claims == (((PROPERTY_SKIP, "3"),) if believed else ())
+
+
+def test_by_planes_who_serves_a_plane_for_a_silent_replica_is_believed_after_a_while() -> None:
+    reader = hung(1)[0]
+    replica = destinations("r3b", [reader], [])
+    for sequence in (8, 9):
+        assert replica.by_planes(admitted(sequence, BY_PLANES), ATTIC, 0, NOW) == [reader]
+        assert replica.heard("r2a", admitted(sequence, BY_PLANES), {PROPERTY_SKIP: str(sequence - 4)}, NOW) == []
+    assert replica.next_deadline == NOW + SILENT_S
+    assert list(replica.tick(NOW + SILENT_S - 0.01)) == []
+    assert list(replica.tick(NOW + SILENT_S)) == [(reader, (b"p" * 16, 8)), (reader, (b"p" * 16, 9))]
+    assert replica.beside(reader, admitted(8, BY_PLANES)) == ((PROPERTY_SKIP, "4"),)
+    later = admitted(12, BY_PLANES)
+    assert replica.heard("r2a", later, {PROPERTY_SKIP: "9"}, NOW + SILENT_S + 1) == []
+    replica.by_planes(later, ATTIC, 0, NOW + SILENT_S + 1)
+    assert replica.beside(reader, later) == ((PROPERTY_SKIP, "9"),), "at once, while it is silent"
+
+
+def test_by_planes_nobody_is_believed_for_a_replica_that_brings_anything() -> None:
+    reader = hung(1)[0]
+    replica = destinations("r3b", [reader], [])
+    replica.by_planes(admitted(9, BY_PLANES), ATTIC, 0, NOW)
+    replica.heard("r2a", admitted(9, BY_PLANES), {PROPERTY_SKIP: "3"}, NOW)
+    replica.heard("r2b", admitted(8, BY_PLANES), {}, NOW + SILENT_S - 0.01)
+    assert list(replica.tick(NOW + 10)) == []
+    assert replica.beside(reader, admitted(9, BY_PLANES)) == ()
 
 
 def test_by_regions_it_takes_f_plus_one_and_those_who_got_it_already_are_told() -> None:

@@ -114,3 +114,28 @@ def test_one_that_is_believed_alone_is_believed_of_its_ways_only() -> None:
     assert claim(filtering, "x", 6, 5) == 2
     assert claim(filtering, "y", 6, 5) is None
     assert filtering.believed(TOPIC, header(6, 5), 2, ["one"]) == []
+
+
+def test_a_word_on_a_publication_that_passed_long_ago_is_told_all_the_same() -> None:
+    filtering = Filtering()
+    for number in range(4, 4 * RUNS_MAX, 4):  # of each four, two are left out here and one before us
+        filtering.passes(TOPIC, header(number, number - 2), to("one"), [])
+        filtering.passes(TOPIC, header(number + 1, number), to("two"), ["one"])
+    first = header(4, 2)
+    assert filtering.believed(TOPIC, first, 0, ["one"]) == []
+    assert filtering.believed(TOPIC, first, 0, ["one"], is_passed=True) == [("one", 4)]
+    assert claim(filtering, "one", 4, 2) == 0
+    second = header(8, 6)
+    assert filtering.believed(TOPIC, second, 5, ["one"], is_passed=True) == [("one", 8)]
+    assert claim(filtering, "one", 8, 6) == 4
+    last = 4 * RUNS_MAX - 3
+    assert filtering.believed(TOPIC, header(last, last - 1), last - 2, ["one"], is_passed=True) == [], "it was left out"
+
+
+def test_a_word_on_one_way_of_a_copy_for_several_says_nothing_of_the_others() -> None:
+    filtering = Filtering()
+    filtering.passes(TOPIC, header(6, 5), {"one": ("one", "two")}, [])
+    assert filtering.believed(TOPIC, header(6, 5), 2, ["one"], is_passed=True) == []
+    assert claim(filtering, "one", 6, 5) is None
+    assert filtering.believed(TOPIC, header(6, 5), 3, ["two"], is_passed=True) == [("one", 6)]
+    assert claim(filtering, "one", 6, 5) == 3

@@ -89,6 +89,18 @@ def test_another_replica_takes_over_where_the_link_along_the_plane_is_full() -> 
     assert replica.gets() == {"r2c": 0b010}
 
 
+def test_whoever_took_over_goes_on_while_its_link_is_free() -> None:
+    replica = Replica("r1b", FAR)
+    replica.loaded(("r2b", 60, 10, FULL), ("r2a", 9, 3, 6), ("r2c", 1, 1, 0))
+    assert replica.gets(sequence=1) == {"r2c": 0b010}
+    replica.loaded(("r2b", 60, 10, FULL), ("r2a", 1, 1, 0), ("r2c", 9, 3, 6))
+    assert replica.gets(sequence=2) == {"r2c": 0b010}
+    replica.loaded(("r2b", 60, 10, FULL), ("r2a", 1, 1, 0), ("r2c", 60, 10, FULL))
+    assert replica.gets(sequence=3) == {"r2a": 0b010}
+    replica.loaded(("r2b", 1, 1, EMPTY))
+    assert replica.gets(sequence=4) == {"r2b": 0}
+
+
 def test_where_all_are_full_the_own_plane_is_kept() -> None:
     replica = Replica("r1b", FAR)
     replica.loaded(*[(peer, 60, 10, FULL) for peer in ("r2a", "r2b", "r2c")])
