@@ -9,7 +9,7 @@ WORKERS ?= 3
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv wheel demo test test-slow soak mutate mutate-broker check style docs tools bench bench-keys bench-broker bench-forwarding bench-availability bench-ingest clean
+.PHONY: help venv wheel demo test test-quick test-slow soak mutate mutate-broker check style docs tools bench bench-keys bench-broker bench-forwarding bench-availability bench-ingest clean
 
 help:            ## what there is
 	@grep -hE '^[a-z-]+: .*##|^[a-z-]+:  *##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | sort | expand -t 14
@@ -29,8 +29,13 @@ demo: venv       ## the whole system on loopback with this machine's telemetry; 
 test: venv style ## everything that CI runs
 	$(BIN)/python -m pytest -m "not slow" -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
 
-test-slow: venv  ## the long runs
-	$(BIN)/python -m pytest -m slow -n 2 --dist loadfile $(PYTEST_ARGS)
+test-quick: venv ## before each commit, in a minute: ruff, and the tests of single rooms that start no process
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/python -m pytest --quick -m "not slow" -n 2 --dist worksteal $(PYTEST_ARGS)
+
+test-slow: venv  ## the long runs, hours; names each test, and goes on where it was cut as long as no file changes
+	$(BIN)/python -m pytest -vv -m slow -n 2 --dist loadfile --resume .slow-passed $(PYTEST_ARGS)
 
 soak: venv       ## half an hour of storms, restarts and stopped members; fails on growth or loss; SOAK_ARGS="--minutes 3"
 	$(BIN)/python -m tests.bench.soak $(SOAK_ARGS)
@@ -81,4 +86,4 @@ bench-ingest: venv ## sealed rows into Spark beside parquet, receiver, delay, gr
 	$(BIN)/python -m tests.bench.ingest $(BENCH_ARGS)
 
 clean:           ## drop what was built
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .tools dist site
+	rm -rf $(VENV) .slow-passed .mypy_cache .ruff_cache .pytest_cache .hypothesis .tools dist site

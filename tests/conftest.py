@@ -21,9 +21,20 @@ import pytest
 from hypothesis import Phase, settings
 
 from tests.second_chance import SecondChance
-from tests.spreading import pytest_collection_modifyitems, pytest_xdist_make_scheduler
+from tests.spreading import (
+    pytest_addoption,
+    pytest_collection_modifyitems,
+    pytest_ignore_collect,
+    pytest_xdist_make_scheduler,
+)
 
-__all__ = ["pytest_collection_modifyitems", "pytest_xdist_make_scheduler"]
+pytest_plugins = ["tests.resuming"]
+__all__ = [
+    "pytest_addoption",
+    "pytest_collection_modifyitems",
+    "pytest_ignore_collect",
+    "pytest_xdist_make_scheduler",
+]
 
 # Speed is measured in benches: an example that waits for a busy machine is no failure.
 settings.register_profile("veilmq", deadline=None)

@@ -8,6 +8,8 @@ Spark of its own, which costs half a minute of two cores. So:
     files of a test that may take hours       next, with those
     files that start processes                which take long and mostly wait
     all others                                fill the gaps
+
+With `--quick`, only the tests of single rooms that start no process and no Spark are collected.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 USES_SPARK = re.compile(r"\b(spark: Any|site: Site)\b")
 STARTS_PROCESSES = re.compile(r"\b(OverlayProcesses|Popen|run_veilmq|mosquitto|chromium)\b")
+ONE_ROOM = re.compile(r"tests/(keys|bridge|fuzz|gateway/\w+|spark_ingest/\w+)/(?!\w+_experiments/)")
 TAKES_HOURS = re.compile(r"\btimeout\(7_200\)")
 
 
@@ -32,6 +35,21 @@ def rank(path: str) -> int:
     if path.startswith("tests/spark_ingest/") and USES_SPARK.search(text):
         return 0
     return 1 if TAKES_HOURS.search(text) or STARTS_PROCESSES.search(text) else 2
+
+
+def is_quick(path: str) -> bool:
+    """Returns true for a test file of one room that starts nothing."""
+    return ONE_ROOM.match(path) is not None and rank(path) == 2
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--quick", action="store_true", help="collect only the tests of one room that start nothing")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    if not config.getoption("--quick") or not collection_path.name.startswith("test_"):
+        return None
+    return not is_quick(collection_path.relative_to(ROOT).as_posix()) or None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.spreading import ROOT, rank
+from tests.spreading import ROOT, is_quick, rank
 
 
 def test_what_uses_spark_is_one_group_and_what_starts_processes_comes_before_the_rest() -> None:
@@ -23,3 +23,12 @@ def test_every_file_of_tests_has_a_rank() -> None:
 def test_tests_are_collected_in_that_order(request: pytest.FixtureRequest) -> None:
     ranks = [rank(item.path.relative_to(ROOT).as_posix()) for item in request.session.items]
     assert ranks == sorted(ranks)
+
+
+def test_quick_tests_start_nothing_and_are_of_one_room() -> None:
+    assert is_quick("tests/keys/test_issuing.py")
+    assert is_quick("tests/gateway/base/test_alarm.py")
+    assert not is_quick("tests/gateway/test_slow_receivers.py"), "several rooms"
+    assert not is_quick("tests/gateway/bridging/test_ends.py"), "starts processes"
+    assert not is_quick("tests/bridge/overlay_experiments/test_optimum.py"), "an experiment"
+    assert not is_quick("tests/sim/test_storms.py")

@@ -90,6 +90,7 @@ def test_a_region_that_takes_nothing_slows_its_publishers_and_nothing_is_lost(ov
         assert numbers == list(range(topic, MESSAGES, 4))
 
 
+@pytest.mark.slow
 def test_one_replica_that_takes_nothing_holds_up_nobody(overlay: OverlayProcesses):
     reader = across(overlay)
     stop(overlay, "south2")
@@ -103,6 +104,7 @@ def test_one_replica_that_takes_nothing_holds_up_nobody(overlay: OverlayProcesse
     assert wait_until(lambda: overlay.figures("site")["counts"].get("sealed", 0) >= 2_000)
 
 
+@pytest.mark.slow
 def test_a_reader_that_had_no_room_for_a_key_opens_what_comes_once_it_reads_again(overlay: OverlayProcesses):
     """Its queues at all replicas are full while the publisher goes on with another key: the key is lost to it."""
     overlay.make({"north": 3}, [], {"site": "north", "control": "north"})

@@ -103,6 +103,7 @@ def flowing(load: Load) -> bool:
     return load.until(lambda: bool(load.got), 20, 0.2)
 
 
+@pytest.mark.slow
 def test_epochs_pass_while_one_server_lies_and_then_is_killed(overlay: OverlayProcesses) -> None:
     """n = 4 bears one fault of any kind. The liar answers from a subkey that nobody else has, and signs that."""
     epochs = {"length_s": 3, "ahead_s": 1, "grace_s": 1, "skew_s": 0, "history_epochs": 0}
@@ -127,6 +128,7 @@ def test_epochs_pass_while_one_server_lies_and_then_is_killed(overlay: OverlayPr
     assert "Traceback" not in "".join(overlay.log(name) for name in overlay.running)
 
 
+@pytest.mark.slow
 def test_an_outage_of_every_key_server_delays_and_loses_nothing(overlay: OverlayProcesses) -> None:
     epochs = {"length_s": 7, "ahead_s": 1, "grace_s": 5, "skew_s": 0, "history_epochs": 0}
     service = KeyService(epochs=epochs)

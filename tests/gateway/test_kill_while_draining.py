@@ -44,6 +44,7 @@ async def fill(directory: Path) -> None:
     store.close()
 
 
+@pytest.mark.slow
 def test_a_gateway_killed_while_it_drains_delivers_its_backlog_and_what_came_meanwhile_in_order(
     overlay: OverlayProcesses,
 ) -> None:

@@ -34,6 +34,7 @@ def overlay(tmp_path: Path) -> Iterator[OverlayProcesses]:
     made.stop()
 
 
+@pytest.mark.slow
 def test_the_way_over_a_region_that_wants_nothing_is_left_while_messages_flow(overlay: OverlayProcesses) -> None:
     overlay.make(dict.fromkeys(ROW, 1), [ROW[:2], ROW[1:]], {"site": "north", "control": "south"}, trusted=ROW)
     overlay.describe(lambda description: description.update(organise=ORGANISE))

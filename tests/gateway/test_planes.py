@@ -106,6 +106,7 @@ def stopping(overlay: OverlayProcesses, name: str) -> Disturbance:
     return lambda on: overlay.running[name].send_signal(signal.SIGSTOP if on else signal.SIGCONT)
 
 
+@pytest.mark.slow
 def test_a_stopped_replica_delays_who_is_behind_it_only_where_routing_is_static(overlay: OverlayProcesses) -> None:
     load, _, stopped = start(overlay)
     check_both_ways(load, stopping(overlay, stopped), 4.0, 3.5)

@@ -21,6 +21,7 @@ from gateway.client.mqtt_client import MqttClient
 from gateway.mqtt5.packets import Publish
 from tests.gateway.overlay_processes import OverlayProcesses
 from tests.gateway.test_region import REPLICAS, accepted, one_region
+from tests.seldom import slow
 
 LIVES = 3
 RETAINED = 5
@@ -40,7 +41,7 @@ def restart(overlay: OverlayProcesses, how: signal.Signals) -> None:
     process.wait(30)
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL], ids=lambda how: how.name)
+@pytest.mark.parametrize("how", [*slow([signal.SIGTERM]), signal.SIGKILL], ids=lambda how: how.name)
 def test_a_persistent_client_gets_everything_once(overlay: OverlayProcesses, how: signal.Signals) -> None:
     one_region(overlay)
     path = overlay.directory / "control.yaml"

@@ -130,6 +130,7 @@ def test_what_a_members_own_gateway_takes_stays_there_and_the_others_leave_it(ov
         assert set(own) <= set(member.payloads)
 
 
+@pytest.mark.slow
 def test_nothing_is_lost_while_gateways_leave_and_join_a_group(overlay: OverlayProcesses):
     site, control = Member(overlay, "site", "s1"), Member(overlay, "control", "c1")
     settle(overlay, "field", site, control)

@@ -185,6 +185,7 @@ def test_a_witness_that_says_the_contrary_is_outvoted_and_named(brokers: Brokers
         until(desk, lambda seen: seen.fields.get("after") == "failed")
 
 
+@pytest.mark.slow
 def test_a_witness_that_loses_its_link_or_dies_is_no_failure_and_the_entitys_death_is_one(brokers: Brokers) -> None:
     brokers.start(HONEST, HONEST, HONEST)
     with (

@@ -114,6 +114,7 @@ def test_one_broker_is_killed_and_comes_back_while_another_corrupts_now_and_then
         assert not figures["named"]
 
 
+@pytest.mark.slow
 def test_of_five_one_is_killed_for_good_and_one_corrupts_everything(make):
     brokers, region = make(FIVE, behind=("cloud-b",))
     brokers.start()
@@ -229,6 +230,7 @@ def test_too_large_for_a_majority_is_refused_to_the_device_and_for_one_broker_pa
     assert wait_until(lambda: reader.got["plant/0"][1:] == [b"small"])
 
 
+@pytest.mark.slow
 def test_batches_are_no_larger_than_what_a_majority_takes(make):
     """Each publication fits; so does what goes together, and none is taken for one that others carry."""
     brokers, region = make()
@@ -338,6 +340,7 @@ def test_check_probes_each_broker_and_says_in_one_line_what_rules_one_out(make):
     assert "secret of site" not in result.stdout + result.stderr
 
 
+@pytest.mark.slow
 def test_check_says_what_is_wrong_with_logins(make):
     region = make()[1]
     (region.directory / "site-cloud-a.password").chmod(0o644)

@@ -12,6 +12,7 @@ from bridge.sim.adversary import Behaviour
 from bridge.sim.checkers import check_liveness, check_safety
 from bridge.wire import pieces as content
 from keys.envelope import Mode
+from tests.seldom import slow
 from tests.sim.linearview import Overlay
 from tests.sim.placements import READERS, Run, assert_promises, everywhere, mixture, random_bad, run
 from tests.sim.world import NOW, Traffic, make_world, subscribe
@@ -116,7 +117,7 @@ def bytes_a_message(mode: Mode, extra_bytes: int, monkeypatch: pytest.MonkeyPatc
     return (trace.sent_bytes - before) / 200
 
 
-@pytest.mark.parametrize("extra_bytes", [4096, 65_536])
+@pytest.mark.parametrize("extra_bytes", [*slow([4096]), 65_536])
 def test_bytes_on_the_wire(extra_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Three copies a crossing instead of nine; one; three blocks of half the size. Headers go everywhere."""
     flood = bytes_a_message(Mode.COPIES, extra_bytes, monkeypatch, everywhere=True)

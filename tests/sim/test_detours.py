@@ -15,6 +15,7 @@ from bridge.sim.checkers import check_liveness, check_safety
 from bridge.sim.kernel import Trace
 from bridge.wire import NO_PART, PROPERTY_PART, PROPERTY_ROUTE
 from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, Mode
+from tests.seldom import slow
 from tests.sim.plane_shell import Shell
 from tests.sim.world import NOW, Traffic, make_world, subscribe
 
@@ -108,7 +109,7 @@ def test_a_stopped_replica_delays_nobody_for_long(mode: Mode) -> None:
 
 
 @pytest.mark.parametrize("way", [Carrier, Altering])
-@pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.name.lower())
+@pytest.mark.parametrize("mode", [MODES[0], *slow(MODES[1:])], ids=lambda mode: mode.name.lower())
 def test_who_withholds_or_alters_what_it_carries_for_another_hides_nothing_and_frames_nobody(
     mode: Mode, way: type[Adversary]
 ) -> None:

@@ -19,6 +19,7 @@ from keys.envelope import KeyHeader, Mode, check_share, make_key, open_key
 from keys.epochs import Calendar, KeyName, ScopeKeys
 from keys.errors import BadContent, WrongEpochKey
 from tests.keys.helpers import secret_behind
+from tests.seldom import slow
 from tests.sim.test_secrecy import Recorder, pool, recorded
 from tests.sim.world import NOW, Traffic, World, make_world, subscribe
 
@@ -85,7 +86,7 @@ def steady(traffic: Traffic, kernel: Kernel, until_s: float, topic: str = "plant
         traffic.publish(kernel, when, topic.format(number % 3), b"%d" % number, qos=number % 3)
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, *slow([1])])
 @pytest.mark.parametrize(
     "lies", [{Behaviour.SHARES, Behaviour.CONTENT}, {Behaviour.REPLAY, Behaviour.DUPLICATE}, {Behaviour.DROP}],
     ids=lambda lies: "+".join(sorted(lie.value for lie in lies)),

@@ -13,6 +13,7 @@ from bridge.sim.checkers import check_blame, check_liveness, check_safety
 from bridge.sim.kernel import Kernel, Trace
 from keys.envelope import Mode
 from keys.epochs import Calendar
+from tests.seldom import slow
 from tests.sim.test_epochs import keys_changed
 from tests.sim.world import NOW, Traffic, World, make_world, subscribe
 
@@ -100,7 +101,7 @@ def test_a_late_joiner_gets_what_was_retained_long_ago_though_one_replica_is_awa
     assert b"value" in [delivery.publication.payload for delivery in trace.delivered["control"]]
 
 
-@pytest.mark.parametrize("sizes", [{1: 3}, {1: 3, 2: 3}], ids=["one region", "two regions"])
+@pytest.mark.parametrize("sizes", [*slow([{1: 3}]), {1: 3, 2: 3}], ids=["one region", "two regions"])
 @pytest.mark.parametrize("mode", [Mode.COPIES, Mode.ONE, Mode.BLOCKS], ids=lambda mode: mode.name)
 def test_no_replica_refuses_anything_after_a_cut_of_longer_than_the_grace(mode: Mode, sizes: dict[int, int]):
     world = made(calendar(20, 2), [Scope("plant/#", mode)], sizes, (), 1)
@@ -122,9 +123,7 @@ def test_no_replica_refuses_anything_after_a_cut_of_longer_than_the_grace(mode: 
     check(world, traffic, trace)
 
 
-@pytest.mark.parametrize(
-    "seed", [*range(8), 15, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(16, 64))]
-)
+@pytest.mark.parametrize("seed", [*range(4), *slow([*range(4, 8), *range(15, 64)])])
 def test_cuts_within_the_grace_lose_and_misplace_nothing(seed: int):
     """Any mode, one or two regions, keys beside or on publications, retained and in clear, one liar in each region."""
     rng = random.Random(seed)

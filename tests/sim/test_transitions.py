@@ -15,6 +15,7 @@ from bridge.sim.kernel import Kernel
 from keys.envelope import Mode
 from keys.grants import Grant, Right
 from keys.identity import Certificate, Identity
+from tests.seldom import slow
 from tests.sim.test_trees import tell
 from tests.sim.world import NOT_AFTER_MS, NOW, Traffic, World, make_world, subscribe
 
@@ -55,7 +56,7 @@ def check_nothing_lost(kernel: Kernel, traffic: Traffic) -> None:
     assert not trace.suspected()
 
 
-@pytest.mark.parametrize("latency_s", [FAST, SLOW], ids=["fast", "slow"])
+@pytest.mark.parametrize("latency_s", [*slow([FAST]), SLOW], ids=["fast", "slow"])
 @pytest.mark.parametrize("mode", [Mode.COPIES, Mode.PLAIN], ids=["sealed", "plain"])
 def test_a_publisher_that_hears_first_of_its_next_key_loses_nothing(mode: Mode, latency_s: tuple[float, float]) -> None:
     world = make_world({1: 3, 2: 3}, [(1, 2)], {"site": 1, "near": 1, "far": 2}, [Scope("plant/#", mode)])

@@ -19,6 +19,7 @@ def test_executors_give_the_bytes_that_this_process_gives(spark: Any) -> None:
     assert json.dumps([found[at] for at in range(3)]) == json.dumps([measure(cell) for cell in cells])
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_executors_play_trees_that_organise_themselves(spark: Any) -> None:
     cells = [self_organisation.TreeCell(name, 1, 0, 1_000, 2) for name in ("CI", "static")]

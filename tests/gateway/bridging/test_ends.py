@@ -22,6 +22,7 @@ import yaml
 
 from tests.gateway.certificates import Authority
 from tests.gateway.overlay_processes import ENVIRONMENT, VEILMQ, free_ports
+from tests.seldom import slow
 from tests.waits import wait_until
 
 pytestmark = pytest.mark.skipif(shutil.which("mosquitto") is None, reason="no mosquitto here; make tools")
@@ -156,7 +157,7 @@ class Writer:
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize(("version", "outwards"), [("5", True), ("3.1.1", False)])
+@pytest.mark.parametrize(("version", "outwards"), [("5", True), pytest.param("3.1.1", False, marks=pytest.mark.slow)])
 def test_nothing_acknowledged_is_lost_while_either_is_killed(
     made: Callable[[dict[str, Any]], Site], version: str, outwards: bool
 ) -> None:
@@ -242,7 +243,7 @@ def test_qos_2_crosses_both_ways_once_while_either_is_killed(made: Callable[[dic
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("version", ["5", "3.1.1"])
+@pytest.mark.parametrize("version", ["5", *slow(["3.1.1"])])
 def test_tls_at_the_second_address_with_a_certificate_that_is_replaced(
     made: Callable[[dict[str, Any]], Site], version: str, tmp_path: Path
 ) -> None:
@@ -285,7 +286,7 @@ def test_tls_at_the_second_address_with_a_certificate_that_is_replaced(
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("version", ["5", "3.1.1"])
+@pytest.mark.parametrize("version", ["5", *slow(["3.1.1"])])
 def test_a_topic_that_crosses_both_ways_does_not_echo(made: Callable[[dict[str, Any]], Site], version: str) -> None:
     site = made({"version": version, "topics": [{"filter": "both/#", "direction": "both"}], "status_topic": "up"})
     site.theirs.start()

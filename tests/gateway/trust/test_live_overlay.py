@@ -93,6 +93,7 @@ def test_a_new_member_is_let_in_and_a_removed_one_is_shut_out(overlay: OverlayPr
     assert wait_until(lambda: load.complete, 20), load.story()
 
 
+@pytest.mark.slow
 def test_what_needs_a_restart_is_said_and_kept(overlay: OverlayProcesses) -> None:
     one_region(overlay).start(*EVERYBODY)
 

@@ -15,6 +15,7 @@ from spark_ingest.receiver.replicas import RegionReplicas
 from spark_ingest.secrets.grants import read_grants
 from spark_ingest.spool.view import SpoolView
 from tests.gateway.overlay_processes import KeyService, OverlayProcesses
+from tests.seldom import slow
 from tests.waits import wait_until
 
 REPLICAS = ("north1", "north2", "north3")
@@ -36,7 +37,7 @@ def rows(options: Options) -> dict[bytes, str]:
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("keys", ["riding", "topic"])
+@pytest.mark.parametrize("keys", ["riding", *slow(["topic"])])
 def test_rows_of_several_epochs_come_through_real_brokers_and_open(
     overlay: OverlayProcesses, tmp_path: Path, keys: str
 ) -> None:
