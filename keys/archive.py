@@ -27,7 +27,7 @@ def make_archive(
     readers: Iterable[tuple[Certificate, Sequence[Outputs]]],
     random: Callable[[int], bytes],
 ) -> bytes:
-    """Returns the encoded archive of one epoch.
+    """Returns the encoded archive of an epoch.
 
     `readers`: each reader's certificate and all outputs that it may read in that epoch. `random(n)`: n random secret
     bytes.
@@ -48,9 +48,7 @@ def make_archive(
 
 
 def find_box(archive: bytes, party: bytes) -> bytes | None:
-    """Returns the box of one reader, None if it has none. Raises `BadFrame` if the bytes up to there are no
-    archive.
-    """
+    """Returns the box of a reader, None if it has none. Raises `BadFrame` if the bytes up to there are no archive."""
     reader = frames.Reader(archive)
     reader.opening(frames.Kind.KEY_ARCHIVE)
     reader.take(4)
@@ -67,5 +65,5 @@ def find_box(archive: bytes, party: bytes) -> bytes | None:
 
 
 def archive_info(server: str, party: bytes, epoch: int) -> bytes:
-    """Returns the context that an archived box is bound to: server, reader and epoch."""
+    """Returns the context an archived box is bound to: server, reader and epoch."""
     return b"veilmq/1 key archive" + frames.text(server) + party + frames.number(epoch, 4)

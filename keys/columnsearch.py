@@ -9,7 +9,7 @@ value;
 * choices are tried in the order of past contradictions of their columns, so that a liar costs a single search;
 * inner values are kept: a choice that differs in a single region repeats no work of the regions below.
 
-k rows that fit give the secret. `steps` counts the choices worked out: a measure of work that is equal on every
+k fitting rows give the secret. `steps` counts the choices worked out: a measure of work that is equal on every
 machine, and is bounded by the caller. Not here: budgets and pauses (`bridge.reader.search_debts`), commitments
 (`envelope`), who lied (`bridge.reader.blame`).
 """
@@ -57,14 +57,14 @@ class _Plan:
         self._through: dict[tuple[int, ...], list[tuple[int, Combination]]] = {}
 
     def mask(self, choice: Combination) -> int:
-        """Returns the shares of one row that a choice needs, as a bit mask."""
+        """Returns the shares of a row a choice needs, as a bit mask."""
         known = self._masks.get(choice)
         if known is None:
             known = self._masks[choice] = sum(map(self.bits.__getitem__, product(*choice)))
         return known
 
     def through(self, inner: tuple[int, ...]) -> list[tuple[int, Combination]]:
-        """Returns the choices that need the share with these places after the first, with their masks."""
+        """Returns the choices needing the share with these places after the first, with their masks."""
         known = self._through.get(inner)
         if known is None:
             with_it = [[s for s in subsets if place in s] for subsets, place in zip(self.subsets, inner, strict=True)]
@@ -84,7 +84,7 @@ class FoundColumns:
 
 
 class ColumnSearch:
-    """A search for the secret of one data key among its shares along one path.
+    """A search for the secret of a data key among its shares along a path.
 
     `accept_row(place, value)` checks a level-1 share, `accept(secret)` the key's own commitment. Raises `OurFault`
     for a
@@ -179,9 +179,7 @@ class ColumnSearch:
         yield from self._ready(sorted(choices, key=partial(_distrust, contradicted)), rows)
 
     def _through(self, fresh: tuple[int, ...]) -> list[Combination]:
-        """Returns the choices that a new share completed: those that need the share and whose row has all other
-        shares.
-        """
+        """Returns the choices a new share completed: those that need the share and whose row has all other shares."""
         row, *inner = fresh
         if self._present[row].bit_count() < self._plan.needed:
             return []
@@ -191,7 +189,7 @@ class ColumnSearch:
     def _ready(
         self, choices: Iterable[Combination], rows: Sequence[tuple[int, int]]
     ) -> Iterator[tuple[Combination, int]]:
-        """Yields each choice with its complete rows, if they and the rows that fit already are at least k."""
+        """Yields each choice with its complete rows, if their rows and the rows that fit already are at least k."""
         threshold, mask_of = self._hops[0].threshold, self._plan.mask
         for choice in choices:
             mask = mask_of(choice)

@@ -54,7 +54,7 @@ _SEATED = 4
 
 
 class Delegated(IntFlag):
-    """The rights that a token gives."""
+    """The rights a token gives."""
 
     PUBLISH = 1
     SUBSCRIBE = 2
@@ -62,7 +62,7 @@ class Delegated(IntFlag):
 
 @dataclass(frozen=True, slots=True)
 class Advertisement:
-    """A discovery node's signed word on one trace topic. `topic`: 16 random bytes, its name is their UUID.
+    """A discovery node's signed word on a trace topic. `topic`: 16 random bytes, its name is their UUID.
 
     `discoverers`: patterns of names (`control-*`, or `@domain` for a whole trust domain) that may learn the topic;
     nobody else gets an answer. `certificate`: the owning entity's. `decode` raises BadFrame.
@@ -132,7 +132,7 @@ class Advertisement:
 
 @lru_cache(maxsize=SHARED_KEPT)
 def _shared(discoverers: tuple[str, ...], node: str) -> tuple[tuple[str, ...], str]:
-    """Returns equal values as one object: a node signs for tens of thousands of entities, most of them for equal
+    """Returns equal values as a single object: a node signs for tens of thousands of entities, most of them for equal
     trackers.
     """
     return discoverers, node
@@ -167,7 +167,7 @@ def globs(discoverers: Sequence[str]) -> int:
 
 
 def unfit_discoverers(discoverers: Sequence[str]) -> str:
-    """Returns what is wrong with the patterns of one trace topic; empty for nothing."""
+    """Returns what is wrong with the patterns of a trace topic; empty for nothing."""
     if len(discoverers) > DISCOVERERS_MAX:
         return f"{len(discoverers)} discoverers of one trace topic; at most {DISCOVERERS_MAX} may be named"
     if max(map(len, discoverers), default=0) > DISCOVERER_CHARS_MAX:
@@ -181,7 +181,7 @@ def unfit_discoverers(discoverers: Sequence[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """The number of one witness among `witnesses`, an odd number. `since_ms`: when the entity named them; later seats
+    """The number of a witness among `witnesses`, an odd number. `since_ms`: when the entity named them; later seats
     replace it.
     """
 
@@ -208,7 +208,7 @@ class Seat:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A right on one trace topic, from its owner to the holder of `public_key`, until `not_after_ms`.
+    """A right on a trace topic, from its owner to the holder of `public_key`, until `not_after_ms`.
 
     `seat`: None if the holder is the entity's only witness.
     """

@@ -5,11 +5,9 @@
     commitment = HKDF-Expand(PRK, "veilmq/1 commit" ‖ H, 32)          in the key header
     kcv        = HKDF-Expand(K, "veilmq/1 kcv", 16)                   zeros for a shares-only scope
 
-HKDF (RFC 5869) with SHA-256, and HMAC (RFC 2104) inside it, are written out over `hashlib`: each output is one block,
-the
-epoch key is hashed once for many secrets, and the two outputs share a key. A library's objects take three times as
-long.
-A test compares the results with such a library.
+HKDF (RFC 5869) with SHA-256, and HMAC (RFC 2104) inside it, are written out over `hashlib`: each output is a single
+block, the epoch key is hashed once for many secrets, and the two outputs share a key. A library's objects take three
+times as long. A test compares the results with such a library.
 
 Not here: who checks the results, and against what (`envelope`, `keyopening`).
 """
@@ -29,8 +27,8 @@ _LAST = b"\x01"  # number of the only block of an output
 
 
 class Derivation:
-    """A derivation under one 32-byte epoch key, or under none (a shares-only scope). Raises `OurFault` for any other
-    key.
+    """A derivation under a single 32-byte epoch key, or under none (a shares-only scope). Raises `OurFault` for any
+    other key.
     """
 
     __slots__ = ("_inner", "_outer", "check_value")

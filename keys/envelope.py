@@ -1,4 +1,5 @@
-"""START HERE: a publisher's data key, and one import for all that a sealed publication needs (docs/protocol.md §2.4).
+"""START HERE: a publisher's data key, and a single import for all that a sealed publication needs (docs/protocol.md
+§2.4).
 
     enc, commitment, kcv: what an epoch key makes of a secret, see `derivation`
     share commitment i = SHA-256("veilmq/1 share" ‖ H ‖ i(1) ‖ value)[:16]
@@ -166,8 +167,7 @@ def make_key(
 
     `scope_key`: the 32-byte epoch key of that `name`, None for a shares-only scope. `random(n)` gives n uniformly
     random secret bytes. `order`: the publisher's life and the number of the key in it. `tree`: the number of the tree
-    of
-    regions along which its shares travel. Raises `OurFault` for arguments that no header can carry.
+    of regions along which its shares travel. Raises `OurFault` for arguments no header can carry.
     """
     derivation = Derivation(scope_key)
     secret = random(SECRET_BYTES)
@@ -201,9 +201,8 @@ def make_key(
 def open_key(header: KeyHeader, secret: bytes, scope_key: bytes | None) -> DataKey:
     """Returns the data key behind a verified header and its recombined 32-byte secret.
 
-    `scope_key`: the policy's key for this scope (None: shares-only), never one that the header suggests.
-    Raises `WrongEpochKey` if the header was made with another epoch key, `BadContent` if the commitment
-    does not fit.
+    `scope_key`: the policy's key for this scope (None: shares-only), never one the header suggests. Raises
+    `WrongEpochKey` if the header was made with another epoch key, `BadContent` if the commitment does not fit.
     """
     check_epoch_key(header, scope_key)
     return open_derived(header.key_id, header.binding, header.commitment, secret, Derivation(scope_key))
@@ -234,7 +233,7 @@ def wrong_epoch_key(name: KeyName) -> WrongEpochKey:
 
 
 def check_share(header: KeyHeader, place: int, value: bytes) -> bool:
-    """Returns True if `value` is the level-1 share that the publisher committed to for `place` (1..n)."""
+    """Returns True if `value` is the level-1 share the publisher committed to for `place` (1..n)."""
     if not 1 <= place <= len(header.share_commitments):
         return False
     found = _share_commitment(header.binding, place, value)

@@ -1,4 +1,4 @@
-"""Epochs and epoch keys: their calendar, their derivation, and the keys of one party (E2, docs/protocol.md §6.1).
+"""Epochs and epoch keys: their calendar, their derivation, and the keys of a party (E2, docs/protocol.md §6.1).
 
 An *epoch* is a number computed from the owner's calendar and the party's own clock. A scope's key is named by
 (scope, epoch, bump): the bump rises when the owner revokes a right at once, and outdates the keys issued before.
@@ -38,7 +38,7 @@ class KeyName(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Calendar:
-    """The owner's calendar of epochs. `length_s` 0: one endless epoch, number 0.
+    """The owner's calendar of epochs. `length_s` 0: an endless epoch, number 0.
 
     Epoch e begins at zero_ms / 1000 + e * length_s and ends when the next one begins. Members may fetch its keys
     `ahead_s`
@@ -92,7 +92,7 @@ class Calendar:
         return begins_ms if epoch else 0, min(TIME_MS_END, begins_ms + 1000 * (self.length_s + self.grace_s))
 
     def live(self, epoch: int, now: float) -> bool:
-        """Returns True if content that claims to be sealed in this epoch can be fresh, for any two clocks within the
+        """Returns True if content claiming to be sealed in this epoch can be fresh, for any two clocks within the
         skew.
         """
         if not self.length_s:
@@ -155,7 +155,7 @@ class ScopeKeys:
         return self._keys.get(name)
 
     def to_seal(self, scope: str, bump: int, calendar: Calendar, now: float) -> tuple[KeyName, bytes] | None:
-        """Returns the key that a publisher seals under now: the present epoch's or, within its grace, the one before.
+        """Returns the key a publisher seals under now: the present epoch's or, within its grace, the one before.
 
         Returns None if there is none yet: then nothing may be sealed. A key of an earlier bump never seals, since a
         member was
@@ -189,7 +189,7 @@ def scope_key(root: bytes, scope: str, epoch: int, bump: int = 0) -> bytes:
 
 
 def token_key(root: bytes, generation: int = 0) -> bytes:
-    """Returns K_tok of one generation: the 32-byte key for `topictokens`. It outlives epochs (E2)."""
+    """Returns K_tok of a generation: the 32-byte key for `topictokens`. It outlives epochs (E2)."""
     return _derive(root, b"veilmq/1 tokens" + frames.number(generation, 4))
 
 

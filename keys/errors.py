@@ -20,8 +20,8 @@
     ├── UnknownKey                   no key of that name exists under the policy at hand
     └── NotReady                     a key server lacks material that it needs to answer
 
-Messages name sizes, names and places, never key material: they go to logs. This module knows no MQTT reason
-codes; the code that speaks MQTT maps these classes to reason codes.
+Messages name sizes, names and places, never key material: they go to logs. This module knows no MQTT reason codes; the
+code speaking MQTT maps these classes to reason codes.
 """
 
 # ruff: noqa: N818  the names say whose fault it was; "Error" would add nothing

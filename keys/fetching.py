@@ -3,8 +3,8 @@
 A gateway or job has one `KeyFetcher`. The fetcher asks for the present epoch's keys of all scopes of its member, for
 the next epoch's keys ahead of time, and for the names given to `want`. An output of a set of servers is believed once
 f + 1 of them signed equal bytes; a key goes into `ScopeKeys` once every set has an output. Until then every server is
-asked again after a growing pause, so that an outage ends by itself. In a chain the fetcher asks one server at a time,
-and the next after a refusal or without an answer.
+asked again after a growing pause, so that an outage ends by itself. In a chain the fetcher asks a single server at a
+time, and the next after a refusal or without an answer.
 
 Outputs of different deals (`material`) are never mixed; of two complete deals the later one counts. Not here: who
 has which right (`issuing.Directory`), how requests travel, keeping keys on disk.
@@ -69,7 +69,7 @@ Effect = Ask | Learned | Lied | RefusedByServer
 
 @dataclass(slots=True)
 class _Try:
-    """The requests to one server for one key: how many, when the next is due, and whether it refused since."""
+    """The requests to a server for a key: how many, when the next is due, and whether it refused since."""
 
     count: int = 0
     at: float = 0.0
@@ -78,7 +78,7 @@ class _Try:
 
 @dataclass(slots=True)
 class _Wish:
-    """A key that we want, or got and still compare.
+    """A key we want, or got and still compare.
 
     `until`: when to stop asking; infinity for our scopes' present and next keys. `doubt`: servers that are asked once
     more,
@@ -102,8 +102,8 @@ class _Asked:
 
 
 class KeyFetcher:
-    """The state machine that gets one member's scope keys from key servers. Every method returns the effects to carry
-    out.
+    """The state machine getting a single member's scope keys from key servers. Every method returns the effects to
+    carry out.
 
     `name`: our overlay name. `random(n)`: n random bytes. Raises `OurFault` if the directory's servers cannot be a
     key
@@ -372,7 +372,7 @@ class KeyFetcher:
 
 
 def _opened(server: str, answer: KeyAnswer, asked: _Asked) -> list[Outputs]:
-    """Returns a server's outputs for the names that we asked for; all else in its boxes is ignored."""
+    """Returns a server's outputs for the names we asked for; all else in its boxes is ignored."""
     said = decode_outputs(asked.identity.open_box(answer.box, answer_info(server, answer.request)))
     for epoch, box in answer.archived:
         info = archive_info(server, asked.identity.party_id, epoch)

@@ -96,7 +96,7 @@ def text(value: str) -> bytes:
 
 
 class Reader:
-    """A reader of one frame from front to back; every method raises `BadFrame` when the bytes do not allow it."""
+    """A reader of a frame from front to back; every method raises `BadFrame` when the bytes do not allow it."""
 
     __slots__ = ("_at", "_data")
 
@@ -168,7 +168,7 @@ def to_property(data: bytes) -> str:
 
 
 def from_property(value: str) -> bytes:
-    """Returns the frame behind a user property; strict, so that one frame has one spelling. Raises `BadFrame`."""
+    """Returns the frame behind a user property; strict, so that one frame has a single spelling. Raises `BadFrame`."""
     if len(value) > PROPERTY_LENGTH_LIMIT:
         raise BadFrame("a user property longer than MQTT allows")
     try:

@@ -31,7 +31,7 @@ class Right(IntFlag):
 class Grant:
     """A grant: `member` has `rights` on the wire topics of `filter` from `first_epoch` to `last_epoch`, both included.
 
-    `encode` raises `OurFault`, `decode` `BadFrame` for fields that no grant can have.
+    `encode` raises `OurFault`, `decode` `BadFrame` for fields no grant can have.
     """
 
     member: str

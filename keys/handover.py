@@ -25,7 +25,7 @@ KEYS_MAX = 1024  # of one scope
 
 @dataclass(frozen=True, slots=True)
 class ScopeGrant:
-    """A scope as its member knows it. `keys`: those that the owner issues itself, by (epoch, bump)."""
+    """A scope as its member knows it. `keys`: those the owner issues itself, by (epoch, bump)."""
 
     wire_filter: str
     clear_filter: str
@@ -36,8 +36,8 @@ class ScopeGrant:
 def seal_grants(
     overlay: str, member: str, agreement_key: bytes, grants: Sequence[ScopeGrant], ephemeral: bytes
 ) -> bytes:
-    """Returns the box for one member. `ephemeral`: 32 random secret bytes. Raises `OurFault` for values that do
-    not fit.
+    """Returns the box for a member. `ephemeral`: 32 random secret bytes. Raises `OurFault` for values that do not
+    fit.
     """
     if len(grants) > SCOPES_MAX or any(len(grant.keys) > KEYS_MAX for grant in grants):
         raise OurFault(f"a member gets at most {SCOPES_MAX} scopes with {KEYS_MAX} keys each")

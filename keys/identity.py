@@ -6,7 +6,7 @@ An overlay certificate is a frame signed by the overlay's owner:
     region(4)  not_after_ms(8)  signature(64), domain "veilmq/1 certificate"
 
 A certificate says who a party is; the owner's policy says which rights it has (`grants`). The X25519 key, to which
-boxes are sealed, is derived from the Ed25519 key, so that an identity stays one secret of 32 bytes.
+boxes are sealed, is derived from the Ed25519 key, so that an identity stays a single secret of 32 bytes.
 
 Every signature of the overlay is over `domain ‖ 0x00 ‖ data`, so that none can be passed off as one of
 another kind. The same key pair serves TLS. In TLS 1.2 a peer chooses the first 32 bytes of what a server
@@ -148,7 +148,7 @@ def _with_domain(domain: str, data: bytes) -> bytes:
 
 
 class Role(StrEnum):
-    """The roles that a party may have in the overlay."""
+    """The roles a party may have in the overlay."""
 
     REPLICA = "replica"
     GATEWAY = "gateway"
@@ -173,7 +173,7 @@ _ROLES = {code: role for role, code in _ROLE_CODES.items()}
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """The owner's signed statement about one party.
+    """The owner's signed statement about a party.
 
     `name`, `domain` (its trust domain): 1 to 64 letters, digits, dots, dashes and underscores.
     `public_key`, `agreement_key`: 32 bytes each, Ed25519 and X25519. `region`: the member's region, or the region of

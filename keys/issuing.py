@@ -1,8 +1,8 @@
 """A key server: who may have which key of which epoch, and its archive of ended epochs (E2, docs/protocol.md §6.5).
 
-`KeyServer.answer` turns one signed request into one signed answer; `walk` moves the material forward, seals the ended
-epoch's outputs to the readers of that epoch, and erases the rest. The driver stores the effects in their order: an
-epoch's archive is durable before the erasure of the material.
+`KeyServer.answer` turns a single signed request into a single signed answer; `walk` moves the material forward, seals
+the ended epoch's outputs to the readers of that epoch, and erases the rest. The driver stores the effects in their
+order: an epoch's archive is durable before the erasure of the material.
 
 A replayed request is harmless: only the named server answers, only while the request is fresh, and the answer is
 sealed to the asker. The replay costs the asker one of its requests, but only asker and server have seen the request.
@@ -117,7 +117,7 @@ class KeepArchive:
 
 
 class _Requests:
-    """A token bucket for one member's requests."""
+    """A token bucket for a member's requests."""
 
     __slots__ = ("_at", "_left")
 
@@ -196,7 +196,7 @@ class KeyServer:
     def check(self, name: str, key: KeyName, now: float) -> None:
         """Raises unless that member may have that key now.
 
-        Raises `UnknownKey` (no such scope, or a bump that our policy does not know yet), `TooEarly`, `NotAuthorised`.
+        Raises `UnknownKey` (no such scope, or a bump our policy does not know yet), `TooEarly`, `NotAuthorised`.
         """
         directory, calendar = self._directory, self._directory.calendar
         bump = directory.bump(key.scope)

@@ -1,4 +1,4 @@
-"""The key header (`vmq-key`): the public part of one data key, signed by its publisher (docs/protocol.md §2.8).
+"""The key header (`vmq-key`): the public part of a data key, signed by its publisher (docs/protocol.md §2.8).
 
     opening(3: version, kind 2, flags 0) publisher(16) scope(2 + n) epoch(4) bump(2) hops: count(1), each region(4)
     view(4) k(1) n(1) tree(4) generation(8) counter(4) first_sequence(8) message_limit(4)
@@ -39,9 +39,7 @@ KEY_DOMAIN = "veilmq/1 key"
 
 
 class Order(NamedTuple):
-    """The order of one member's keys. `generation`: the member's life; `counter`: the number of the key in that
-    life.
-    """
+    """The order of a member's keys. `generation`: the member's life; `counter`: the number of the key in that life."""
 
     generation: int
     counter: int
@@ -51,13 +49,12 @@ class Order(NamedTuple):
 class KeyHeader:
     """A data key in public.
 
-    `hops`: the publisher's region, then every other region that the scope may enter, ascending by id.
-    `tree`: the number of the tree of regions along which its shares travel.
-    `order`: the publisher's life in which the key was made, and the key's number in that life.
-    `first_sequence`: the publisher's next sequence when it made the key. `message_limit`: messages under
-    this key. `kcv`: check value of the scope's epoch key, zeros if the scope has none. `share_commitments`:
-    one for each place of hops[0], in order. `encode` raises `OurFault` and `decode` `BadFrame` for a header
-    with impossible fields.
+    `hops`: the publisher's region, then every other region the scope may enter, ascending by id. `tree`: the number of
+    the tree of regions along which its shares travel. `order`: the publisher's life in which the key was made, and the
+    key's number in that life. `first_sequence`: the publisher's next sequence when it made the key. `message_limit`:
+    messages under this key. `kcv`: check value of the scope's epoch key, zeros if the scope has none.
+    `share_commitments`: one for each place of hops[0], in order. `encode` raises `OurFault` and `decode` `BadFrame`
+    for a header with impossible fields.
     """
 
     publisher: bytes
@@ -114,7 +111,7 @@ class KeyHeader:
 
     @property
     def epoch_key(self) -> KeyName:
-        """The name of the epoch key that opens this data key; without meaning in a shares-only scope."""
+        """The name of the epoch key opening this data key; without meaning in a shares-only scope."""
         return KeyName(self.scope, self.epoch, self.bump)
 
     @property

@@ -1,7 +1,7 @@
-"""Opening many data keys at once, for readers that get a key with nearly every publication (`envelope.open_key` opens
+"""Opening many data keys at once, for readers getting a key with nearly every publication (`envelope.open_key` opens
 one).
 
-Headers of one publisher and scope differ in fields of fixed size only. The other bytes are decoded once: a frame with
+Headers of a publisher and scope differ in fields of fixed size only. The other bytes are decoded once: a frame with
 equal bytes there is equally well-formed. Secrets behind shares of equal places are recombined together. Each key is
 checked and derived as `envelope.open_key` says.
 
@@ -44,7 +44,7 @@ _LEVEL_1_SHARE = 1 + SECRET_BYTES  # place, value
 
 
 class Outline(NamedTuple):
-    """The fields that headers of one publisher's keys share.
+    """The fields that headers of a publisher's keys share.
 
     `preamble_bytes`: the size up to the commitments; `path`: the bytes from the scope to the counters; `size`: of a
     header.
@@ -112,7 +112,7 @@ class KeyOpener:
         ]
 
     def _secrets(self, sealed: Sequence[SealedKey]) -> list[bytes | KeysError]:
-        """Returns the recombined secrets: one interpolation serves all keys whose shares have equal places."""
+        """Returns the recombined secrets: an interpolation serves all keys whose shares have equal places."""
         secrets: list[bytes | KeysError] = []
         together: dict[tuple[int, ...], list[int]] = {}
         for number, each in enumerate(sealed):

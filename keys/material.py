@@ -4,8 +4,8 @@
     output        = scope_key(subkey[T], scope, T, bump)            of one set of servers
     K             = XOR of the outputs of all sets
 
-`deal` makes one subkey for every set of n - f servers, so that any f servers together lack the subkey of the set that
-excludes them; `chain` is the case of one set to which every server belongs. n = 3 has no f >= 1 with n >= 3f + 1:
+`deal` makes a single subkey for every set of n - f servers, so that any f servers together lack the subkey of the set
+that excludes them; `chain` is the case of one set to which every server belongs. n = 3 has no f >= 1 with n >= 3f + 1:
 sets of two still keep every single server from deriving a key, and one may be down, but none may lie.
 
 Encoded for a file that only the server reads (0600):
@@ -39,7 +39,7 @@ _WALK = b"veilmq/1 walk"
 
 @lru_cache(maxsize=16)
 def sets_of(servers: int, faults: int) -> tuple[frozenset[int], ...]:
-    """Returns the sets that hold a subkey each, in order, as numbers 1 to n of their servers. `servers` 0: a chain.
+    """Returns the sets holding a subkey each, in order, as numbers 1 to n of their servers. `servers` 0: a chain.
 
     Raises `OurFault` for a number of servers that cannot bear so many faults.
     """
@@ -61,7 +61,7 @@ def sets_held(servers: int, faults: int, number: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """The subkeys of one server from one deal, walked to `epoch`. No earlier epoch can be derived from them.
+    """The subkeys of a server from one deal, walked to `epoch`. No earlier epoch can be derived from them.
 
     `deal`: 12 bytes, its name. `servers`, `faults`, `number`: the service and the server's number in it; zeros in a
     chain.
@@ -114,7 +114,7 @@ class Generation:
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """One key server's material: a generation and, after `rekey`, the one that follows it."""
+    """A key server's material: a generation and, after `rekey`, the one that follows it."""
 
     generations: tuple[Generation, ...]
 

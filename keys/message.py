@@ -53,7 +53,7 @@ class Mode(IntEnum):
 
 @value
 class MessageHeader:
-    """The statement that a publisher signs about one publication.
+    """The statement that a publisher signs about a publication.
 
     `publisher`, `key_id`: 16 bytes, key_id zeros for `Mode.PLAIN` and only there. `sequence`: rises over
     all of the publisher's publications and is never used twice. `previous`: its preceding QoS >= 1
@@ -89,7 +89,7 @@ class MessageHeader:
 
     @property
     def order(self) -> tuple[int, int, int, int]:
-        """A sort key: of two sealings of one number, or on one retained topic, the newer one has the greater key.
+        """A sort key: of two sealings of a number, or on a retained topic, the newer one has the greater key.
 
         The time alone does not decide: a clock may be set back between two lives.
         """
@@ -183,7 +183,7 @@ ONE_DIGEST = {int(mode): mode for mode in (Mode.COPIES, Mode.ONE, Mode.PLAIN)}
 
 
 def content_digest(content: bytes) -> bytes:
-    """Returns SHA-256 of sealed content, of one block, or of plain content, as message headers carry it."""
+    """Returns SHA-256 of sealed content, of a block, or of plain content, as message headers carry it."""
     return hashlib.sha256(content).digest()
 
 
@@ -191,7 +191,7 @@ class SealedProperty(NamedTuple):
     """An MQTT property that is sealed beside topic, time, payload and user properties.
 
     `name`: its name in MQTT's properties and in a publication. `kind`: `str` and `bytes` stand behind their length in
-    2 bytes, `int` is one byte. `flag`: the bit of a record's extras that says if it is present.
+    2 bytes, `int` is a byte. `flag`: the bit of a record's extras saying if it is present.
     """
 
     name: str

@@ -23,7 +23,7 @@ DOMAIN = "veilmq/1 own word"
 class OwnWord:
     """A statement of an entity about itself.
 
-    `since_ms`: when the entity named the witnesses that pass it on (`delegation.Seat`); `number` rises for these
+    `since_ms`: when the entity named the witnesses passing it on (`delegation.Seat`); `number` rises for these
     witnesses. `kind`: a `bridge.traces.kinds.TraceKind`. `body`: JSON.
     """
 

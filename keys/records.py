@@ -8,14 +8,13 @@
 
 All integers are little-endian, and every one of these sections begins at a multiple of 8 bytes and is filled with
 zeros up to the next: numpy and Arrow read them in place (`layout` gives the offsets). The sizes add up to the last
-byte. Extras of one record: flags(1: 1 expiry, 2 content type, 4 response topic, 8 correlation data, 16 payload
-format,
+byte. Extras of a record: flags(1: 1 expiry, 2 content type, 4 response topic, 8 correlation data, 16 payload format,
 32 original number, 64 user properties), then those fields in this order: expiry in seconds(4), text, text, bytes,
 format(1), number(8), count(2) and pairs of texts; texts and bytes behind their 16-bit length.
 
-A fault of the structure fails the whole content. A fault of one record (a topic that is no UTF-8, unreadable
-extras) fails that record alone: `topic` and `extras` raise when they are asked for.
-Not here: sealing and signatures (`envelope`), which topics are allowed (`bridge`).
+A fault of the structure fails the whole content. A fault of a record (a topic that is no UTF-8, unreadable extras)
+fails that record alone: `topic` and `extras` raise when they are asked for. Not here: sealing and signatures
+(`envelope`), which topics are allowed (`bridge`).
 """
 
 from __future__ import annotations
@@ -151,7 +150,7 @@ class Extras(NamedTuple):
 
     @classmethod
     def decode(cls, data: bytes) -> Extras:
-        """Reads encoded extras; one value has one encoding. Raises `BadFrame`."""
+        """Reads encoded extras; one value has a single encoding. Raises `BadFrame`."""
         if not data:
             return NO_EXTRAS
         flags, at = data[0], 1
@@ -223,7 +222,7 @@ _READERS: Mapping[type, Callable[[bytes, int], tuple[Sealed, int]]] = {str: _tex
 
 
 class Records:
-    """The columns of one content. Records are numbered from 0.
+    """The columns of a content. Records are numbered from 0.
 
     `flags`: a byte each. `times`: ms. `indexes`: into `topics`, which are distinct and undecoded bytes.
     `data`: the content itself.

@@ -1,4 +1,4 @@
-"""The window of seen sequences, against duplicates and replays of one publisher.
+"""The window of seen sequences, against duplicates and replays of a publisher.
 
 The window keeps a bitmap for each block of numbers of which some came. When there are too many blocks, the lowest one
 goes, and every number that is not above it counts as seen, so that nothing can be replayed by waiting. The window is

@@ -121,7 +121,7 @@ class KeyRequest:
 
 @dataclass(frozen=True, slots=True)
 class Outputs:
-    """One server's outputs for one key. `deal`: the material's 12-byte name. `outputs`: (set, 32 bytes), ascending."""
+    """A server's outputs for a key. `deal`: the material's 12-byte name. `outputs`: (set, 32 bytes), ascending."""
 
     name: KeyName
     deal: bytes
@@ -194,7 +194,7 @@ def digest_of(request: bytes) -> bytes:
 
 
 def answer_info(server: str, request: bytes) -> bytes:
-    """Returns the context that the box of an answer is bound to. `request`: digest."""
+    """Returns the context the box of an answer is bound to. `request`: digest."""
     return b"veilmq/1 key answer" + frames.text(server) + request
 
 

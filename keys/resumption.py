@@ -116,9 +116,7 @@ def is_resumed(data: bytes) -> bool:
 
 
 def _code(key: bytes, what: bytes) -> bytes:
-    """Returns the code of a frame under a key that seals nothing. The kinds of frames tell the two directions
-    apart.
-    """
+    """Returns the code of a frame under a key sealing nothing. The kinds of frames tell the two directions apart."""
     return hmac.digest(hmac.digest(key, DOMAIN_RESUMPTION + b"\1", "sha256"), what, "sha256")[:CODE_BYTES]
 
 

@@ -1,4 +1,4 @@
-"""Boxes sealed to one party's X25519 key: token keys in the overlay file, answers of key servers (docs/protocol.md
+"""Boxes sealed to a party's X25519 key: token keys in the overlay file, answers of key servers (docs/protocol.md
 §9.4).
 
     box = ephemeral public(32)  AES-256-GCM(key, nonce of zeros, plaintext, no associated data)

@@ -1,8 +1,8 @@
 """Shamir's secret sharing, byte by byte over GF(2^8) (A1, A2; Shamir 1979).
 
-The secret is the value at x = 0 of a polynomial of degree threshold - 1, share i its value at x = i. Every
-coefficient is drawn from all 256 values, the leading one too: forbidding zero there would tell holders of
-threshold - 1 shares one value that the secret does not have.
+The secret is the value at x = 0 of a polynomial of degree threshold - 1, share i its value at x = i. Every coefficient
+is drawn from all 256 values, the leading one too: forbidding zero there would tell holders of threshold - 1 shares one
+value the secret does not have.
 
 Nothing here draws randomness, knows places or regions (`sharetree`), or notices a wrong share: `combine` of
 wrong shares is a wrong secret. Commitments are checked by the caller.

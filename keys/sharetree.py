@@ -1,10 +1,10 @@
 """Shares of shares: labels, deterministic re-splits, frames, and level-1 values (A5, A6; docs/protocol.md §3).
 
-The publisher splits the secret S of a data key for its own region (level 1). Every replica splits each
-share that it holds again for the next region, so a share below level 1 is the value of a polynomial whose
-constant is another share. A label is the path of places that a value went through. A subscriber who holds
-enough shares of the last region works upwards: level d to level d - 1, and so on to level 1, whose values
-the publisher committed to, and from k of those to S.
+The publisher splits the secret S of a data key for its own region (level 1). Every replica splits each share that it
+holds again for the next region, so a share below level 1 is the value of a polynomial whose constant is another share.
+A label is the path of places a value went through. A subscriber who holds enough shares of the last region works
+upwards: level d to level d - 1, and so on to level 1, whose values the publisher committed to, and from k of those to
+S.
 
 Not here: which share goes to whom (`bridge.replica.forwarder`), the search for the honest places (`columnsearch`), the
 commitments (`envelope`), names of liars.
@@ -49,7 +49,7 @@ Combination: TypeAlias = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """A region as one step of a path: its id, the number of its view, and k of n. Raises `OurFault`."""
+    """A region as a single step of a path: its id, the number of its view, and k of n. Raises `OurFault`."""
 
     region: int
     view: int
@@ -111,7 +111,7 @@ def check_label(share: Share, hops: Sequence[Hop]) -> None:
 
 
 def first_split(secret: bytes, hop: Hop, random: bytes) -> list[Share]:
-    """Returns the publisher's split of a 32-byte secret: one share for each place of `hop`, in order.
+    """Returns the publisher's split of a 32-byte secret: a share for each place of `hop`, in order.
 
     `random`: (k - 1) * 32 uniformly random bytes, used once. Raises `OurFault` for other sizes.
     """
@@ -122,13 +122,12 @@ def first_split(secret: bytes, hop: Hop, random: bytes) -> list[Share]:
 
 
 def resplit(share: Share, header_digest: bytes, next_hop: Hop, seed: bytes) -> list[Share]:
-    """Returns a replica's split of one share for the next region: one sub-share for each of its places, in order.
+    """Returns a replica's split of a share for the next region: a sub-share for each of its places, in order.
 
-    The split is deterministic, so that a retransmission repeats its sub-shares. The coefficients depend on
-    everything that could otherwise yield two related polynomials: key header, label, next region with view
-    and (k, n), and the value itself. `header_digest`: the 32 bytes of `KeyHeader.digest`. `seed`: 32 secret
-    bytes of this replica and epoch. Raises `BadShare` for a path that gets too long or visits a region
-    twice.
+    The split is deterministic, so that a retransmission repeats its sub-shares. The coefficients depend on everything
+    that could otherwise yield two related polynomials: key header, label, next region with view and (k, n), and the
+    value itself. `header_digest`: the 32 bytes of `KeyHeader.digest`. `seed`: 32 secret bytes of this replica and
+    epoch. Raises `BadShare` for a path of too many regions, or with a region twice.
     """
     if len(header_digest) != 32 or len(seed) != 32:
         raise OurFault("re-splitting needs the 32-byte digest of the key header and a 32-byte seed")
@@ -158,7 +157,7 @@ def _hop_bytes(hop: Hop) -> bytes:
 
 
 def encode_shares(shares: Iterable[Share]) -> bytes:
-    """Returns the frame of `vmq-shares`: shares of one key along one path, sorted by place.
+    """Returns the frame of `vmq-shares`: shares of a key along a path, sorted by place.
 
     Layout: opening, depth(1), depth x (region(4) view(4)), count(2), count x (depth places(1 each), depth - 1
     tags(4 each), value(32)). Raises `OurFault` for none, too many, a repeated label or different paths.
@@ -213,9 +212,9 @@ _CLASH, _MISSING = 1, 3  # faults of a cell; OR-ed over places, a missing share 
 class _Level(NamedTuple):
     """All labels of one length, side by side, with the values recombined from the places below them.
 
-    Cells are sorted by their deepest place first: the cells of each place of the deepest region are one slice.
-    `values`: 32 bytes a cell. `tags`: for every re-split on the way to these labels, 4 bytes a cell. `faults`: a
-    byte a cell, 0 if the value is good.
+    Cells are sorted by their deepest place first: the cells of each place of the deepest region are a single slice.
+    `values`: 32 bytes a cell. `tags`: for every re-split on the way to these labels, 4 bytes a cell. `faults`: a byte
+    a cell, 0 if the value is good.
     """
 
     values: bytes
@@ -224,10 +223,10 @@ class _Level(NamedTuple):
 
 
 class _Tree:
-    """The shares of one key in a grid of their places, and every level that was recombined from them so far.
+    """The shares of a key in a grid of their places, and every level that was recombined from them so far.
 
-    One place holds shares of many polynomials, and all are interpolated with equal weights: a level takes k
-    translations of joined values instead of k for each label.
+    A place holds shares of many polynomials, and all are interpolated with equal weights: a level takes k translations
+    of joined values instead of k for each label.
     """
 
     def __init__(self, shares: Iterable[Share], hops: Sequence[Hop]) -> None:
@@ -310,7 +309,7 @@ def _differing(tags: bytes, others: bytes) -> bytes:
 def _places_by_hop(shares: Sequence[Share], hops: Sequence[Hop]) -> list[list[int]] | None:
     """Returns for every hop the places of all shares, in order; None unless every label passes `check_label`.
 
-    The labels are checked as columns, each place once, because one by one would cost more than all the arithmetic.
+    The labels are checked as columns, each place once. Label by label, the check would cost more than the arithmetic.
     """
     labels = [share.label for share in shares]
     if {*map(len, labels)} != {len(hops)}:

@@ -67,7 +67,7 @@ def verify_header(header: MessageHeader, frame: bytes, wire_topic: str, public_k
 
 
 def _usual_header(data: bytes) -> MessageHeader | None:
-    """Returns a header with one digest as `MessageHeader.decode` would, in a third of the time; None for any other
+    """Returns a header with a single digest as `MessageHeader.decode` would, in a third of the time; None for any other
     header.
     """
     if len(data) != _USUAL_BYTES + SIGNATURE_BYTES:

@@ -1,10 +1,10 @@
 """Topic tokens, under which wildcards still work, and the matching rules of topic filters (E1, docs/protocol.md §6.7).
 
-Each level of a topic becomes base64url(HMAC-SHA256(key, depth byte ‖ level)[:16]): `+` and `#` keep their
-meaning, since equal levels at equal depth have equal tokens. Tokens hide names from replicas and outsiders.
-They do not hide equality, depth or frequency, and one insider with the key can undo them by guessing names.
+Each level of a topic becomes base64url(HMAC-SHA256(key, depth byte ‖ level)[:16]): `+` and `#` keep their meaning,
+since equal levels at equal depth have equal tokens. Tokens hide names from replicas and outsiders. They do not hide
+equality, depth or frequency, and a single insider with the key can undo them by guessing names.
 
-Not here: the trie that finds subscriptions (`bridge.base.topics`), rotation of the key.
+Not here: the trie finding subscriptions (`bridge.base.topics`), rotation of the key.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TOPIC_BYTES_LIMIT = 65_535  # MQTT 5.0 §1.5.4
 
 
 def tokenise_topic(topic: str, key: bytes, control_root: str = "$veil") -> str:
-    """Returns the wire topic of `topic`. Topics that start with `$` and those of the control root stay unchanged.
+    """Returns the wire topic of `topic`. Topics starting with `$` and those of the control root stay unchanged.
 
     `key`: 32 bytes from `epochs.token_key`. Raises `OurFault` for an invalid topic name.
     """
@@ -117,7 +117,7 @@ def _is_group(prefix: str) -> bool:
 def matches(topic_filter: str, topic: str) -> bool:
     """Returns True if a filter without `$share` matches a topic name (MQTT 5.0 §4.7).
 
-    `a/#` matches `a`; a filter that starts with a wildcard matches no topic that starts with `$`.
+    `a/#` matches `a`; a filter starting with a wildcard matches no topic starting with `$`.
     """
     if topic.startswith("$") and topic_filter[:1] in ("+", "#"):
         return False

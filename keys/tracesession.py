@@ -70,7 +70,7 @@ _WORDS = {int(word): word for word in Word}
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """An entity's request to be traced. `request`: 16 random bytes that the answer repeats."""
+    """An entity's request to be traced. `request`: 16 random bytes the answer repeats."""
 
     advertisement: bytes
     request: bytes
@@ -127,7 +127,7 @@ def open_registered(data: bytes, entity: Identity) -> tuple[bytes, bytes, bytes]
 
 
 class TraceSession:
-    """One end of a session.
+    """An end of a session.
 
     `speaks`: 0 for the entity's end, 1 for the broker's, and 2 more for messages through another broker: nonces of
     the
@@ -216,7 +216,7 @@ class TraceSession:
         return rest[:-SIGNATURE_BYTES]
 
     def _bound(self) -> bytes:
-        """Returns bytes that bind a signature to this session's key: a resumed session counts anew under its old
+        """Returns bytes binding a signature to this session's key: a resumed session counts anew under its old
         name.
         """
         return hmac.digest(self._key, DOMAIN_SESSION.encode(), "sha256")

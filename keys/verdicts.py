@@ -18,7 +18,7 @@ DEALS_KEPT = 2  # of one server: what was in force and what a rekey put in its p
 
 
 class Verdict:
-    """The votes on one key. `servers`: names in the owner's order. Raises `OurFault` for servers that cannot be a key
+    """The votes on a key. `servers`: names in the owner's order. Raises `OurFault` for servers that cannot be a key
     service.
     """
 

@@ -1,6 +1,6 @@
 """`veilmq ingest`: receivers and ready-made jobs on the command line.
 
-Each command reads arguments, calls the module that does the work and prints; whatever a user can get wrong ends as one
+Each command reads arguments, calls the module that does the work and prints; whatever a user can get wrong ends as a
 line, `veilmq: cause; cure`, and exit status 2. The command `veilmq` finds this group by its entry point, so that
 `gateway` knows nothing of Spark. Heavy imports happen inside the commands.
 """
@@ -31,7 +31,7 @@ P = ParamSpec("P")
 
 
 def one_line(command: Callable[P, int | None]) -> Callable[P, int | None]:
-    """Returns the command with a user's errors as one line on standard error, and exit status 2."""
+    """Returns the command with a user's errors as a line on standard error, and exit status 2."""
 
     @functools.wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> int | None:
@@ -84,7 +84,7 @@ def run(
     metrics: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Prometheus endpoint.")] = None,
     workers: Annotated[int, typer.Option(metavar="N", help="Processes that receive under the one identity.")] = 1,
 ) -> int:
-    """Receive without Spark: queries on any machine that sees the spool read it."""
+    """Receive without Spark: queries on any machine seeing the spool read it."""
     from spark_ingest.receiver.daemon import receiver_options, serve
 
     told = {
@@ -102,7 +102,7 @@ def status(
     spool: Annotated[Path, typer.Argument(metavar="SPOOL", help="Directory of the spool.")],
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> int:
-    """Show what a spool holds, who writes it, and how far behind its readers are."""
+    """Show the content of a spool, its writers, and how far behind its readers are."""
     from spark_ingest.spool.status import status_of, told
 
     found = status_of(spool)
@@ -147,7 +147,7 @@ def sample(
     devices: Annotated[int, typer.Option(metavar="N", help="Devices that report.")] = 10,
     seed: Annotated[int, typer.Option(metavar="S", help="Equal seeds give equal samples.")] = 1,
 ) -> int:
-    """Write a small sealed spool to try queries on, without any broker; print the five lines that read it."""
+    """Write a small sealed spool to try queries on, without any broker; print the five lines reading it."""
     from spark_ingest.sample.spool import write_sample
 
     made = write_sample(directory, rows, devices, seed)
@@ -163,7 +163,7 @@ def consumers(
     forget: Annotated[str | None, typer.Option(metavar="NAME", help="Hold nothing for this query any more.")] = None,
     json: Annotated[bool, typer.Option("--json", help="A JSON object a line.")] = False,
 ) -> int:
-    """Show which queries read a spool and how far behind they are; forget one that will not return."""
+    """Show which queries read a spool and how far behind they are; forget a query that will not return."""
     from spark_ingest.errors import SpoolError
     from spark_ingest.spool import consumers as places
     from spark_ingest.spool.standing import print_standings, standings
@@ -231,7 +231,7 @@ def redrive(
     consumer: Annotated[str | None, typer.Option(metavar="NAME", help="One query (default: all).")] = None,
     drop: Annotated[bool, typer.Option("--drop", help="Wait no longer: forget what was passed over.")] = False,
 ) -> int:
-    """Have queries read again what they passed over for want of keys that are there now."""
+    """Have queries read the rows again that they passed over for want of keys, once the keys are present."""
     from spark_ingest.redrive import redrive as redriven
 
     lines = list(redriven(spool, consumer, grants, grants_identity, drop=drop))

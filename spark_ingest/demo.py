@@ -1,4 +1,4 @@
-"""The Spark process of `veilmq demo`: three queries over one spool, as an application would write them.
+"""The Spark process of `veilmq demo`: three queries over a single spool, as an application would write them.
 
     sink           every telemetry row, by publisher and sequence, into SQLite: what the table counts at the end
     windows        mean, least and greatest value of each sensor in five seconds, printed as they come

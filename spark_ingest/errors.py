@@ -12,8 +12,8 @@
        |- SpoolGap    the checkpoint points at segments that are no longer there
        '- SpoolDamaged a segment is not what its index says
 
-Each message is one line that names cause and cure; none holds a key, a share or a payload. What comes from
-the network never raises out of the collector: it is counted, and spooled as incomplete or dropped.
+Each message is a line naming cause and cure; none holds a key, a share or a payload. What comes from the network never
+raises out of the collector: it is counted, and spooled as incomplete or dropped.
 """
 # ruff: noqa: N818  the names are the vocabulary, as in keys/errors.py
 
@@ -43,7 +43,9 @@ class ReceiverTrouble(IngestError):
 
 
 class ClockTrouble(IngestError):
-    """By this machine's clock most publishers are wrong, or it was set while it was counted on."""
+    """Trouble with the clock: by this machine's clock most publishers are wrong, or somebody set the clock
+    meanwhile.
+    """
 
 
 class NoJava(IngestError):
@@ -63,4 +65,4 @@ class SpoolGap(SpoolError):
 
 
 class SpoolDamaged(SpoolError):
-    """A segment cannot be read where its index says that it was written and synced."""
+    """A damaged segment: its bytes differ from the index, which recorded them as written and synced."""

@@ -52,7 +52,7 @@ _SPARKPLUG = pa.struct(
 
 
 def topic_level(topic: ColumnOrName, level: int) -> Any:
-    """One level of a topic, from 0, or from the end with -1, -2, ...; null where there is none."""
+    """A level of a topic, from 0, or from the end with -1, -2, ...; null where there is none."""
     levels = f.split(_column(topic), "/")
     return f.get(levels, f.lit(level) if level >= 0 else f.size(levels) + level)
 
@@ -71,8 +71,8 @@ def publisher_bytes(publisher: ColumnOrName) -> Any:
 def json_payload(payload: ColumnOrName, schema: str | DataType) -> Any:
     """Returns a JSON payload as struct<value: SCHEMA, reason: string>. `schema`: as for `from_json`, fields or a type.
 
-    A field that is missing is null. A field that the schema does not name is left out. A field of another type makes
-    the payload malformed. A payload holds one value (RFC 8259, section 2): several values or bytes behind one are a
+    A field that is missing is null. A field the schema does not name is left out. A field of another type makes the
+    payload malformed. A payload holds one value (RFC 8259, section 2): several values or bytes behind one are a
     reason.
     """
     column = _column(payload)

@@ -6,7 +6,7 @@
     counted(quarantine).writeStream...                 # counts these rows as quarantine
 
 A query is named by its `queryName`, else by its id. Lag is what the newest batch left in the spool. For the process
-that holds the session; what a receiver and a spool show is the endpoint of `veilmq ingest run --metrics`.
+holding the session; what a receiver and a spool show is the endpoint of `veilmq ingest run --metrics`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ QUARANTINE = "veilmq_quarantine"
 
 
 def counted(rows: Any) -> Any:
-    """Returns rows of stream quarantine unchanged, and counts them in the metrics of the query that reads them."""
+    """Returns rows of stream quarantine unchanged, and counts them in the metrics of the query reading them."""
     from pyspark.sql import functions as f  # noqa: PLC0415
 
     return rows.observe(QUARANTINE, f.count(f.lit(1)).alias("rows"))
@@ -42,7 +42,7 @@ def counted(rows: Any) -> Any:
 
 @dataclass
 class QueryFigures:
-    """The figures of one query. Counts begin with the listener, over restarts of the query."""
+    """The figures of a query. Counts begin with the listener, over restarts of the query."""
 
     running: bool = True
     failures: int = 0

@@ -1,4 +1,4 @@
-"""Options of `spark.readStream.format("veilmq")`: what they mean, and one clear error for each that cannot work.
+"""Options of `spark.readStream.format("veilmq")`: their meaning, and a clear error for each unusable value.
 
 Options reach the plan, its `explain` and Spark's event log. So they hold paths, names and numbers, never keys.
 """
@@ -48,7 +48,7 @@ class MissingKey(StrEnum):
 
 
 class IngestStream(StrEnum):
-    """The kinds of rows that a query may read."""
+    """The kinds of rows a query may read."""
 
     TELEMETRY = "telemetry"
     AVAILABILITY = "availability"
@@ -114,14 +114,14 @@ class Options:
 
     @property
     def subscribed(self) -> tuple[str, ...]:
-        """Clear filters that the receiver asks the replicas for."""
+        """Clear filters the receiver asks the replicas for."""
         return tuple(dict.fromkeys(self.topics + (self.availability if self.asks_availability else ())))
 
     @property
     def parts(self) -> str | None:
         """The present and former parts of this query: `1/2@1763769600000,1/3`, None for all.
 
-        A text that continues another one at `@` is of one query after a change of shards.
+        A text that continues another one at `@` is of a query after a change of shards.
         """
         if self.shard is None and not self.shard_before:
             return None
@@ -174,9 +174,9 @@ _SPELLED = {
 
 
 def parse_options(given: Mapping[str, str], *, batch: bool | None = False) -> Options:
-    """Check what the user wrote. Raises BadOption, one line that names the option and a value that works.
+    """Checks the user's options. Raises BadOption, a line naming the option and a good value.
 
-    `batch`: for `spark.read`, which has no micro-batches and no consumer; None: it is not known yet for which.
+    `batch`: for `spark.read`, which has no micro-batches and no consumer; None: not yet known.
     """
     told = _canonical(given)
     for name in STREAMING_ONLY if batch else BATCH_ONLY:
@@ -246,7 +246,7 @@ def parse_options(given: Mapping[str, str], *, batch: bool | None = False) -> Op
 
 
 def _canonical(given: Mapping[str, str]) -> dict[str, str]:
-    """Names in lower case, aliases resolved. Raises BadOption for names that we do not know."""
+    """Names in lower case, aliases resolved. Raises BadOption for names we do not know."""
     told: dict[str, str] = {}
     for written, value in given.items():
         if written.lower() in SPARKS_OWN or written.lower().startswith("option."):

@@ -1,9 +1,10 @@
-"""`veilmq ingest pack`: what finished segments of a spool hold, once more, in runs that are opened with one decryption.
+"""`veilmq ingest pack`: repeats finished segments of a spool as runs, each opened with a single decryption.
 
 Segments of slow fleets are many small batches or lone messages, and each of these costs a decryption, many of them a
-key. Whoever has the keys opens each once, here, and queries read the pack from then on (`spool.packs`). It may run
-beside receiver and queries, as often as one likes: what has a pack already is passed over. A pack stays as long as its
-segment, whose bytes it about doubles. Not here: what a pack holds and who may open it (`opening`, `secrets.packbox`).
+key. This command opens each once, with the keys, and queries read the pack from then on (`spool.packs`). The command
+may run beside receiver and queries, any number of times: segments with a pack are passed over. A pack stays as long as
+its segment, whose bytes it about doubles. Not here: the content of a pack and the right to open it (`opening`,
+`secrets.packbox`).
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ soon go again."""
 
 
 class PackedSegment(NamedTuple):
-    """The outcome for one segment. `refused`: it stays unpacked, for want of a key or because it is damaged."""
+    """The outcome for a segment. `refused`: the segment stays unpacked, for want of a key or because of damage."""
 
     told: str
     refused: bool = False
@@ -46,9 +47,10 @@ class PackedSegment(NamedTuple):
 def pack(
     root: Path, grants: Path, identity: Path | None, only: str | None, cap_bytes: int | None = None
 ) -> Iterator[PackedSegment]:
-    """Packs the finished segments of all receivers, or of the `only` one; one line for each that had no pack.
+    """Packs the finished segments of all receivers, or of the `only` one; yields an outcome for each segment without a
+    pack.
 
-    `cap_bytes`: of a receiver; what would bring its part beyond `PACKED_PART` of that is not packed.
+    `cap_bytes`: the cap of a receiver; segments beyond `PACKED_PART` of the cap stay unpacked.
 
     Raises SpoolError, SpoolBusy, GrantsError.
     """
@@ -71,7 +73,7 @@ def pack(
 
 
 def _packed(root: Path, name: str, number: int, maker: PackMaker, most: float) -> PackedSegment | None:
-    """`most`: bytes that the receiver's part may have then."""
+    """`most`: bytes the receiver's part may have then."""
     directory = root / name
     try:
         index = SegmentIndex(directory, number)

@@ -1,7 +1,7 @@
-"""Cells of a simulation as tasks of a Spark job: `veilmq simulate … --spark` finds this by its entry point.
+"""Cells of a simulation as tasks of a Spark job: `veilmq simulate … --spark` finds this module by its entry point.
 
-What a cell is and how it is run is not known here: executors import function and cells by their names, and send back
-what the function gives. So results are those of the caller's own process. Not here: keeping results.
+This module does not know the cells: executors import function and cells by their names, and send back the function's
+results. So results are those of the caller's own process. Not here: keeping results.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ R = TypeVar("R")
 
 
 def run(function: Callable[[C], R], cells: Sequence[C], cores: int | str = "*") -> Iterator[tuple[int, R]]:
-    """Call `function` on every cell, each a task; (its number, its result) as they are done.
+    """Calls `function` on every cell, each a task; yields (number of the cell, result) as tasks end.
 
-    Uses the session that runs, or one on this machine. Raises NoJava.
+    Uses the session of this process, or a new one on this machine. Raises NoJava.
     """
     session = spark_session("veilmq simulate", cores)
     numbered = session.sparkContext.parallelize(list(enumerate(cells)), max(1, len(cells)))

@@ -34,10 +34,10 @@ class Prose(NamedTuple):
 
 
 LIMITS = {
-    "keys": Prose(0.5, 0.5, 0.5, 7.3),
+    "keys": Prose(0.5, 0.5, 0.5, 6.5),
     "bridge": Prose(0.3, 0.2, 0.5, 7.8),
     "gateway": Prose(0.3, 0.2, 0.5, 6.9),
-    "spark_ingest": Prose(0.5, 0.5, 0.5, 8.1),
+    "spark_ingest": Prose(0.5, 0.5, 0.5, 6.5),
 }
 
 

@@ -1,4 +1,4 @@
-"""The live page: one process that looks at a spool and endpoints, any number of browsers that watch.
+"""The live page: a process looking at a spool and endpoints, any number of browsers that watch.
 
 Imports `opening`, `secrets`, `spool`.
 """

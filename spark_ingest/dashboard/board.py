@@ -59,8 +59,8 @@ class BoardReader(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One look at a spool. `sealed_batches` counts all new ones. The newest, `read` in number, were opened for the
-    other fields: `streams` counts publications.
+    """A look at a spool. `sealed_batches` counts all new ones. The newest, `read` in number, were opened for the other
+    fields: `streams` counts publications.
     """
 
     sealed_batches: int = 0
@@ -76,7 +76,7 @@ class Look:
 
 
 class BoardSample(NamedTuple):
-    """One line of a scrape."""
+    """A line of a scrape."""
 
     name: str
     labels: Mapping[str, str]
@@ -94,7 +94,7 @@ class Scrape:
 
 @dataclass(slots=True)
 class MemberCard:
-    """A replica or key server, over all endpoints. `up`, `of`: connections that stand, and those that there are."""
+    """A replica or key server, over all endpoints. `up`, `of`: standing connections, and all connections."""
 
     name: str
     up: int = 0
@@ -107,7 +107,7 @@ class MemberCard:
 
 @dataclass(slots=True)
 class Query:
-    """A streaming query, as its process reports it; None where it does not."""
+    """A streaming query, as its process reports it; None for figures without a report."""
 
     name: str
     running: bool = False
@@ -121,7 +121,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class ShownFigures:
-    """Everything that the page draws."""
+    """Everything the page draws."""
 
     rates: Mapping[str, Sequence[float]]
     """Rows a second of each stream, oldest first."""

@@ -186,7 +186,7 @@ _open = urllib.request.build_opener(_NoRedirect, urllib.request.ProxyHandler({})
 
 
 def scrape(url: str) -> Scrape:
-    """One answer, or why there is none."""
+    """An answer, or why there is none."""
     try:
         give_up = time.monotonic() + 2 * SCRAPE_S
         body = b""

@@ -72,7 +72,7 @@ def size(value: float | None) -> str:
 
 
 def curve(points: Sequence[float], label: str) -> str:
-    """A small curve from zero to its peak. `label` says what it shows, for those who do not see it."""
+    """A small curve from zero to its peak. `label` describes the curve for readers who cannot see it."""
     peak = max(points, default=0.0)
     box = f'<svg class="curve" viewBox="0 0 {WIDTH} {HEIGHT}" preserveAspectRatio="none" role="img" aria-label='
     if len(points) < 2 or peak <= 0:

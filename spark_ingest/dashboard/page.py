@@ -1,8 +1,8 @@
-"""The live page of `veilmq ingest dashboard`: one process that looks, any number of browsers that watch.
+"""The live page of `veilmq ingest dashboard`: one process looks, any number of browsers watch.
 
-Everything comes from this process, nothing from elsewhere: the page works without the Internet. It has no login; it
-listens on loopback unless told otherwise, and then refuses names that are not this machine's, so that a page of
-somebody else cannot read it through the visitor's browser. What is shown is `board`, how it is drawn `html`.
+Everything comes from this process, nothing from elsewhere: the page works without the Internet. The page has no
+login. It listens on loopback unless told otherwise, and then refuses names other than this machine's, so that a
+foreign page cannot read the figures through the visitor's browser. `board` chooses the content, `html` draws it.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class PageWatch:
 
 
 def page(watch: PageWatch) -> None:
-    """One browser's page; its timer writes what has changed."""
+    """A browser's page; its timer writes what has changed."""
     ui.add_css(CSS)
     dark = ui.dark_mode(None)
     with ui.element("main").classes("veil"):

@@ -1,4 +1,4 @@
-"""TLS between a spool and executors without a file of certificates: both ends have one identity, and show it.
+"""TLS between a spool and executors without a file of certificates: both ends have a single identity, and show it.
 
 From its private key both derive the same certificate authority, which exists nowhere else, and issue themselves a
 certificate for a fresh key. So each end knows that the other holds the identity to which the file of scope keys is

@@ -49,7 +49,7 @@ class PlacedExtents:
             self._placed[name] = _end(name) or Position(0, 0)
 
     def remove(self, behind: Mapping[str, Position]) -> None:
-        """Removes objects that end at or before these places, by receiver: no task reads them again. Raises
+        """Removes objects ending at or before these places, by receiver: no task reads them again. Raises
         IngestError.
         """
         if not self._known:

@@ -1,4 +1,4 @@
-"""A file of scope keys on its way to other machines: sealed to an identity, or it stays where it is."""
+"""A file of scope keys on its way to other machines: sealed to an identity, or not sent at all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Object storage between a driver and executors that share nothing else: its address and its objects.
+"""Object storage between a driver and executors sharing nothing else: its address and its objects.
 
     URL/CONSUMER/RECEIVER/00000007/START-END     a stretch of a segment, as `encode_stretch` has it
     URL/CONSUMER/keys/NAME                       the sealed file of scope keys of that name
@@ -40,7 +40,7 @@ class StretchTold(NamedTuple):
 
 
 class Storage:
-    """One consumer's place in a storage. Raises IngestError, one line, for every error of the storage."""
+    """A consumer's place in a storage. Raises IngestError, a line, for every error of the storage."""
 
     def __init__(self, url: str, consumer: str) -> None:
         self._url = url

@@ -26,7 +26,7 @@ _SEGMENT_MAX = 99_999_999
 
 @dataclass(frozen=True, slots=True)
 class SegmentTicket:
-    """A stretch of one segment, in bytes."""
+    """A stretch of a segment, in bytes."""
 
     receiver: str
     number: int

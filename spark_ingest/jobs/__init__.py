@@ -1,4 +1,4 @@
-"""Ready-made queries over the streams, and the command that runs them.
+"""Ready-made queries over the streams, and the command running them.
 
 Imports the public surface of the package.
 """

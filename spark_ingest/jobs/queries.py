@@ -31,7 +31,7 @@ OF_OTHERS = ("FAILURE_SUSPICION", "FAILED", "DISCONNECT")
 def numbers(rows: Any, field: str = DEFAULT_FIELD) -> Any:
     """Returns telemetry rows whose payload is a number, or a JSON object with one in `field`, with column `value`.
 
-    Rows without a finite number are left out: one infinity would be the mean of its window. `field`: a JSON path
+    Rows without a finite number are left out: an infinity would be the mean of its window. `field`: a JSON path
     without `$.`, such as `value` or `motor.rpm`.
     """
     from pyspark.sql import functions as f
@@ -110,9 +110,9 @@ def timeline(rows: Any) -> Any:
 
 
 def during(rows: Any, intervals: Any, entity_level: int = DEFAULT_ENTITY_LEVEL) -> Any:
-    """Telemetry rows with the `state` that their entity was in when they were published, by a `timeline`.
+    """Returns telemetry rows with the `state` of their entity at the time of publication, by a `timeline`.
 
-    `entity_level`: which level of the topic names the entity, from 0. Rows of unknown entities are left out.
+    `entity_level`: the level of the topic with the entity's name, from 0. Rows of unknown entities are left out.
     """
     from pyspark.sql import functions as f
 

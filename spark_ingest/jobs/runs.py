@@ -1,8 +1,9 @@
-"""`veilmq ingest jobs`: runs one of the ready-made jobs over a spool and prints tables, or JSON lines.
+"""`veilmq ingest jobs`: runs a ready-made job over a spool and prints tables, or JSON lines.
 
-A job that streams goes on until Ctrl-C, printing what changed; with `once`, and for jobs that need all rows, it reads
-what the spool holds now. It keeps no checkpoint: a stream begins at the oldest row, and its place in the spool, which
-would keep rows from being trimmed, is forgotten at the end. Not here: the queries themselves (`jobs`).
+A streaming job goes on until Ctrl-C and prints the changes. With `once`, and for jobs that need all rows, the command
+reads the present content of the spool. It keeps no checkpoint: a stream begins at the oldest row, and its place in
+the spool, which would keep rows from being trimmed, is forgotten at the end. Not here: the queries themselves
+(`jobs`).
 """
 # ruff: noqa: PLC0415  Spark takes a second to import
 
@@ -61,9 +62,9 @@ Rows = Callable[[IngestStream], Any]
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """`made`: its table from the rows of streams. `stream`: what it streams, None if it needs all rows at once.
+    """`made`: its table from the rows of streams. `stream`: its input stream, None if the job needs all rows at once.
 
-    `shown`: what is made of each table that a stream yields. `mode`: output mode of the stream.
+    `shown`: the printed table of each micro-batch. `mode`: output mode of the stream.
     """
 
     told: str
@@ -162,7 +163,7 @@ def run_job(
 
 
 def cause(failure: str) -> str:
-    """One line of what Spark says of a failure: the last Python error in it, else its first line."""
+    """Returns a line about a failure: the last Python error in Spark's text, else its first line."""
     lines = failure.split("JVM stacktrace", maxsplit=1)[0].splitlines()
     errors = [line for line in lines if _PYTHON_ERROR.match(line)]
     return (errors or lines or ["unknown"])[-1 if errors else 0]
@@ -192,7 +193,9 @@ def _started(
     checkpoint: str,
     stopped: threading.Event,
 ) -> Any:
-    """The query of a job that streams. Ctrl-C reaches Spark's workers, too: what fails once it `stopped` is no news."""
+    """Returns the query of a streaming job. Ctrl-C reaches Spark's workers, too: failures after `stopped` are no
+    news.
+    """
 
     def rows(stream: IngestStream) -> Any:
         return spark.readStream.format("veilmq").options(**options, stream=stream.value).load()

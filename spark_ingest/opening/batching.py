@@ -56,7 +56,7 @@ def in_batches(batches: Iterable[Any], rows: int) -> Iterator[Any]:
 
 
 def joined(batches: Sequence[Any]) -> Any:
-    """Returns one batch of several with an equal schema."""
+    """Returns a single batch of several with an equal schema."""
     if len(batches) == 1:
         return batches[0]
     (whole,) = pa.Table.from_batches(batches).combine_chunks().to_batches()

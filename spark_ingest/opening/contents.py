@@ -1,8 +1,8 @@
 """The contents of records as Arrow columns, read from the fields of many small frames.
 
-The frames lie in one buffer. numpy walks all of them field by field and learns the ends of each field; Arrow
-then copies texts out of that buffer. No Python object is made for a record. Not here: the places of frames
-(`unpacking`, `extras`).
+The frames lie in a single buffer. numpy walks all of them field by field and learns the ends of each field; Arrow then
+copies texts out of that buffer. No Python object is made for a record. Not here: the places of frames (`unpacking`,
+`extras`).
 """
 
 from __future__ import annotations
@@ -96,9 +96,9 @@ def property_lists(walk: Walk, counts: Any, places: Any, count: int) -> Any:
 
 
 class Walk:
-    """A walk that reads one field of all `chosen` frames at a time, from front to back. Raises BadFrame.
+    """A walk reading a single field of all `chosen` frames at a time, from front to back. Raises BadFrame.
 
-    The frames lie between `begins` and `ends` of `data`, one after the other; integers are little-endian.
+    The frames lie between `begins` and `ends` of `data`, in turn; integers are little-endian.
     """
 
     def __init__(self, data: bytes, begins: Any, ends: Any) -> None:

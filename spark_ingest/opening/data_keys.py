@@ -1,9 +1,8 @@
 """The data keys of the rows of a batch in an executor, each opened once a process.
 
-A key comes from the header and shares that the spool holds on the first row of a group that uses the key, and from
-the
-epoch key in the file of scope keys. No signature and no share is verified again: the receiver did before it wrote.
-The commitment proves that header, shares and epoch key are those of the publisher.
+A key comes from the header and shares the spool holds on the first row of a group that uses the key, and from the
+epoch key in the file of scope keys. No signature and no share is verified again: the receiver did before it wrote. The
+commitment proves that header, shares and epoch key are those of the publisher.
 """
 
 from __future__ import annotations
@@ -137,7 +136,7 @@ class _EpochKeys:
 
 
 def is_absent(reason: str) -> bool:
-    """Returns True if a key stays closed because the file of scope keys lacks the key that opens it."""
+    """Returns True if a key stays closed because the file of scope keys lacks the key opening it."""
     return reason.startswith((_NO_EPOCH_KEY, _NO_LOCAL_KEY))
 
 

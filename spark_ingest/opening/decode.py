@@ -1,14 +1,13 @@
 """The opener of an executor: takes rows of the spool, derives data keys, gives content in clear.
 
-START HERE for the executors' side. A row costs one AES-GCM opening; a key is opened once a process (`data_keys`), and
-all other work is done for all rows of a batch at once, in columns, where possible (`unpacking`). A row that cannot be
-opened is never dropped without a trace: it becomes a row of the quarantine stream with a reason, and the other
-streams
-log the number of such rows.
+START HERE for the executors' side. A row costs a single AES-GCM opening; a key is opened once a process (`data_keys`),
+and all other work is done for all rows of a batch at once, in columns, where possible (`unpacking`). A row that cannot
+be opened is never dropped without a trace: it becomes a row of the quarantine stream with a reason, and the other
+streams log the number of such rows.
 
-The opener verifies no publisher signature: the receiver did before it wrote. It still notices every change of
-content, header or topic, since all three are authenticated by the data key, and of the columns that repeat the
-header, since they are compared with it.
+The opener verifies no publisher signature: the receiver did before it wrote. It still notices every change of content,
+header or topic, since all three are authenticated by the data key, and of the columns repeating the header, since they
+are compared with it.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ NOT_OF_ITS_HEADER = "frame: the row is not that of its header"
 
 @dataclass(slots=True)
 class Opened:
-    """The outcome of one record batch: row numbers (ascending) with their content, and row numbers with a reason.
+    """The outcome of a record batch: row numbers (ascending) with their content, and row numbers with a reason.
 
     A row stands there once for each of its records; `numbers`, `qos` and `retain` are those of the records.
     """
@@ -65,7 +64,7 @@ class Opened:
 
 
 class Opener:
-    """An opener of rows with the keys of one grants file. Keeps opened keys between batches."""
+    """An opener of rows with the keys of a grants file. Keeps opened keys between batches."""
 
     def __init__(self, grants: Path, reader: Path | None = None, more: Sequence[Path] = ()) -> None:
         """Takes the arguments of `GrantsFile`."""
@@ -196,7 +195,7 @@ class _Rows:
         self.closed: list[tuple[int, str]] = []
 
     def keep(self, kept: Any) -> None:
-        """Drops the rows that nobody asked for."""
+        """Drops the rows nobody asked for."""
         if not kept.all():
             chosen = np.flatnonzero(kept)
             self.batch, self.numbers = self.batch.take(pa.array(chosen)), self.numbers[chosen]
@@ -227,9 +226,9 @@ class _Origins:
 
 
 def check_written(batch: Any, opened: Opened) -> None:
-    """Raises SpoolDamaged if a closed row differs from the row that the receiver wrote, its reason included.
+    """Raises SpoolDamaged if a closed row differs from the receiver's row, its reason included.
 
-    A row that its publisher made so is no damage, nor is one that waits for a key.
+    Rows with a fault of their publisher, and rows without their key, are not damaged.
     """
     told = batch.column("reason")
     closed = {
@@ -317,7 +316,7 @@ def _repeats(prefixes: Any, batch: Any) -> Any:
 
 
 def material_of(batch: Any) -> dict[bytes, tuple[bytes, bytes]]:
-    """Returns key header and shares by key id, from the first row of each group that uses the key."""
+    """Returns key header and shares by key id, from the first row of each group using the key."""
     headers = batch.column("key_header")
     if headers.null_count == len(headers):
         return {}

@@ -1,8 +1,8 @@
 """Names of the keys that rows need, and which of these keys the file of scope keys lacks.
 
-A name lists all that the file of scope keys must have: scope, epoch and bump, and the tag of the local key that seals
-the shares. It follows from the spool alone, so that a name stands for a fixed set of rows, whenever they
-are read. Not here: the fate of such rows (`rows`, `spool.ledger`).
+A name lists all that the file of scope keys must have: scope, epoch and bump, and the tag of the local key sealing the
+shares. It follows from the spool alone, so that a name stands for a fixed set of rows, whenever they are read. Not
+here: the fate of such rows (`rows`, `spool.ledger`).
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class KeyNames:
         return np.array(needing, bool)[ids.indices.to_numpy()]
 
     def missing(self, groups: Iterable[Any], grants: Grants) -> list[str]:
-        """Returns the names of keys that rows of these groups need and that the file of scope keys lacks, or has
-        otherwise.
+        """Returns the names of keys that rows of these groups need and the file of scope keys lacks, or has with
+        another value.
         """
         keys, known, wrong = OpenedKeys(), set[str](), dict[str, int]()
         absent = set[str]()

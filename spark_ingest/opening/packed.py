@@ -1,14 +1,14 @@
-"""The runs of a pack: opened rows as columns, one AES-GCM opening for thousands.
+"""The runs of a pack: opened rows as columns, a single AES-GCM opening for thousands.
 
     run = AES-256-GCM(key of the pack, nonce = number of the run, content: an Arrow stream of one batch)
 
-A row of a run is one record from `decode`, with the columns of its spool row that streams show: the rows of a
-run are handled as rows that were opened just now (`rows`). Topics, publishers, keys and wire topics are dictionaries.
+A row of a run is a single record from `decode`, with the columns of its spool row streaming show: the rows of a run
+are handled as rows that were opened just now (`rows`). Topics, publishers, keys and wire topics are dictionaries.
 Closed rows stand in the schema, with their reason; whole rows that only wait for a key keep a segment from being
 packed (`packing`).
 
 A reader that lacks a key of a segment, or finds its pack damaged, reads the segment. So do always the quarantine,
-queries of some devices and queries that pass over rows for want of a key: a pack lacks the columns that they need.
+queries of some devices and queries passing over rows for want of a key: a pack lacks the columns that they need.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class PackMaker:
         return table, seal_pack_key(grants, sorted(names), local, key, table.encode(), nonce), sealed
 
     def _note(self, batch: Any, names: set[KeyName], tags: set[bytes]) -> None:
-        """Notes the keys that open these rows; rows that the receiver gave up stay in the quarantine."""
+        """Notes the keys of these rows; rows given up by the receiver stay in the quarantine."""
         used = set(values_of(batch.column("key_id").filter(batch.column("reason").is_null())))
         for key_id, (header, shares) in material_of(batch).items():
             if key_id not in used:

@@ -138,7 +138,7 @@ def schema_of(stream: IngestStream, columns: Sequence[str] = ()) -> Any:
 
 
 class RowReader:
-    """A reader of ranges of the spool as rows of one stream. One per worker process and set of options."""
+    """A reader of ranges of the spool as rows of a stream. One per worker process and set of options."""
 
     def __init__(self, options: Options) -> None:
         self._stream = options.stream
@@ -254,7 +254,7 @@ class RowReader:
             time.sleep(KEY_LOOK_S)
 
     def _lacking(self, group: Any, opened: Opened) -> str | None:
-        """Returns a reason of a closed whole row that the right file of scope keys would cure; None without one that
+        """Returns a reason of a closed whole row the right file of scope keys would cure; None without one that
         matters.
 
         A row may go into the quarantine unless a micro-batch was planned with its key.
@@ -300,7 +300,7 @@ class RowReader:
     def _sort(self, opened: Opened) -> list[AvailabilityStatement]:
         """Keeps the rows of this stream; returns their statements.
 
-        A row on an availability topic that states nothing is closed.
+        A row on an availability topic without a statement is closed.
         """
         topics = opened.content.topic.dictionary_encode()
         available = which(topics, self._availability.__contains__)

@@ -1,10 +1,9 @@
 """The records of opened batches as columns (the form: `keys.records`).
 
-The contents of many batches lie in one buffer. Every section of a content begins at a multiple of 8 bytes, so numpy
-reads the columns of all of them in place, and Arrow gets topics and payloads by their offsets: no loop over
+The contents of many batches lie in a single buffer. Every section of a content begins at a multiple of 8 bytes, so
+numpy reads the columns of all of them in place, and Arrow gets topics and payloads by their offsets: no loop over
 records runs. A content whose structure fails is read again by `Records.decode`, and the extras of a record by
-`Extras.decode`, which tell the cause; a fault of one record closes that record alone.
-Not here: opening.
+`Extras.decode`, which tell the cause; a fault of a record closes that record alone. Not here: opening.
 """
 
 from __future__ import annotations
@@ -47,9 +46,8 @@ def unpack(
     """Returns the records of batches, and the reasons of omitted ones, by batch.
 
     `firsts`: the number of each batch's first record. `origins`: numbers, equal for batches whose publishers have
-    equal
-    rights. `retained`: batches that are one retained record. `arrived_ms`: times of arrival.
-    `named(origin, topic)`: the topic as text, None if the origin may not use it; asked once for each pair.
+    equal rights. `retained`: batches that are a single retained record. `arrived_ms`: times of arrival. `named(origin,
+    topic)`: the topic as text, None if the origin may not use it; asked once for each pair.
     """
     closed: dict[int, str] = {}
     kept = np.arange(len(contents))
@@ -96,7 +94,7 @@ def _why(content: bytes) -> str:
 class _Columns:
     """Columns of the records of many contents. `bad`: contents whose structure fails; no other field holds then.
 
-    `owner`: each record's content, `place`: its place there. Names that end in `at` are places in `data`.
+    `owner`: each record's content, `place`: its place there. Names ending in `at` are places in `data`.
     """
 
     def __init__(self, contents: Sequence[bytes]) -> None:
@@ -201,7 +199,7 @@ def _ragged(counts: Any) -> tuple[Any, Any]:
 
 
 def _repeated(values: Any, limit: int) -> Any:
-    """Returns the values below `limit` that occur more than once."""
+    """Returns the values below `limit` occurring more than once."""
     if limit <= TABLE_FACTOR * len(values) + 4096:
         return np.flatnonzero(np.bincount(values, minlength=limit) > 1)
     values.sort()

@@ -1,8 +1,8 @@
-"""A MessagePack payload as JSON text: one form for every schema, and for none.
+"""A MessagePack payload as JSON text: a form for every schema, and for none.
 
 Devices write what they like, and some write what harms: sizes, numbers of values and nesting are bounded, map keys
-never meet a hash that a sender can steer, and whatever is wrong is one short reason without a word of the payload. What
-JSON lacks becomes text: binary as base64, timestamps (extension -1) as ISO 8601, NaN and the infinities as "NaN",
+never meet a hash a sender can steer, and whatever is wrong is a single short reason without a word of the payload.
+What JSON lacks becomes text: binary as base64, timestamps (extension -1) as ISO 8601, NaN and the infinities as "NaN",
 "Infinity" and "-Infinity"; other extensions become {"ext": type, "data": base64}. Map keys become text; of equal ones
 the last counts.
 
@@ -39,7 +39,7 @@ class _Map(list[tuple[Any, Any]]):
 
 
 def messagepack_to_json(payload: bytes) -> str:
-    """JSON text of one MessagePack value. Raises PayloadError."""
+    """JSON text of a MessagePack value. Raises PayloadError."""
     if len(payload) > PAYLOAD_BYTES_MAX:
         raise PayloadError(f"larger than {PAYLOAD_BYTES_MAX} bytes")
     try:

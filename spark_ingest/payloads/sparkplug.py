@@ -4,7 +4,7 @@ The message is described here by its field numbers (Sparkplug specification 3.0,
 stay encoded, so that nothing nests. Data messages name metrics by alias only: join them with the birth message. Signed
 numbers travel as unsigned ones: where the type is told, as births do, they get their sign back.
 
-Sizes and numbers of metrics are bounded, and whatever is wrong is one short reason without a word of the payload.
+Sizes and numbers of metrics are bounded, and whatever is wrong is a single short reason without a word of the payload.
 """
 
 from __future__ import annotations

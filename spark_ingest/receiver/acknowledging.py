@@ -1,4 +1,4 @@
-"""Acknowledgements that a receiver owes, collected and handed to each connection at once."""
+"""Acknowledgements a receiver owes, collected and handed to each connection at once."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The channel between a receiver and its worker processes, over a socket pair without a name.
 
-Frames are pickled: both ends are one program of one user, and no third process can connect to the socket.
-Scope keys pass through the channel, so that no file but each worker's own holds them.
+Frames are pickled: both ends are a single program of a user, and no third process can connect to the socket. Scope
+keys pass through the channel, so that no file but each worker's own holds them.
 
     receiver -> worker   WorkSetup first; WorkKnowledge at each change, LinkStanding each second; Dealt; WorkEnd
     worker -> receiver   WorkBegun, WorkDone, WorkWanted, WorkAsked; WorkTold each second; WorkFailed
@@ -30,7 +30,7 @@ SIZE_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class WorkKnowledge:
-    """The overlay in force, and the scopes that the job may read now."""
+    """The overlay in force, and the scopes the job may read now."""
 
     overlay: Overlay
     home_region: int
@@ -104,7 +104,7 @@ def framed(message: Any) -> bytes:
 
 
 def first_of(sock: socket.socket) -> Any:
-    """Waits for one message, and reads no byte beyond it. Raises EOFError."""
+    """Waits for a message, and reads no byte beyond it. Raises EOFError."""
     size = int.from_bytes(_exactly(sock, SIZE_BYTES))
     return pickle.loads(_exactly(sock, size))  # noqa: S301  of the process that started us
 
@@ -120,7 +120,7 @@ def _exactly(sock: socket.socket, count: int) -> bytes:
 
 
 class Channel(asyncio.Protocol):
-    """One end of the channel. `on_message` gets each message, `on_lost` is called when the other end is gone."""
+    """An end of the channel. `on_message` gets each message, `on_lost` is called when the other end is gone."""
 
     def __init__(self, on_message: Callable[[Any], None], on_lost: Callable[[], None]) -> None:
         self._on_message, self._on_lost = on_message, on_lost

@@ -48,7 +48,7 @@ def next_pause_s(pause_s: float, first_s: float, lived_s: float) -> float:
 
 
 class SessionClock:
-    """The clock of one session with the replicas."""
+    """The clock of a session with the replicas."""
 
     def __init__(self, wall: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._wall, self._monotonic = wall, monotonic

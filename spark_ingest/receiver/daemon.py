@@ -1,11 +1,9 @@
 """The receiver as a process of its own: `veilmq ingest run`. Runs until SIGTERM or SIGINT; no Spark, no Java.
 
-The options of the data source that concern a receiver come from the command line or a YAML file; the
-command line wins. A fault that waiting does not cure (a wrong identity or overlay, a receiver that another process
-runs,
-an address that is taken) ends the process with one line; other faults are waited out. A signal ends it after the
-group
-that is being written: publications that are not synced are not acknowledged and come again.
+The options of the data source concerning a receiver come from the command line or a YAML file; the command line wins.
+A fault that waiting does not cure (a wrong identity or overlay, a receiver another process runs, an address that is
+taken) ends the process with a line; other faults are waited out. A signal ends it after the group that is being
+written: publications that are not synced are not acknowledged and come again.
 
 Not here: receiving itself (`receiver`), the meaning of options (`options`).
 """
@@ -87,7 +85,7 @@ def _receiver(options: Options, workers: int) -> Receiver | WorkingReceiver:
 def serve(options: Options, metrics: str | None = None, workers: int = 1) -> int:
     """Runs a receiver until a signal; returns exit status 0.
 
-    `workers`: processes that receive under the one identity. Raises IngestError for a fault that ended the receiver
+    `workers`: processes receiving under the one identity. Raises IngestError for a fault that ended the receiver
     before.
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")

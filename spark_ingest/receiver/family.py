@@ -1,10 +1,10 @@
-"""The parts of the spool that belong to one receiver: its own part, and those of any number of workers.
+"""The parts of the spool belonging to a receiver: its own part, and those of any number of workers.
 
-`main`, `main.w1of2`, `main.w2of2`: one identity and one session at each replica, so that a piece acknowledged late
-may
-come to a part that did not write it. A file of scope keys goes with each: `scope_keys.json`, `scope_keys.w1of2.json`.
+`main`, `main.w1of2`, `main.w2of2`: an identity and a single session at each replica, so that a piece acknowledged late
+may come to a part that did not write it. A file of scope keys goes with each: `scope_keys.json`,
+`scope_keys.w1of2.json`.
 
-Pure but for a look into the spool. Not here: receivers that share devices, each under an identity of its own.
+Pure but for a look into the spool. Not here: receivers sharing devices, each under an identity of its own.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _WORKER = re.compile(r"(.+?)(\.w\d+of\d+)")
 
 
 def part_of(receiver: str, number: int, count: int) -> str:
-    """Returns the name of one worker's part."""
+    """Returns the name of a worker's part."""
     return f"{receiver}.w{number}of{count}"
 
 

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 
 
 class LoopThread:
-    """A thread that runs `main(stop)` until it returns, soon after `stop` is set.
+    """A thread running `main(stop)` until it returns, soon after `stop` is set.
 
     `failed` gets the exception that ended `main` instead, in the thread.
     """

@@ -7,7 +7,7 @@
     consumer_behind_sealed_batches{consumer}, consumer_behind_bytes, consumer_behind_seconds            queries' lag
 
 `events` are the collector's figures under their own names; `refused_*`, `suspected` and `named` carry the replica to
-blame. No topic, publisher or key is a label. One thread serves one scrape at a time.
+blame. No topic, publisher or key is a label. A thread serves a single scrape at a time.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ PREFIX = "veilmq_ingest_"
 
 
 class ReceiverMetrics(Collector):
-    """A Prometheus collector of one receiver and its spool."""
+    """A Prometheus collector of a receiver and its spool."""
 
     def __init__(self, receiver: Receiver | WorkingReceiver, spool: Path, parts: Sequence[str], cap_bytes: int) -> None:
-        """Takes the receiver and its spool. `parts`: the parts of the spool that the receiver writes."""
+        """Takes the receiver and its spool. `parts`: the parts of the spool the receiver writes."""
         self._receiver, self._spool, self._parts, self._cap_bytes = receiver, spool, parts, cap_bytes
 
     def collect(self) -> Iterator[Metric]:
@@ -97,7 +97,7 @@ def _counter(name: str, text: str, *labels: str) -> CounterMetricFamily:
 
 
 def serve_metrics(address: str, collector: Collector) -> Callable[[], None]:
-    """Listens on HOST:PORT; returns the function that ends it. Raises BadOption."""
+    """Listens on HOST:PORT; returns the function ending it. Raises BadOption."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 65_536:
         raise BadOption(f"metrics={address!r} is no HOST:PORT; write 127.0.0.1:9464")

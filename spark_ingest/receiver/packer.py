@@ -43,7 +43,7 @@ StartPacking: TypeAlias = Callable[[Sequence[str]], Awaitable[PackRunEnd]]
 
 
 class SegmentPacker:
-    """The packer of one receiver, for one session: `run` until cancelled, `finished` when a segment is finished."""
+    """The packer of a receiver, for a session: `run` until cancelled, `finished` when a segment is finished."""
 
     def __init__(
         self,

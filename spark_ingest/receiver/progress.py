@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 class ReplicaLink(NamedTuple):
-    """The connection to one replica. `pieces`: received PUBLISH packets; `bytes`: all received bytes, inside TLS."""
+    """The connection to a replica. `pieces`: received PUBLISH packets; `bytes`: all received bytes, inside TLS."""
 
     replica: str
     up: bool
@@ -49,7 +49,7 @@ class Progress:
 
 
 def summed(several: Iterable[Progress]) -> Progress:
-    """Returns the sum of the progress of one receiver's workers; they have no links."""
+    """Returns the sum of the progress of a receiver's workers; they have no links."""
     total = Progress(accepted=True)
     for each in several:
         total.groups += each.groups
@@ -78,7 +78,7 @@ def tell_links(receiver: str, progress: Progress, links: Iterable[ReplicaLink], 
 
 
 def too_few(links: Collection[ReplicaLink], overlay: Overlay, region: int) -> str | None:
-    """Returns one line when the connected replicas cannot make a publication of `region` whole, None if they can.
+    """Returns a line when the connected replicas cannot make a publication of `region` whole, None if they can.
 
     Without known `links` the result is None.
     """

@@ -2,11 +2,11 @@
 
     client -> Collector.receive_all -> [event loop] -> Collector.take -> SpoolWriter.append (fsync) -> acknowledge
 
-One process writes for one receiver name; another process with that name waits for the lock and takes over.
-Every error of the disk ends the session with the replicas: unacknowledged pieces come again, and the publications in
-the spool are known again from the spool itself. When the spool's cap is reached nothing is written and nothing
-is acknowledged until a consumer has trimmed. Epoch keys pass through: from the client into the file that executors
-read, and only then may rows of their epochs be written.
+A process writes for a receiver name; another process with that name waits for the lock and takes over. Every error of
+the disk ends the session with the replicas: unacknowledged pieces come again, and the publications in the spool are
+known again from the spool itself. When the spool's cap is reached nothing is written and nothing is acknowledged until
+a consumer has trimmed. Epoch keys pass through: from the client into the file that executors read, and only then may
+rows of their epochs be written.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class ReplicaClient(Protocol):
     """Links to all replicas of the home region with stable client ids and kept sessions, MQTT 5, QoS 1.
 
     A message stays unacknowledged until its sender is told, in the loop's thread, and comes again on the next
-    connection if it is not. Links that fail are made again by the client.
+    connection if it is not. Links failing are made again by the client.
     """
 
     @property
@@ -78,7 +78,7 @@ class ReplicaClient(Protocol):
         """The region to whose replicas the client listens."""
 
     def held(self) -> Grants:
-        """Returns the scopes that the job may read now, with the epoch keys that it has."""
+        """Returns the scopes the job may read now, with the epoch keys that it has."""
 
     def want(self, names: Collection[KeyName]) -> None:
         """Asks for epoch keys that publications name, or of which they contradict ours; `on_keys` tells when one has
@@ -86,7 +86,7 @@ class ReplicaClient(Protocol):
         """
 
     def ask(self, replica: str, topic: str, payload: bytes) -> None:
-        """Requests content that a replica did not send by itself."""
+        """Requests content a replica did not send by itself."""
 
     @property
     def accepted(self) -> bool:
@@ -142,7 +142,7 @@ class ReceiverSettings:
 
 @dataclass(slots=True)
 class _Session:
-    """The objects that live as long as one connection to the region."""
+    """The objects living as long as a single connection to the region."""
 
     client: ReplicaClient
     collector: SpoolCollector
@@ -171,7 +171,7 @@ class _Session:
 
 
 class Receiver:
-    """A receiver that runs until `stop`; `figures` and `trouble` show its state. Its thread dies with the process."""
+    """A receiver running until `stop`; `figures` and `trouble` show its state. Its thread dies with the process."""
 
     def __init__(self, settings: ReceiverSettings, connect: Callable[[], ReplicaClient]) -> None:
         """Takes settings and `connect`, called anew for every session, in the receiver's thread, within its event
@@ -202,13 +202,13 @@ class Receiver:
 
     @property
     def trouble(self) -> str | None:
-        """One line about the reason for which nothing is received now, None if all is well."""
+        """A line about the reason for which nothing is received now, None if all is well."""
         return self._trouble.text
 
     def check(self, trouble_s: float) -> None:
         """Raises the error that ended the receiver, or ReceiverTrouble after `trouble_s` without receiving.
 
-        Called by a query that has nothing to read. Another process that receives in this one's place is no trouble.
+        Called by a query that has nothing to read. Another process receiving in this one's place is no trouble.
         """
         if self.failure is not None:
             raise self.failure
@@ -343,7 +343,7 @@ class Receiver:
                 raise result
 
     async def _write(self, session: _Session) -> None:
-        """Writes groups one after another; while one is synced the next collects. Raises OSError, SpoolError."""
+        """Writes groups in turn; while one is synced the next collects. Raises OSError, SpoolError."""
         collector, writer, wake, done = session.collector, session.writer, session.wake, session.done
         began = time.monotonic()
         while not done.is_set():

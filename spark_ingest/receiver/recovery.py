@@ -81,7 +81,7 @@ def recovered_beside(
     readers: Sequence[Identity] = (),
     lineages: Lineages | None = None,
 ) -> list[tuple[Seen, list[SpooledKey]]]:
-    """Returns the memory of other parts of one receiver, each as (name, file of scope keys), whichever process writes
+    """Returns the memory of other parts of a receiver, each as (name, file of scope keys), whichever process writes
     them.
 
     Raises SpoolDamaged, GrantsError.

@@ -1,7 +1,7 @@
 """The receiver's client: all replicas of the home region, through `gateway.overlay.region_client.RegionClient`.
 
 This module adapts names only: identity, signed overlay and its changes, rights, keys, TLS, sessions and reconnection
-are that client's business, and its errors (one line each) end the query that asked for a receiver.
+are that client's business, and its errors (a line each) end the query that asked for a receiver.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class RegionReplicas:
             self._on_keys()
 
     def held(self) -> Grants:
-        """Returns the scopes that the job may read now, with the epoch keys that it has."""
+        """Returns the scopes the job may read now, with the epoch keys that it has."""
         keys: dict[str, dict[KeyName, bytes]] = {}
         for name, key in self._client.scope_keys:
             keys.setdefault(name.scope, {})[name] = key
@@ -83,7 +83,7 @@ class RegionReplicas:
             self._client.doubt(name)
 
     def ask(self, replica: str, topic: str, payload: bytes) -> None:
-        """Requests content that a replica did not send by itself."""
+        """Requests content a replica did not send by itself."""
         self._client.ask(replica, topic, payload)
 
     @property

@@ -1,4 +1,4 @@
-"""The trouble of a receiver and its begin: for its query, its metrics, and tools that look at the spool.
+"""The trouble of a receiver and its begin: for its query, its metrics, and tools looking at the spool.
 
 Not here: the causes of trouble, and how they are waited out (`receiver`).
 """
@@ -17,7 +17,7 @@ STILL_S = 10.0
 
 
 class ReceiverTroubles:
-    """The troubles of one receiver, told by its thread, read by any other. `directory`: its part of the spool."""
+    """The troubles of a receiver, told by its thread, read by any other. `directory`: its part of the spool."""
 
     def __init__(self, directory: Path, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._directory, self._monotonic = directory, monotonic

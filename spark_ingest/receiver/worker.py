@@ -44,7 +44,7 @@ TELL_S = 1.0
 
 
 class DealtReplicas:
-    """A `receiver.ReplicaClient` of one worker, over all of its sessions. The channel is in another thread's loop."""
+    """A `receiver.ReplicaClient` of a worker, over all of its sessions. The channel is in another thread's loop."""
 
     def __init__(self, setup: WorkSetup, send: Callable[[object], None]) -> None:
         """Takes the setup and `send`, which may be called from any thread."""
@@ -65,7 +65,7 @@ class DealtReplicas:
         return self._known.home_region
 
     def held(self) -> Grants:
-        """Returns the scopes and keys that the receiver told last."""
+        """Returns the scopes and keys the receiver told last."""
         return self._known.held
 
     def want(self, names: Collection[KeyName]) -> None:
@@ -86,7 +86,7 @@ class DealtReplicas:
         return []
 
     def clocks(self) -> tuple[float, ...]:
-        """Returns the leads that the receiver told last."""
+        """Returns the leads the receiver told last."""
         return self._standing.clocks
 
     def acknowledge_all(self, publishes: Sequence[Publish]) -> None:

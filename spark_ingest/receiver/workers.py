@@ -1,12 +1,12 @@
-"""A receiver in several processes under one identity: `veilmq ingest run --workers N`.
+"""A receiver in several processes under a single identity: `veilmq ingest run --workers N`.
 
     replicas ══> this process: links, TLS, MQTT ══ socket pairs ══> workers: verify, collect, write their part
 
-One process has the identity and one session at each replica, as a single receiver has: neither replicas nor stock
-brokers learn of workers, and nothing is sent twice. Each worker is a receiver with a part of the spool of its
-own, `NAME.w1of2`, and a file of scope keys beside the usual one. A PUBACK goes out when all workers that got a piece
-have it on disk. A worker that dies is started again, and gets the pieces that it has not answered for. With another
-number of workers the former parts stay for queries, and the new workers know their content.
+A process has the identity and a single session at each replica, as a single receiver has: neither replicas nor stock
+brokers learn of workers, and nothing is sent twice. Each worker is a receiver with a part of the spool of its own,
+`NAME.w1of2`, and a file of scope keys beside the usual one. A PUBACK goes out when all workers that got a piece have
+it on disk. A worker that dies is started again, and gets the pieces that it has not answered for. With another number
+of workers the former parts stay for queries, and the new workers know their content.
 
 Not here: how pieces are dealt (`receiving.dealing`), the work of a worker (`worker`).
 """

@@ -1,13 +1,13 @@
 """The collector: takes pieces from the replicas of the home region, gives whole publications for the spool.
 
-START HERE for the receiving side. A piece is one MQTT message of one replica: signed header, perhaps content,
+START HERE for the receiving side. A piece is a single MQTT message of a replica: signed header, perhaps content,
 perhaps key header and shares. `bridge.reader.Intake` decides which pieces are believed, as at every gateway: before a
 piece is kept, waited for or counted against a publisher, its signature and its publisher's right to the topic are
-verified. A publication is *whole* with one copy of the content that fits the signed digest, k shares that fit the
+verified. A publication is *whole* with a copy of the content fitting the signed digest, k shares fitting the
 publisher's commitments and an epoch key that executors have (`learn`); the collector itself needs no key. A
-publication
-that is not whole after `incomplete_s` is spooled with the reason, so that a dead replica, a liar or an absent key
-service can neither fill the senders' windows nor hide a publication; if it becomes whole later, it is spooled again.
+publication that is not whole after `incomplete_s` is spooled with the reason, so that a dead replica, a liar or an
+absent key service can neither fill the senders' windows nor hide a publication; if it becomes whole later, it is
+spooled again.
 
 Pure: no socket, file, thread or clock. A piece may be acknowledged only after the group with its publication is
 on disk (`written`); refused and superfluous pieces are acknowledged at once. Not here: order on a topic
@@ -126,7 +126,7 @@ class SpoolCollector:
         self._settle_owed()
 
     def receive_all(self, replica: str, publishes: Sequence[Publish], acks: Iterable[Ack], now: float) -> None:
-        """Takes the pieces of one read, each with its `ack`, as `receive` does."""
+        """Takes the pieces of a read, each with its `ack`, as `receive` does."""
         self._begin(now)
         entries = self._publications.told
         for publish, ack in zip(publishes, acks, strict=False):
@@ -158,7 +158,7 @@ class SpoolCollector:
         now: float,
         since: float | None = None,
     ) -> None:
-        """Takes one piece. `since`: the time at which it came first."""
+        """Takes a single piece. `since`: the time at which it came first."""
         owed = self._publications.owed
         if self._links.closed(replica, told, now):
             self._count("link_throttled", replica)
@@ -225,7 +225,7 @@ class SpoolCollector:
             self._publications.keep(entry)
 
     def _effects(self, replica: str, effects: Sequence[Effect], now: float) -> None:
-        """Carries out the effects of one replica's wire."""
+        """Carries out the effects of a replica's wire."""
         self._links.charge(replica, effects, now)
         for effect in effects:
             match effect:
@@ -282,7 +282,7 @@ class SpoolCollector:
         self._publications.give_up(now)
 
     def judge_early(self, now: float) -> None:
-        """Refuses pieces that have waited long enough for a version of the overlay that allows them."""
+        """Refuses pieces that have waited long enough for a version of the overlay allowing them."""
         for early in self._early.due(now):
             self._receive(*early[:-1], now, early.since)
         self._settle_owed()
@@ -312,7 +312,7 @@ class SpoolCollector:
 
     @property
     def ready(self) -> int:
-        """The number of publications that wait to be written."""
+        """The number of publications waiting to be written."""
         return self._publications.ready
 
     def take(self, max_rows: int, max_bytes: int | None = None) -> Group | None:

@@ -1,11 +1,9 @@
 """Dealing of pieces to workers, and the acknowledgements owed to replicas.
 
-All pieces of a publication meet in one worker, chosen by the publication's number as for shards. So each publication
-is
-one row, and rows of 4,096 consecutive numbers of a publisher keep their order.
-A data key is for publications of all workers: it goes to each of them, and its piece is acknowledged when the last
-one
-has it and the publication in that piece is durable.
+All pieces of a publication meet in a single worker, chosen by the publication's number as for shards. So each
+publication is a single row, and rows of 4,096 consecutive numbers of a publisher keep their order. A data key is for
+publications of all workers: it goes to each of them, and its piece is acknowledged when the last one has it and the
+publication in that piece is durable.
 
 Pure. Not here: processes and sockets (`receiver.workers`).
 """
@@ -34,7 +32,7 @@ Piece: TypeAlias = tuple[int, str, bytes, tuple[tuple[str, str], ...]]
 
 
 class Dealt(NamedTuple):
-    """Pieces of one replica, for the worker's session with this number."""
+    """Pieces of a replica, for the worker's session with this number."""
 
     session: int
     replica: str
@@ -92,7 +90,7 @@ class Dealer:
         ]
 
     def begun(self, worker: int, session: int) -> list[Dealt]:
-        """Returns all pieces that the worker has not answered for, in the order of their arrival."""
+        """Returns all pieces the worker has not answered for, in the order of their arrival."""
         hand = self._hands[worker]
         hand.session = session
         again: list[Dealt] = []

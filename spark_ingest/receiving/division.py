@@ -4,14 +4,12 @@ Each receiver subscribes to whole scopes, as everybody does: replicas learn noth
 acknowledged unread, but for its key: publications of all parts are sealed under it. A publication's
 part follows from its number, which all of its pieces have.
 
-When the number of receivers changes, the parts change with it. No receiver can know the rows of another, so the
-change
+When the number of receivers changes, the parts change with it. No receiver can know the rows of another, so the change
 is tied to a fact that all pieces of a publication carry: the time at which its publisher sealed it, signed in its
-header. Publications sealed before the change go by the former parts, the rest by the new ones; so each publication
-has
-exactly one receiver, whenever its pieces come and whichever receiver is restarted when. A receiver that forgets a
-change lets a bad replica send rows of one part to the receiver of another part, which does not know them. A replica
-that alters the time only sends its copy astray: no signature fits it, at any receiver.
+header. Publications sealed before the change go by the former parts, the rest by the new ones; so each publication has
+exactly one receiver, whenever its pieces come and whichever receiver is restarted when. A receiver forgetting a change
+lets a bad replica send rows of a part to the receiver of another part, which does not know them. A replica that alters
+the time only sends its copy astray: no signature fits it, at any receiver.
 
 Pure. Not here: the meaning of a part (`sharding`).
 """

@@ -1,4 +1,4 @@
-"""Pieces that are refused for want of a right: the version of the overlay that gives the right may be on its way.
+"""Pieces that are refused for want of a right: the version of the overlay giving the right may be on its way.
 
 Replicas adopt a version a little before or after us, and pieces that they pass on by it look like a stranger's here.
 An acknowledged piece never comes again. So such a piece stays unacknowledged for a moment, is looked at again with

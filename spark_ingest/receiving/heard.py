@@ -21,7 +21,7 @@ waited.
 
 @dataclass(slots=True)
 class _Dated:
-    """Publications of one publisher that are too old or too young: their times of sealing and of arrival."""
+    """Publications of a publisher that are too old or too young: their times of sealing and of arrival."""
 
     first_ms: int
     last_ms: int
@@ -34,7 +34,7 @@ class _Dated:
 
 
 class HeardTimes:
-    """The evidence of one session. To be fed verified publications of members: it holds one entry for each
+    """The evidence of a session. To be fed verified publications of members: it holds a single entry for each
     publisher.
     """
 

@@ -1,10 +1,8 @@
-"""Publications of one receiver from their first piece to the disk: waiting, whole, given up, late; and their acks.
+"""Publications of a receiver from their first piece to the disk: waiting, whole, given up, late; and their acks.
 
-Pieces come verified from `collector`, which says which parts a form still misses. One form of a publication becomes
-its
+Pieces come verified from `collector`, which says which parts a form still misses. A form of a publication becomes its
 row; a form that is not whole after `incomplete_s` is a row with the reason, and if it becomes whole later, a second
-one.
-Pure. Not here: which pieces are believed, and content or keys that are on their way.
+one. Pure. Not here: which pieces are believed, and content or keys that are on their way.
 """
 
 from __future__ import annotations
@@ -45,7 +43,7 @@ class HeldOverflowError(Exception):
 
 
 class Publications:
-    """The publications of one receiver: `begin` and `piece`, `wake` and `give_up`, then `take`, write, `written`.
+    """The publications of a receiver: `begin` and `piece`, `wake` and `give_up`, then `take`, write, `written`.
 
     `missing(form)`: the reason for which it cannot be opened yet, in the words of column `reason`; None if it can be.
     `material(key id)`: the spool's material of its key. `count`: counts figures.
@@ -161,7 +159,7 @@ class Publications:
     # ------------------------------------------------------------------------------------- completing
 
     def wake_all(self) -> None:
-        """Looks again at all forms that wait for a key."""
+        """Looks again at all forms waiting for a key."""
         for key_id in list(self._by_key):
             self.wake(key_id)
 
@@ -173,7 +171,7 @@ class Publications:
             self._by_key.setdefault(entry.header.key_id, {})[id(entry)] = entry
 
     def wake(self, key_id: bytes) -> None:
-        """Looks again at forms that wait for a key that became usable."""
+        """Looks again at forms waiting for a key that became usable."""
         for entry in list(self._by_key.get(key_id, {}).values()):
             self._complete(entry)
 
@@ -271,7 +269,7 @@ class Publications:
         self._forms.forget()
 
     def _holds(self, entry: Form) -> bool:
-        """Returns True for a form that looks like a replay by a clock that cannot be believed: it stays as it is."""
+        """Returns True for a form looking like a replay by a clock that cannot be believed: it stays as it is."""
         holds = self._too_old(entry) and self.heard.doubt is not None
         self._doubted |= holds
         return holds
@@ -296,7 +294,7 @@ class Publications:
 
     @property
     def ready(self) -> int:
-        """The number of publications that wait to be written."""
+        """The number of publications waiting to be written."""
         return len(self._ready)
 
     def take(self, max_rows: int, max_bytes: int | None = None) -> Group | None:

@@ -1,4 +1,4 @@
-"""A form of a publication: one sealing of it, the pieces that came, and its row for the spool.
+"""A form of a publication: a sealing of it, the pieces that came, and its row for the spool.
 
 A publisher may seal a publication anew under its old sequence, so there may be several forms; `collector` decides
 which
@@ -44,7 +44,7 @@ WHOLE = (State.READY, State.WRITING)
 
 @dataclass(slots=True, eq=False)
 class Form:
-    """A form of one publication."""
+    """A form of a publication."""
 
     told: tuple[str, str]
     admitted: Admitted

@@ -1,4 +1,4 @@
-"""Usable data keys of a receiver: k shares that fit their publisher's commitments, never a scope key.
+"""Usable data keys of a receiver: k shares fitting their publisher's commitments, never a scope key.
 
 The shares go to the spool unchanged. The secret alone opens nothing: executors add the scope's epoch key, and check
 the

@@ -50,7 +50,7 @@ def bytes_from(seed: str) -> Callable[[int], bytes]:
 
 @dataclass(frozen=True, slots=True)
 class SampledPublication:
-    """A publication that a device handed to its gateway `at`, and the gateway sealed at `sealed_at` (UNIX seconds)."""
+    """A publication a device handed to its gateway `at`, and the gateway sealed at `sealed_at` (UNIX seconds)."""
 
     topic: str
     payload: bytes
@@ -62,7 +62,7 @@ class SampledPublication:
 
 @dataclass(frozen=True, slots=True)
 class Sealed:
-    """A publication as the region carries it: one wire a replica."""
+    """A publication as the region carries it: a wire a replica."""
 
     published: SampledPublication
     wires: Mapping[str, Wire]

@@ -52,7 +52,7 @@ class Sample:
 
     @property
     def program(self) -> str:
-        """Five lines of Python that show its telemetry."""
+        """Five lines of Python showing its telemetry."""
         return (
             "from spark_ingest import register, spark_session\n"
             'spark = spark_session("sample")\n'

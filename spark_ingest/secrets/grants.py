@@ -45,8 +45,8 @@ GRANTS_BYTES_MAX = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class GrantedScope:
-    """The keys for reading one scope. `wire`: its wire filter; `keys`: 32 bytes each; `segments`: the last that needs
-    each.
+    """The keys for reading a single scope. `wire`: its wire filter; `keys`: 32 bytes each; `segments`: the last
+    needing each.
     """
 
     wire: str
@@ -58,7 +58,7 @@ class GrantedScope:
 
 @dataclass(frozen=True)
 class Grants:
-    """The scopes that a job may read, by wire filter."""
+    """The scopes a job may read, by wire filter."""
 
     scopes: Mapping[str, GrantedScope] = field(repr=False)
     spool_keys: tuple[bytes, ...] = field(default=(), repr=False)
@@ -172,7 +172,7 @@ def load_readers(directory: Path) -> tuple[Identity, ...]:
 
 
 class GrantsFile:
-    """The file of scope keys in one executor process, read again only when it has changed.
+    """The file of scope keys in a single executor process, read again only when it has changed.
 
     `reader`: directory of the identity to which it may be sealed. `more`: files of the spool's other receivers.
     """

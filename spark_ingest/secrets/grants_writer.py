@@ -1,9 +1,9 @@
-"""The receiver's file of scope keys: new keys come before the rows that need them, old ones stay as long as those rows.
+"""The receiver's file of scope keys: new keys come before the rows needing them, old ones stay as long as those rows.
 
 The order makes it safe: a key is in the file, synced, before the collector takes publications under it for whole, so
-no executor sees a row of a new epoch without its key. A key that the job no longer holds (its epoch is over) stays
-until the last segment with rows under it has been trimmed; a key that is neither held nor needed goes. Scopes without
-epoch keys stay. Only the process that has the receiver's lock writes. Not here: where keys come from (`replicas`).
+no executor sees a row of a new epoch without its key. A key the job no longer holds (its epoch is over) stays until
+the last segment with rows under it has been trimmed; a key that is neither held nor needed goes. Scopes without epoch
+keys stay. Only the process that has the receiver's lock writes. Not here: where keys come from (`replicas`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ KEPT_MAX = 65_536
 
 
 class GrantsWriter:
-    """The writer of one receiver's file. `renew`, then `write` the result, then tell the collector `names`."""
+    """The writer of a receiver's file. `renew`, then `write` the result, then tell the collector `names`."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class GrantsWriter:
             self._last[name] = max(segment, self._last.get(name, 0))
 
     def renew(self, held: Grants, oldest_segment: int, newest_segment: int) -> bytes | None:
-        """Returns the new content of the file, None if it needs none. `held`: the scopes and keys that the job may read
+        """Returns the new content of the file, None if it needs none. `held`: the scopes and keys the job may read
         now.
         """
         now = {name for scope in held.scopes.values() for name in scope.keys}

@@ -6,8 +6,8 @@ the segment: those of its scopes and epochs, and the local keys of its shares:
     KEK  = HKDF-SHA256(local keys by tag ‖ epoch keys by name, zeros for a scope without, salt = "veilmq/1 pack")
     slot = nonce(12) ‖ AES-256-GCM(KEK, key, associated data: table of the pack)
 
-So a file of scope keys that lacks one of them opens no pack. Its reader uses the segment, which opens as far as the
-keys reach. Not here: the content of a pack (`opening.packing`).
+So a file of scope keys lacking one of them opens no pack. Its reader uses the segment, which opens as far as the keys
+reach. Not here: the content of a pack (`opening.packing`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Shares at rest: sealed under a local key that lies beside the scope keys, so that a spool alone opens nothing.
+"""Shares at rest: sealed under a local key lying beside the scope keys, so that a spool alone opens nothing.
 
 Content of a scope without epoch keys opens with k shares, and a spool holds k shares for each data key. So the
 receiver seals them, under a key of its own in the file of scope keys: the owner of that file may read, the owner of
@@ -27,7 +27,7 @@ _HEAD_BYTES = len(SEALED) + TAG_BYTES + NONCE_BYTES
 
 
 class ShareBox:
-    """A sealer of shares under one local key of 32 bytes. `random(n)`: n unpredictable bytes."""
+    """A sealer of shares under a single local key of 32 bytes. `random(n)`: n unpredictable bytes."""
 
     def __init__(self, key: bytes, random: Callable[[int], bytes]) -> None:
         self._head = SEALED + key_tag(key)
@@ -81,5 +81,5 @@ def tag_of(shares: bytes) -> bytes | None:
 
 
 def key_tag(key: bytes) -> bytes:
-    """Returns the tag that tells a local key from others."""
+    """Returns the tag telling a local key from others."""
     return hashlib.sha256(b"veilmq/1 spool key" + key).digest()[:TAG_BYTES]

@@ -1,12 +1,12 @@
 """Rows of a small micro-batch go to Spark with its plan, opened in the driver: no task in a Python worker is started.
 
-A task in Python takes Spark some 30 ms of processor time whatever it reads, and several turns of processes that wait
-for each other. Spark has a way around it for its simple readers (`SimpleDataSourceStreamReader`), whose rows the driver
-hands over with the plan; it asks by class whether a reader is one. Ours is a full reader, with limits and several
-tasks, and says so of itself only between a plan whose rows are at hand and their collection (`SpoolStreamReader`).
+A task in Python takes Spark some 30 ms of processor time for any amount of rows, and several turns of waiting
+processes. Spark has a shorter way for its simple readers (`SimpleDataSourceStreamReader`): the driver hands over their
+rows with the plan. Spark asks by class whether a reader is simple. Ours is a full reader, with limits and several
+tasks, and calls itself simple only between a plan with its rows at hand and their collection (`SpoolStreamReader`).
 
-What cannot be read here is left to a task, which tells why. Rows that are handed over are rows of the query as any
-others: Spark keeps them in the driver's block store until the next plan. Not here: which rows (`reader`).
+Unreadable rows are left to a task, which tells the cause. Rows handed over are rows of the query as any others: Spark
+keeps them in the driver's block store until the next plan. Not here: the choice of rows (`reader`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class HandedRows:
         self._reader: RowReader | None = None
 
     def read(self, extents: Sequence[ByteRange], held: Collection[str] | None, only: bool) -> list[Any] | None:
-        """Record batches of one task; None where a task has to read them."""
+        """Record batches of a task; None where a task has to read them."""
         size_bytes = sum(each.end - each.start for each in extents)
         if HandsOver is None or self._options.extents is not None or size_bytes > HANDED_BYTES:
             return None

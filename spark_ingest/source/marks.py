@@ -4,10 +4,10 @@
      RECEIVER: {"segment": n, "byte": n, "shard": PARTS}}
 
 The token is drawn when a query begins without a checkpoint, and goes from offset to offset; it tells consumers apart
-(`spool.consumers`). `parts`: the spool of the positions, for another spool may have groups that end at equal
-bytes. `shard`: the devices, for rows of others were passed by. `held`: names of keys that were missing when the
-micro-batch that ends there was planned, whose rows it passes over; `redriven`: the number up to which such rows were
-read again (`spool.ledger`). Not here: the meaning of positions (`spool.view`).
+(`spool.consumers`). `parts`: the spool of the positions, for another spool may have groups ending at equal bytes.
+`shard`: the devices, for rows of others were passed by. `held`: names of keys that were missing when the micro-batch
+ending there was planned, whose rows it passes over; `redriven`: the number up to which such rows were read again
+(`spool.ledger`). Not here: the meaning of positions (`spool.view`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 class OffsetMarks:
-    """Marks of one query's offsets. `shard`: the devices as options say, None for all."""
+    """Marks of a query's offsets. `shard`: the devices as options say, None for all."""
 
     def __init__(self, view: SpoolView, shard: str | None, *, lossy: bool = False) -> None:
         self._view, self._shard, self._lossy = view, shard, lossy
@@ -47,8 +47,11 @@ class OffsetMarks:
         return ({MARK: mark} if owner or held or redriven else {}) | stamped
 
     def positions(self, offset: Offset) -> Offset:
-        """Of an offset, without marks. Raises BadOption when it is of other devices, and SpoolGap when it is of another
-        spool; for those who can do without what is lost, that receiver's rows begin anew."""
+        """Returns the positions of an offset, without marks.
+
+        Raises BadOption when the offset is of other devices, and SpoolGap when it is of another spool; with
+        `failOnDataLoss=false`, rows of that receiver begin anew.
+        """
         parts = _mark(offset).get("parts", {})
         found = {name: at for name, at in offset.items() if name != MARK}
         for name, at in list(found.items()):
@@ -86,7 +89,7 @@ def owner_of(offset: Offset) -> str:
 
 
 def held_of(offset: Offset) -> list[str]:
-    """Names of keys whose rows the micro-batch that ends there passes over."""
+    """Names of keys whose rows the micro-batch ending there passes over."""
     return list(_mark(offset).get("held", []))
 
 

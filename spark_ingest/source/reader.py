@@ -1,9 +1,9 @@
 """The streaming reader that Spark drives: offsets and partitions in the driver, `read` in the executors.
 
-In the driver one object lives as long as its query; it runs the receiver if options say so. Copies of it are
-made in a planner process and pickled to executors: those only ever see `read`, so nothing is opened before
-`initialOffset`, `latestOffset` or `partitions`, and nothing that is open is pickled. Durability depends on no
-call to `stop`: Spark kills the driver-side process of a stopped query.
+In the driver a single object lives as long as its query; it runs the receiver if options say so. Copies of it are made
+in a planner process and pickled to executors: those only ever see `read`, so nothing is opened before `initialOffset`,
+`latestOffset` or `partitions`, and nothing that is open is pickled. Durability depends on no call to `stop`: Spark
+kills the driver-side process of a stopped query.
 """
 # ruff: noqa: N802  Spark chose these names
 
@@ -63,7 +63,7 @@ Connect: TypeAlias = "Callable[[Options], ReplicaClient]"
 
 @dataclass
 class SpoolPartition(InputPartition):
-    """One task: some groups of one segment, or of several. Holds paths, numbers and names, nothing secret.
+    """A task: some groups of a segment, or of several. Holds paths, numbers and names, nothing secret.
 
     `held`, `only`: as `RowReader.read` has them.
     """
@@ -157,7 +157,9 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._marked(view, start, at)
 
     def _marked(self, view: SpoolView, start: Offset, at: Offset) -> Offset:
-        """The end that is planned, with which keys are missing in rows up to there, and what else is to be read."""
+        """Returns the planned end, marked with the keys that rows up to there lack, and with the rows to be read
+        again.
+        """
         assert self._planned is not None
         assert self._consumer is not None
         redriven = max(redriven_of(start), self._consumer.ledger.count)
@@ -240,7 +242,7 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return planned
 
     def getCache(self, _start: Offset, _end: Offset) -> Iterator[Any] | None:
-        """The rows of the plan that was just made; Spark asks, as of its simple readers, if we have them."""
+        """Returns the rows of the newest plan, if they are at hand; Spark asks its simple readers so."""
         handed, self._handed = self._handed, None
         return None if handed is None else iter(handed)
 
@@ -296,14 +298,14 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # -------------------------------------------------------------------------------------- in an executor
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Record batches of one task."""
+        """Record batches of a task."""
         return _read(self._options, partition)
 
 
 class SpoolReader(DataSourceReader):
     """`spark.read.format("veilmq")`: everything that is synced when the query is planned; trims nothing.
 
-    It takes no filters (`pushFilters`): Spark 4.3 keeps what a source narrowed for one scan and reads no more for the
+    It takes no filters (`pushFilters`): Spark 4.3 keeps what a source narrowed for a scan and reads no more for the
     next one over the same frame, which then lacks rows. Options narrow: topic, columns, beginning and end.
     """
 
@@ -327,7 +329,7 @@ class SpoolReader(DataSourceReader):
         return planned
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Record batches of one task."""
+        """Record batches of a task."""
         if not isinstance(partition, SpoolPartition):
             return iter(())  # Spark's placeholder for an empty spool
         return _read(self._options, partition)
@@ -355,9 +357,7 @@ def _planned(
 
 
 class _Reading(NamedTuple):
-    """The objects that a worker process keeps for a set of options. `fetched`: the rows that come over the network, if
-    any.
-    """
+    """The objects a worker process keeps for a set of options. `fetched`: the rows coming over the network, if any."""
 
     rows: RowReader
     fetched: FetchedExtents | None

@@ -10,15 +10,16 @@ Two live queries cannot share a name.
 
 A query without a name has a place for each of its checkpoints (`place_of`), so that it runs again and again under new
 ones, as any query of Spark does. Such a place protects its segments while the query runs and for `UNNAMED_KEPT_S`
-after its last commit; then it goes by itself. Such a query removes no segments: they go behind named consumers, or when
+after its last commit; then it goes by itself. Such a query removes no segments: they go behind named consumers, or
+when
 the spool is at its cap (`make_room`).
 
 A named consumer is a checkpoint: the checkpoint's token stands in each of its offsets, and in the file from the first
-batch on. A query with another checkpoint is refused under this name (`needs`): rows that the first query has read may
-be gone.
+batch on. A query with another checkpoint is refused under this name (`needs`): rows the first query has read may be
+gone.
 
-A consumer may ask to keep segments for a while after all have read them (`retain_s`), for queries that start later
-and for batch reads. The longest wish counts; a spool at its cap heeds none (`make_room`).
+A consumer may ask to keep segments for a while after all have read them (`retain_s`), for queries starting later and
+for batch reads. The longest wish counts; a spool at its cap heeds none (`make_room`).
 """
 
 from __future__ import annotations
@@ -55,7 +56,9 @@ TAKE_OVER_S = 15.0
 
 
 def lock_file(path: Path, patience_s: float) -> int | None:
-    """Takes an exclusive lock that dies with this process; returns its descriptor, None while others keep the lock."""
+    """Takes an exclusive lock that dies with this process; returns its descriptor, None if another process keeps the
+    lock.
+    """
     for directory in (path.parent.parent, path.parent):  # parents that mkdir makes by itself are open to all
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -81,7 +84,7 @@ class Consumer:
     def __init__(
         self, root: Path, name: str, view: SpoolView, retain_s: float = 0.0, keep_s: float | None = None
     ) -> None:
-        """Takes the spool and the consumer's name. `keep_s`: time that the place stays unused; None: for ever."""
+        """Takes the spool and the consumer's name. `keep_s`: time the place stays unused; None: for ever."""
         if not RECEIVER_NAME.fullmatch(name):
             raise BadOption(f"consumer={name!r} is not a name; use letters, digits, '.', '-' and '_'")
         self._root = root
@@ -171,15 +174,14 @@ class Consumer:
 
     @property
     def ledger(self) -> HeldLedger:
-        """The rows that the query has passed over."""
+        """The rows the query has passed over."""
         place = read_place(self._path)
         return NOTHING_HELD if place is None else place.ledger
 
     def hold(self, begin: Offset, end: Offset, keys: Sequence[str], redriven: int) -> None:
-        """Records that the micro-batch (begin, end] passes over rows that need `keys`; on disk before the batch is
-        read.
+        """Records that the micro-batch (begin, end] passes over rows needing `keys`; on disk before the batch is read.
 
-        `redriven`: the number of the last redrive that the query has read.
+        `redriven`: the number of the last redrive the query has read.
         """
         with nobody_trims(self._root):
             place = read_place(self._path)
@@ -216,7 +218,7 @@ class ConsumerPlace:
     """Time for which the place stays after its last commit; None: until it is forgotten by hand."""
 
     def oldest(self, name: str) -> Position:
-        """Returns the place of the first row of a receiver that the consumer still wants."""
+        """Returns the place of the first row of a receiver the consumer still wants."""
         at = self.positions.get(name, Position(0, 0))
         return min(at, self.ledger.oldest(name) or at)
 
@@ -268,7 +270,7 @@ def trim(root: Path, view: SpoolView, *, heed_wishes: bool = True) -> int:
 
 
 def _live_places(root: Path) -> Iterator[ConsumerPlace]:
-    """Yields the places of all consumers, and removes those that nobody has used for their `keep_s`."""
+    """Yields the places of all consumers, and removes those nobody has used for their `keep_s`."""
     for path in sorted((root / CONSUMERS).glob("*.json")):
         place = read_place(path)
         if place is None:
@@ -313,7 +315,7 @@ def forget(root: Path, name: str) -> bool:
 
 
 def release(root: Path, name: str, stretches: Sequence[HeldStretch], keys: Collection[str]) -> int:
-    """Lets a consumer's query read the parts of held stretches that need these keys, with its next micro-batch.
+    """Lets a consumer's query read the parts of held stretches needing these keys, with its next micro-batch.
 
     Returns the number of stretches. Raises SpoolDamaged, SpoolBusy.
     """
@@ -328,7 +330,7 @@ def release(root: Path, name: str, stretches: Sequence[HeldStretch], keys: Colle
 
 
 def give_up(root: Path, name: str) -> int:
-    """Forgets the rows that a consumer's query has passed over; returns the number of stretches.
+    """Forgets the rows a consumer's query has passed over; returns the number of stretches.
 
     Raises SpoolDamaged, SpoolBusy.
     """

@@ -1,4 +1,4 @@
-"""Indexes of segments: an entry for each group, and a seal at the end that shows any loss.
+"""Indexes of segments: an entry for each group, and a seal at the end showing any loss.
 
     entry   16 bytes: end byte (8), rows (4), CRC-32 of both (4)
     seal    32 bytes: rows (8), groups (4), first and last time of reception in us (8 + 8), CRC-32 (4) of all entries
@@ -54,7 +54,7 @@ class Times(NamedTuple):
     last_us: int = 0
 
     def with_batch(self, batch: Any) -> Times:
-        """Returns the times extended by the rows of one more group."""
+        """Returns the times extended by the rows of another group."""
         return self.with_times(batch.column("received_at").cast(pa.int64()))
 
     def with_times(self, received_us: Any) -> Times:
@@ -126,7 +126,7 @@ def rebuilt(segment: SegmentFile, known: Sequence[SegmentGroup] = ()) -> tuple[l
 
 
 class SegmentIndex:
-    """The index of one segment, which may grow; `groups` reads only entries appended since the last call."""
+    """The index of a segment, which may grow; `groups` reads only entries appended since the last call."""
 
     def __init__(self, directory: Path, number: int) -> None:
         self._path = segment_path(directory, number, "index")

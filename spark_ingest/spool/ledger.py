@@ -3,7 +3,7 @@
     {"held": [STRETCH...], "redrives": [STRETCH...], "noted": offset, "count": n}
     STRETCH: {"begin": offset, "end": offset, "keys": [text...], "number": n}
 
-A stretch is rows between two offsets that need one of some keys. It is held when the micro-batch that ends there is
+A stretch is rows between two offsets needing one of some keys. It is held when the micro-batch ending there is
 planned; `noted` is the end of the last such plan, so that a micro-batch that Spark repeats holds nothing twice.
 `release` turns held keys into numbered redrives; a micro-batch reads those with higher numbers than the batch before,
 and its offset names the last one. Segments behind the begin of a stretch stay. Not here: the keys (`opening.held`).
@@ -39,7 +39,7 @@ class HeldStretch:
 
 @dataclass(frozen=True, slots=True)
 class HeldLedger:
-    """One consumer's ledger. `count`: the number of the latest redrive."""
+    """A consumer's ledger. `count`: the number of the latest redrive."""
 
     held: tuple[HeldStretch, ...] = ()
     redrives: tuple[HeldStretch, ...] = ()
@@ -47,10 +47,10 @@ class HeldLedger:
     count: int = 0
 
     def note(self, begin: Offset, end: Offset, keys: Sequence[str], redriven: int = 0) -> HeldLedger:
-        """Returns a ledger in which the micro-batch (begin, end] holds rows that need `keys`. Noting a batch twice
+        """Returns a ledger in which the micro-batch (begin, end] holds rows needing `keys`. Noting a batch twice
         changes nothing.
 
-        `redriven`: the last number that the query has read; numbers go on from there, even in a new ledger.
+        `redriven`: the last number the query has read; numbers go on from there, even in a new ledger.
         """
         after = positions_of(end)
         known = self.noted
@@ -60,7 +60,7 @@ class HeldLedger:
         return replace(self, held=(*self.held, stretch), noted=after, count=max(self.count, redriven))
 
     def release(self, stretches: Sequence[HeldStretch], keys: Collection[str]) -> HeldLedger:
-        """Returns a ledger in which the parts of held stretches that need these keys are redrives."""
+        """Returns a ledger in which the parts of held stretches needing these keys are redrives."""
         held, redrives, count = [], [*self.redrives], self.count
         for each in self.held:
             ready = tuple(key for key in each.keys if key in keys) if each in stretches else ()

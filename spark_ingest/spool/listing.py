@@ -18,7 +18,7 @@ SETTLED_NS = 50_000_000
 
 
 class SegmentList:
-    """The numbers of the segments in one directory, oldest first."""
+    """The numbers of the segments in a single directory, oldest first."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory

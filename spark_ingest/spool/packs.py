@@ -1,4 +1,4 @@
-"""Packs on disk: a sealed segment once more, in runs of groups that are opened with one decryption each.
+"""Packs on disk: a sealed segment once more, in runs of groups that are opened with a decryption each.
 
     SPOOL/RECEIVER/00000001.pack     beside 00000001.arrow
 
@@ -60,7 +60,7 @@ class PackRun(NamedTuple):
 class PackTable:
     """The table of a pack. `name`, `part`: of its segment; `seal`: the segment's seal, in hex.
 
-    `keys`: scope, epoch and bump of each key that opens a row of the segment; `tags`: of the local keys, in hex.
+    `keys`: scope, epoch and bump of each key opening a row of the segment; `tags`: of the local keys, in hex.
     """
 
     name: str
@@ -180,7 +180,7 @@ def erase_pack(directory: Path, number: int) -> bool:
 
 
 def erase_unfinished(directory: Path) -> None:
-    """Erases unfinished packs of dead processes. To be called only by the one process that makes packs."""
+    """Erases unfinished packs of dead processes. To be called only by the one process making packs."""
     for left in directory.glob(_UNFINISHED.format("*.pack")):
         _erase(left)
 

@@ -12,8 +12,8 @@ checksum over all index entries (`index.py`). Its schema names receiver and numb
 elsewhere is not taken for this spool's, and the part of a spool for which it was written.
 
 Versions: a segment names the version that wrote it and the version that its readers need. Unknown columns are left
-out, and columns that an older version lacks are null, so that readers and the receiver may be upgraded one after
-another, readers first. This module writes nothing and opens no sealed content.
+out, and columns an older version lacks are null, so that readers and the receiver may be upgraded in turn, readers
+first. This module writes nothing and opens no sealed content.
 """
 
 from __future__ import annotations
@@ -76,21 +76,23 @@ equal JSON text, which Spark compares. The reader adds the part of a spool and t
 
 
 class Position(NamedTuple):
-    """A place in one receiver's stream: after the group that ends at `byte` of `segment`."""
+    """A place in a single receiver's stream: after the group ending at `byte` of `segment`."""
 
     segment: int
     byte: int
 
 
 class Size(NamedTuple):
-    """An amount of a spool: sealed batches, each of one publication or many, and their `bytes` on disk."""
+    """An amount of a spool: sealed batches, each of a publication or many, and their `bytes` on disk."""
 
     sealed_batches: int
     bytes: int
 
 
 class SizeSums:
-    """Running sums of the sizes of consecutive segments, from number `first` on; any stretch costs one subtraction."""
+    """Running sums of the sizes of consecutive segments, from number `first` on; any stretch costs a single
+    subtraction.
+    """
 
     def __init__(self, first: int) -> None:
         self.first = first
@@ -114,7 +116,7 @@ class SizeSums:
 
 @dataclass(frozen=True, slots=True)
 class ByteRange:
-    """Whole groups of one segment, for one task of a micro-batch."""
+    """Whole groups of a segment, for a task of a micro-batch."""
 
     path: str
     start: int
@@ -155,7 +157,7 @@ def segment_numbers(directory: Path) -> list[int]:
 
 
 def checksum(header: bytes, sealed: bytes | None, shares: bytes | None) -> int:
-    """Returns CRC-32 over the parts of a row that no signature protects."""
+    """Returns CRC-32 over the parts of a row no signature protects."""
     return zlib.crc32(shares or b"", zlib.crc32(sealed or b"", zlib.crc32(header)))
 
 

@@ -1,11 +1,10 @@
-"""Shards: the part of all publications that a query or a receiver takes. `shard=2/3` is the second of three parts.
+"""Shards: the part of all publications a query or a receiver takes. `shard=2/3` is the second of three parts.
 
-A hash of the publication's number decides the part. All replicas' copies of a publication have this number, and so
-has
-the publication sealed anew under the publisher's next key: all of them meet in one receiver, while a shared
-subscription would scatter them. 4,096 consecutive numbers of a publisher are in one part, and every publication is in
-exactly one of n. Numbers begin at the time of a publisher's start, so that publishers spread. Wire topics name no
-device, so that the records of a device are in several parts.
+A hash of the publication's number decides the part. All replicas' copies of a publication have this number, and so has
+the publication sealed anew under the publisher's next key: all of them meet in a single receiver, while a shared
+subscription would scatter them. 4,096 consecutive numbers of a publisher are in a single part, and every publication
+is in exactly one of n. Numbers begin at the time of a publisher's start, so that publishers spread. Wire topics name
+no device, so that the records of a device are in several parts.
 
 Pure. Not here: which receiver has which part, and the fate of positions when n changes.
 """

@@ -20,7 +20,7 @@ from spark_ingest.spool.view import SpoolView
 
 @dataclass(frozen=True, slots=True)
 class ConsumerStanding:
-    """The progress of one consumer. `behind`: the amount still to read, None where a part of it is gone."""
+    """The progress of a consumer. `behind`: the amount still to read, None where a part of it is gone."""
 
     name: str
     position: Offset

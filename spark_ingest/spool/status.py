@@ -1,8 +1,8 @@
 """`veilmq ingest status`: the content of a spool, its writers, and how far behind its readers are.
 
 A look from outside at files and locks: it works while receivers and queries run, and after they died, and disturbs
-neither. Amounts are sealed batches, as they are stored. A row of a query is one publication; the number of publications
-in a sealed batch is sealed, too. Not here: the state of a receiver (its log and `--metrics` say more).
+neither. Amounts are sealed batches, as they are stored. A row of a query is a single publication; the number of
+publications in a sealed batch is sealed, too. Not here: the state of a receiver (its log and `--metrics` say more).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from spark_ingest.spool.view import SpoolView
 
 @dataclass(frozen=True, slots=True)
 class PartStatus:
-    """One receiver's part of a spool."""
+    """A receiver's part of a spool."""
 
     receiver: str
     running: bool
@@ -40,7 +40,7 @@ class PartStatus:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The state of a spool. `behind`: sealed batches that a consumer has to read, None where some are gone."""
+    """The state of a spool. `behind`: sealed batches a consumer has to read, None where some are gone."""
 
     spool: str
     receivers: tuple[PartStatus, ...]

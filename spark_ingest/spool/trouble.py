@@ -1,7 +1,7 @@
 """The trouble of a receiver: the reason for which it does not receive, in a file beside its segments.
 
-The file is for people, not part of the spool's promises: nothing is synced, and nobody waits for a disk that refuses
-it. Not here: the causes of trouble (`receiver`).
+The file is for people, not part of the spool's promises: nothing is synced, and nobody waits for a disk refusing it.
+Not here: the causes of trouble (`receiver`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def tell_trouble(directory: Path, trouble: str | None) -> None:
 
 
 def told_trouble(directory: Path) -> str | None:
-    """Returns the last trouble that the receiver of a directory told, None for none."""
+    """Returns the last trouble the receiver of a directory told, None for none."""
     try:
         with (directory / TROUBLE).open(errors="replace") as file:
             return " ".join(file.read(TROUBLE_CHARS).split()) or None

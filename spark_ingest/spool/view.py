@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 
 
 class SpoolView:
-    """The synced content of a spool directory, for one reading process. Keeps indexes, no file descriptors."""
+    """The synced content of a spool directory, for a reading process. Keeps indexes, no file descriptors."""
 
     def __init__(self, root: Path, *, lossy: bool = False) -> None:
         self._root = root
@@ -86,7 +86,7 @@ class SpoolView:
         return self._at_time(lambda times: times.last_us >= us, first=True)
 
     def until(self, us: int) -> Offset:
-        """Returns the offset behind which no row was received before `us`."""
+        """Returns the offset behind no row was received before `us`."""
         return self._at_time(lambda times: times.first_us < us, first=False)
 
     def _at_time(self, fits: Callable[[Times], bool], *, first: bool) -> Offset:
@@ -145,7 +145,7 @@ class SpoolView:
         """Returns the furthest offset from `start` with about `max_rows` rows and `max_bytes` bytes.
 
         With a limit, groups of several receivers are taken in the order of their times of reception, so that a
-        watermark passes no rows of a slower receiver. One group is taken at least: a limit below a group's size may not
+        watermark passes no rows of a slower receiver. A group is taken at least: a limit below a group's size may not
         stop a query. `target`: positions that are never passed. Returns `start` if nothing is new. Raises SpoolGap if
         rows behind `start` were trimmed.
         """
@@ -224,9 +224,7 @@ class SpoolView:
         return sizes
 
     def _size(self, name: str, at: Position | None, last: Position) -> Size:
-        """Returns rows and bytes between two positions of one receiver. Sealed segments between them are summed
-        once.
-        """
+        """Returns rows and bytes between two positions of a receiver. Sealed segments between them are summed once."""
         stretch = next(self._stretches(name, at, last), None)
         if stretch is None:
             return Size(0, 0)
@@ -335,7 +333,7 @@ class SpoolView:
 
 
 def _number_after(groups: Sequence[SegmentGroup], byte: int) -> int:
-    """Returns the number of groups that end at `byte` or before."""
+    """Returns the number of groups ending at `byte` or before."""
     return bisect.bisect_right(groups, byte, key=lambda group: group.end)
 
 
@@ -387,7 +385,7 @@ def _where(entry: tuple[str, int, SegmentGroup]) -> tuple[int, int]:
 
 
 def _join(entries: Sequence[tuple[str, int, SegmentGroup]], range_bytes: int) -> list[ByteRange]:
-    """Joins neighbouring groups of one segment until a range holds about `range_bytes`."""
+    """Joins neighbouring groups of a segment until a range holds about `range_bytes`."""
     ranges: list[ByteRange] = []
     for path, begin, group in entries:
         last = ranges[-1] if ranges else None

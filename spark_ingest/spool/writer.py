@@ -1,11 +1,11 @@
-"""The writer of a spool: appends a group, syncs it, begins new segments; seals segments that a crash left.
+"""The writer of a spool: appends a group, syncs it, begins new segments; seals segments a crash left.
 
 A group is on disk when `append` returns: only then may its publications be acknowledged, because MQTT never
 sends an acknowledged publication again. A segment of an earlier process is sealed (its whole groups
 get index entries) and never appended to. The cap on bytes is a property to ask (`full`), not an error: the
 receiver then stops acknowledging, and Receive Maximum stops the senders.
 
-The spool holds one row of ciphertext, header and shares per publication. The writer knows no scope key and opens
+The spool holds a single row of ciphertext, header and shares per publication. The writer knows no scope key and opens
 nothing.
 """
 
@@ -78,7 +78,7 @@ class SpoolRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SpooledKey:
-    """The key header frame and the encoded shares of one data key, for a reader with the scope's key."""
+    """The key header frame and the encoded shares of a data key, for a reader with the scope's key."""
 
     header: bytes
     shares: bytes = field(repr=False)
@@ -87,7 +87,7 @@ class SpooledKey:
 def as_batch(records: Sequence[SpoolRecord], keys: Mapping[bytes, SpooledKey]) -> Any:
     """Returns a group as record batch.
 
-    Each key's material stands on the first row that uses it, so that any range of whole groups can be read alone.
+    Each key's material stands on the first row using it, so that any range of whole groups can be read alone.
     """
     *columns, rights = list[Sequence[Any]](zip(*records, strict=True))
     key_ids, headers, contents = columns[2], columns[4], columns[5]
@@ -106,7 +106,7 @@ def as_batch(records: Sequence[SpoolRecord], keys: Mapping[bytes, SpooledKey]) -
 
 
 class RememberedPart:
-    """The memory of a part of the spool, for the next process and for processes that write beside it."""
+    """The memory of a part of the spool, for the next process and for processes writing beside it."""
 
     def __init__(self, directory: Path, numbers: Sequence[int] | None = None) -> None:
         """Takes the directory and, if they are known, the `numbers` of its segments."""
@@ -145,7 +145,7 @@ class RememberedPart:
 
 
 class SpoolWriter:
-    """The writer of one receiver's segments. Not thread-safe: one call at a time.
+    """The writer of a receiver's segments. Not thread-safe: one call at a time.
 
     Order of use: construct (takes the lock, seals old segments), read `state` and `history`, `roll(state)`,
     then `append` groups, and `roll` again whenever `segment_full`. After an OSError in `append` or `roll` the
@@ -256,7 +256,7 @@ class SpoolWriter:
         self._broken = False
 
     def append(self, records: Sequence[SpoolRecord], keys: Mapping[bytes, SpooledKey]) -> Position:
-        """Writes one group and syncs it; returns its end. Raises OSError, for instance for a full disk."""
+        """Writes a single group and syncs it; returns its end. Raises OSError, for instance for a full disk."""
         self._check()
         if not records:
             raise SpoolError("a group holds one record at least")

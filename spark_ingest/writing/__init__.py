@@ -1,4 +1,4 @@
-"""Rows back into MQTT: publishing through a gateway at least once, ids that tell repeats, an exact sink.
+"""Rows back into MQTT: publishing through a gateway at least once, ids telling repeats, an exact sink.
 
 Imports `errors`; knows no spool.
 """

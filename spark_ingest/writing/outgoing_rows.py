@@ -1,4 +1,4 @@
-"""Rows of a DataFrame as publications: their columns, and the id that tells a repeat from a new row.
+"""Rows of a DataFrame as publications: their columns, and the id telling a repeat from a new row.
 
 Columns: topic, payload (binary or string), and optionally qos, retain, properties (a map, or the source's array of
 (name, value)), id. Other columns are refused, so that no column is left out silently.
@@ -51,7 +51,7 @@ _TYPES = {
 
 
 def check_schema(schema: Any) -> None:
-    """Raises BadOption, one line, unless a Spark StructType can be published."""
+    """Raises BadOption, a line, unless a Spark StructType can be published."""
     given = {field.name: field.dataType.simpleString() for field in schema.fields}
     for name in ("topic", "payload"):
         if name not in given:

@@ -43,7 +43,7 @@ class PublishOptions:
 
 
 def parse_publish_options(given: Mapping[str, str]) -> PublishOptions:
-    """Checks the user's options. Raises BadOption, one line that names the option and a value that works."""
+    """Checks the user's options. Raises BadOption, a line naming the option and a value that works."""
     told = {name.lower(): value for name, value in given.items()}
     if "password" in told:
         raise BadOption(

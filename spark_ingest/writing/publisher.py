@@ -1,8 +1,8 @@
 """Publishing through a gateway: at least once, bounded, until every row is acknowledged.
 
-A `RowPublisher` is an ordinary MQTT 5 client that knows nothing of sealing: its gateway seals protected topics. Rows
-are repeated in their order after a lost connection; the gateway's Receive Maximum and our own `in_flight` hold
-the source of the rows back. Rows and their ids are made by `outgoing_rows`; Spark's side is `writer`.
+A `RowPublisher` is an ordinary MQTT 5 client knowing nothing of sealing: its gateway seals protected topics. Rows are
+repeated in their order after a lost connection; the gateway's Receive Maximum and our own `in_flight` hold the source
+of the rows back. Rows and their ids are made by `outgoing_rows`; Spark's side is `writer`.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class RowPublisher:
     # -------------------------------------------------------------------------------------- connection
 
     async def _connect(self) -> MqttClient:
-        """Connects for the first time, within `patience_s`. A gateway that refuses is asked once."""
+        """Connects for the first time, within `patience_s`. A gateway refusing is asked once."""
         give_up, pause_s = self._clock() + self._options.patience_s, RETRY_FIRST_S
         while True:
             client = MqttClient(

@@ -25,7 +25,7 @@ def with_id(rows: Any) -> Any:
 
 
 def drop_repeats(rows: Any, within: str = WITHIN) -> Any:
-    """Returns the first row of each id, in a stream or a batch; in a stream, of repeats that come `within` so long.
+    """Returns the first row of each id, in a stream or a batch; in a stream, of repeats coming `within` so long.
 
     Spark drops a row of a stream that was received longer than `within` before the newest of earlier micro-batches, a
     redriven row too; numRowsDroppedByWatermark of the progress counts them.

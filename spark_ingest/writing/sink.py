@@ -1,8 +1,8 @@
 """An exact sink for telemetry: the publications that arrived, once each, in an SQLite file.
 
-For comparisons of published with received rows (the demonstration, acceptance tests), not for volume:
-each micro-batch is collected in the driver. Spark may repeat a micro-batch after a crash; a repetition replaces its
-first attempt, in one transaction with the number of the batch. Payloads are kept as SHA-256 only.
+For comparisons of published with received rows (the demonstration, acceptance tests), not for volume: each micro-batch
+is collected in the driver. Spark may repeat a micro-batch after a crash; a repetition replaces its first attempt, in a
+single transaction with the number of the batch. Payloads are kept as SHA-256 only.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class PublicationSink:
             database.executescript(_TABLES)
 
     def write(self, rows: Any, batch: int) -> None:
-        """Writes a micro-batch in the driver, in one transaction, for `foreachBatch`."""
+        """Writes a micro-batch in the driver, in a single transaction, for `foreachBatch`."""
         from pyspark.sql import functions as f  # noqa: PLC0415
 
         text = f.col("payload").cast("string")
@@ -66,7 +66,7 @@ class PublicationSink:
         return self._select("ORDER BY batch, rowid")
 
     def arrived_in(self, batch: int) -> Iterator[Arrived]:
-        """Yields the rows of one micro-batch."""
+        """Yields the rows of a micro-batch."""
         return self._select("WHERE batch = ?", batch)
 
     def _select(self, which: str, *told: int) -> Iterator[Arrived]:

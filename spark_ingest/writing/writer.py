@@ -29,7 +29,7 @@ BATCH_ID = "streaming.sql.batchId"
 
 @dataclass
 class PublishedCommit(WriterCommitMessage):
-    """The number of rows that a task published."""
+    """The number of rows a task published."""
 
     rows: int
 
@@ -41,7 +41,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._options = options
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        """Publishes the rows of one task, again when Spark repeats it. Raises PublishError."""
+        """Publishes the rows of a task, again when Spark repeats it. Raises PublishError."""
         task = _task()
         query, batch = task.getLocalProperty(QUERY_ID), task.getLocalProperty(BATCH_ID)
         if query is None or batch is None:
@@ -57,16 +57,14 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """A writer for `write`: one random id a write, which repeated tasks repeat; option write_id for repeated
-    writes.
-    """
+    """A writer for `write`: a random id a write, which repeated tasks repeat; option write_id for repeated writes."""
 
     def __init__(self, options: PublishOptions) -> None:
         self._options = options
         self._write_id = options.write_id or str(uuid.uuid4())
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        """Publishes the rows of one task, as `StreamWriter.write` does."""
+        """Publishes the rows of a task, as `StreamWriter.write` does."""
         task = _task()
         # In foreachBatch two writes of one batch differ by their write_id only, which the user then gives.
         told = self._options.write_id is not None
