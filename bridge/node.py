@@ -21,6 +21,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from bridge.contract import (
     Acked,
     Appending,
+    Beat,
     Blame,
     Chain,
     Committed,
@@ -58,6 +59,7 @@ from bridge.document import Issuer, Overlay, RegionView, ScopeSecret, SignedSwap
 from bridge.groups import GROUPS_TOPIC, LeaseRelay, SharedGroups
 from bridge.measuring import PROBE_TOPIC, SUMMARY_TOPIC, IntervalProposal, Measurer, SwapProposal, objection
 from bridge.membership import GRANT_TOPIC, KeyClient, KeyServerNode, Node, handed_over
+from bridge.presence import PRESENCE_TOPIC, Presence, PresenceTable
 from bridge.publisher import NothingLeft, OutboxIntake, Publisher, Shelf, SigningKey
 from bridge.reader import LINK_WINDOW, Collector, ScopeInterest
 from bridge.replica import Forwarder
@@ -221,6 +223,7 @@ class GatewayNode(ReaderNode):
         self.interest.kept = self.collector.kept
         self._early.withheld_max = LINK_WINDOW // 4
         self.groups = SharedGroups(overlay, identity, name, secrets, self.interest.accepted)
+        self.presence = PresenceTable(overlay, name)
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         effects = super().handle(event, now)
@@ -273,6 +276,8 @@ class GatewayNode(ReaderNode):
                     return refused(peer, error)
             case Received(_, wire) if wire.topic == GENERATION_TOPIC:
                 return self.life.heard(event, self.overlay, self.name, self._signing.identity.party_id, now)
+            case Received(_, wire) if wire.topic == PRESENCE_TOPIC:
+                return self.presence.received(event, now)
             case Received():
                 return self._collected(self.collector.received(event, now), now)
             case Acked(_, ticket) if ticket > 0:
@@ -357,6 +362,7 @@ class GatewayNode(ReaderNode):
         return self._collected(self.collector.keys_changed(now), now) + self.publisher.keys_changed(now)
 
     def _adopt_own(self, overlay: Overlay, now: float) -> list[Effect]:
+        self.presence.adopt(overlay)
         leases = self.groups.adopt(overlay, self.secrets, now)
         collected = self._collected(self.collector.adopt(overlay, self.secrets, now), now)
         effects = super()._adopt_own(overlay, now)
@@ -382,6 +388,8 @@ class ReplicaNode(Node):
         self._leases = LeaseRelay(overlay, self.forwarder.routes, self.forwarder.routing)
         self._publishers = PublisherGuard(overlay.policy.budgets)
         self.measurer = Measurer(overlay, name, identity)
+        self._presence = Presence(overlay, name, identity)
+        self.presence = self._presence.table
         self._potential = potential_peers(overlay, name)  # peers whose links we only measure
         self._proposed = IntervalProposal()
         self.keeper.swaps.objection = self._objection
@@ -407,6 +415,10 @@ class ReplicaNode(Node):
                 return self.measurer.received(event, now)
             case Worked():
                 self.measurer.worked(event)
+            case Beat():
+                return self._presence.beat(event, now)
+            case Received(_, wire) if wire.topic == PRESENCE_TOPIC:
+                return self._presence.received(event, now)
             case Received(_, wire) if wire.topic == GROUPS_TOPIC:
                 return self._leases.received(event, now)
             case Received(peer, wire):
@@ -424,6 +436,7 @@ class ReplicaNode(Node):
                 return self.forwarder.loaded(event, now)
             case Rotated(identity):
                 self.measurer.rotate(identity)
+                self._presence.rotate(identity)
             case Tick():
                 return self.forwarder.tick(now) + self._leases.tick(now) + self.measurer.tick(now)
         return []
@@ -444,6 +457,7 @@ class ReplicaNode(Node):
         self._publishers.adopt(overlay.policy.budgets, overlay.by_party)
         self._leases.adopt(overlay)
         self.measurer.adopt(overlay)
+        self._presence.adopt(overlay)
         effects = self.forwarder.adopt(overlay, now)
         before, self._potential = self._potential, potential_peers(overlay, self.name)
         for peer in sorted(self.measurer.up):  # links that stood already, and came into use or went out of use

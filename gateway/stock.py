@@ -164,6 +164,9 @@ class _Shell:
     def when_kept(self, done: Callable[[], None]) -> None:
         done()
 
+    def end_unreadable(self, may: Callable[[str], bool]) -> None:
+        """Does nothing: amqtt gives a plugin no way to end a subscription. `veilmq status` reports the lost right."""
+
     def local_filters(self) -> Sequence[str]:
         return [topic_filter for topic_filter, held in self._context.subscriptions.items() if held]
 

@@ -65,6 +65,7 @@ class Kind(IntEnum):
     SWAP = 39
     SWAP_ENDORSEMENT = 40
     SWAP_NEWS = 41
+    PRESENCE = 42
 
 
 def opening(kind: Kind, flags: int = 0) -> bytes:

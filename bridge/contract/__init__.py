@@ -34,7 +34,7 @@ from bridge.contract.budgets import (
 )
 from bridge.contract.claims import claim_of, tree_of
 from bridge.contract.figures import FigureName
-from bridge.contract.loads import LOADS_EVERY_S, Loads, PeerLoad, Worked
+from bridge.contract.loads import LOADS_EVERY_S, Beat, Loads, PeerLoad, Worked
 from bridge.contract.machine import (
     Acked,
     Adopt,
@@ -101,6 +101,7 @@ __all__ = [
     "Adoption",
     "Allowance",
     "Appending",
+    "Beat",
     "Blame",
     "Budget",
     "Chain",

@@ -131,6 +131,7 @@ class FigureName(StrEnum):
     OVERLAYS_SENT = "overlays_sent", "The overlay was sent to a member that had an older one."
     OVERLAYS_WITHHELD = "overlays_withheld", "A member offered a version and did not send it."
     OWN_TOPICS_REFUSED = "own_topics_refused", "Somebody published on a topic that only this gateway may use."
+    PRESENCE = "presence", "A newer word of a replica, that it lives and has links, was verified and kept."
     PUBLISH_REFUSED = (
         "publish_refused",
         "A local publication was refused: no right, too large, or more than a record holds.",

@@ -1,4 +1,4 @@
-"""Events with the load of a replica: its links, its processor, its queues. `machine` has all other events."""
+"""Events of a replica's shell: load of links and processor, and the beat. `machine` has all other events."""
 
 from __future__ import annotations
 
@@ -25,3 +25,12 @@ class Worked:
 
     processor_us: int
     queued: int
+
+
+@value
+class Beat:
+    """The beat of a replica's shell, every `presence.BEAT_S` while its event loop turns. `up`: members to which a
+    connection stands.
+    """
+
+    up: tuple[str, ...]

@@ -14,7 +14,7 @@ from dataclasses import field
 from enum import StrEnum
 from typing import Protocol, TypeAlias
 
-from bridge.contract.loads import Loads, Worked
+from bridge.contract.loads import Beat, Loads, Worked
 from bridge.contract.withholding import Take, Withhold
 from bridge.document import Overlay
 from bridge.predicates import Predicate
@@ -248,7 +248,7 @@ class Restored:
 Event: TypeAlias = (
     LinkUp | LinkDown | Received | Acked | NotTaken | Lost | Appending | NotAppended | Committed | Unstored
     | OutboxPage | Subscribed | Unsubscribed | GroupJoined | GroupLeft | Offered | KeyWanted | KeyDoubted | Tick
-    | Rotated | Restored | Loads | Worked
+    | Rotated | Restored | Loads | Worked | Beat
 )  # fmt: skip
 
 

@@ -17,6 +17,7 @@ from gateway.broker.lifecycle import Lifecycle
 from gateway.broker.member_sessions import send as send_to_member
 from gateway.clients import Done, LocalGroup, PeerMessage, SharedName, message_of
 from gateway.mqtt5.packets import Properties
+from gateway.mqtt5.types import ReasonCode
 from gateway.sessions import SessionStore
 
 NARROWED_AT_ONCE = 8
@@ -98,6 +99,14 @@ class ForOverlay:
     def local_filters(self) -> list[str]:
         """Returns the distinct filters of local clients, share prefixes stripped."""
         return self.exchange.router.filters()
+
+    def end_unreadable(self, may: Callable[[str], bool]) -> None:
+        """Ends local subscriptions whose filter, share prefix stripped, `may` denies, and disconnects their clients
+        (0x87): MQTT has no other way to tell them.
+        """
+        for client in list(self.lifecycle.clients.values()):
+            if client.peer is None and not client.view.is_internal and self.lifecycle.subscribing.end(client, may):
+                self.lifecycle.dismiss(client, ReasonCode.NOT_AUTHORIZED)
 
     def wanted_of(self, topic_filter: str) -> Predicate | None:
         """Returns a predicate that covers all local subscriptions of a filter. None: all content."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from amqtt.events import BrokerEvents
@@ -96,6 +96,9 @@ class Subscribing:
         """True if a client may subscribe, False if not; None if plugins must be asked."""
         tracing = self._exchange.tracing
         if tracing is not None and not tracing.admit(topic_filter, view.client_id or "", publishes=False)[1]:
+            return False
+        may_subscribe = getattr(self._exchange.overlay, "may_subscribe", None)
+        if may_subscribe is not None and not view.is_internal and not may_subscribe(topic_filter):
             return False
         return self._host.verdict(view, topic_filter, Action.SUBSCRIBE)
 
@@ -262,6 +265,16 @@ class Subscribing:
                 self._host.fire(BrokerEvents.CLIENT_UNSUBSCRIBED, client_id=client.client_id, topic=topic_filter)
         if client.connection is not None:
             client.connection.write(data)
+
+    def end(self, client: Client, may: Callable[[str], bool]) -> bool:
+        """Removes subscriptions whose filter, share prefix stripped, `may` denies. False: there is none."""
+        ended = [each for each, held in client.filters.items() if not may(split_share(held.options.base)[1])]
+        if ended:
+            client.session.unsubscribed(Unsubscribe(1, tuple(ended)))
+        for topic_filter in ended:
+            self._remove(client, topic_filter)
+            self._exchange.audit.may_not("subscribe", client, topic_filter)
+        return bool(ended)
 
     def _remove(self, client: Client, topic_filter: str) -> bool:
         """Takes a subscription from the router and the store. False: there is none."""

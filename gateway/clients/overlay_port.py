@@ -255,6 +255,12 @@ class LocalBroker(Protocol):
 
     def local_filters(self) -> Sequence[str]: ...
 
+    def end_unreadable(self, may: Callable[[str], bool]) -> None:
+        """Ends local subscriptions whose filter, share prefix stripped, `may` denies, and disconnects their clients
+        (0x87).
+        """
+        ...
+
     def wanted_of(self, topic_filter: str) -> Predicate | None:
         """Returns a predicate that covers all local subscriptions of a filter. None: all content."""
 

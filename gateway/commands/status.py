@@ -1,9 +1,10 @@
-"""`veilmq status`: present faults of a running member and their cures, asked at its metrics port."""
+"""`veilmq status`: present faults of a running member or a whole overlay, and their cures, asked at metrics ports."""
 
 # ruff: noqa: PLC0415  heavy imports happen inside the commands, so that --help and completion answer at once
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,13 +24,25 @@ def register(app: typer.Typer) -> None:
 
 def status(
     config: Annotated[
-        Path, typer.Option("-c", "--config", metavar="FILE", help="Configuration of the running member.")
-    ],
+        Path | None, typer.Option("-c", "--config", metavar="FILE", help="Configuration of the running member.")
+    ] = None,
+    overlay: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="overlay.json: ask all members whose folders lie beside it.")
+    ] = None,
+    ask: Annotated[
+        list[str] | None,
+        typer.Option(metavar="HOST:PORT", help="With --overlay: metrics port of a member elsewhere; repeatable."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")] = False,
 ) -> int:
     """Show present faults and their cures. Exit status 0: well, 1: degraded, 2: broken or not running."""
     from gateway.base import ConfigError, load
 
+    if (config is None) == (overlay is None) or (ask and overlay is None):
+        raise ConfigError("whose status? -c FILE for one member, --overlay FILE (and --ask) for all of an overlay")
+    if overlay is not None:
+        return _of_overlay(overlay, ask or (), as_json)
+    assert config is not None
     settings = load(config)
     if settings.metrics is None:
         raise ConfigError(f"{config}: has no metrics section, where a running member is asked; add metrics: {{}}")
@@ -39,6 +52,36 @@ def status(
     else:
         _print(answer)
     return EXIT[answer["level"]]
+
+
+def _of_overlay(file: Path, ask: Sequence[str], as_json: bool) -> int:
+    import time
+
+    from gateway.commands.overlay_status import ask_all, binds_beside, judge
+    from gateway.trust import load_overlay
+
+    overlay = load_overlay(file, int(time.time() * 1000))
+    beside = {name: bind for name, bind in binds_beside(file).items() if name in overlay.members}
+    named = {bind: name for name, bind in beside.items()}
+    binds = list(dict.fromkeys([*named, *ask]))
+    verdict = judge(overlay, dict(zip(binds, ask_all(binds), strict=True)), named)
+    if as_json:
+        print_json(verdict.to_json())
+        return EXIT[verdict.level]
+    print_table(
+        "",
+        ["member", "role", "region", "standing", "version"],
+        [
+            [name, one["role"], one["region"], one["standing"], str(one["version"] or "")]
+            for name, one in verdict.members.items()
+        ],
+    )
+    for finding in verdict.findings:
+        said_by = f" (says {', '.join(finding['said_by'])})" if len(finding["said_by"]) > 1 else ""
+        print(f"{finding['level']}: {finding['text']}{said_by}")
+    count = sum(one["version"] is not None for one in verdict.members.values())
+    print(f"{overlay.policy.overlay}: {verdict.level}; {count} of {len(overlay.members)} members answered")
+    return EXIT[verdict.level]
 
 
 def asked(bind: str, within_s: float = ASK_S) -> dict[str, Any]:
@@ -77,12 +120,21 @@ def _print(answer: dict[str, Any]) -> None:
 
 def _print_overlay(overlay: dict[str, Any]) -> None:
     rows = [
-        [region["name"], f"{len(region['up'])} of {len(region['members'])}", str(region["needed"]),
+        [region["name"], f"{len(region['up'])} of {len(region['members'])} connected", str(region["needed"]),
          ", ".join(sorted(region["away"]))]
         for region in overlay["regions"]
     ]  # fmt: skip
+    dialled = {region["name"] for region in overlay["regions"]}
+    rows += [
+        [region["name"], f"{len(region['members']) - len(region['silent'])} of {len(region['members'])} heard",
+         str(region["needed"]), ", ".join(region["silent"])]
+        for region in overlay.get("presence", ()) if region["name"] not in dialled
+    ]  # fmt: skip
     if rows:
-        print_table("", ["region", "replicas connected", "needed", "away"], rows)
+        print_table("", ["region", "replicas", "needed", "away"], rows)
+    for scope in overlay.get("rights", ()):
+        may = " and ".join(right for right in ("publish", "read") if scope[right])
+        print(f"{overlay['name']} may {may or 'neither publish nor read'} {scope['scope']}")
     print(
         f"{overlay['name']}, {overlay['role']}: version {overlay['version']} of the overlay, epoch {overlay['epoch']}"
     )

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from gateway.overlay import OverlayStanding, RegionStanding
+from gateway.overlay import OverlayStanding, RegionPresence, RegionStanding
 
 WELL, DEGRADED, BROKEN = "well", "degraded", "broken"
 LEVELS = (WELL, DEGRADED, BROKEN)
@@ -35,13 +35,15 @@ class Finding:
     """A fault of a member.
 
     `level`: degraded or broken. `key`: constant for one cause. `text`: cause and cure in one line. `about`: the
-    affected members or objects. A change of `about` is reported anew without an end of the finding.
+    affected members or objects. A change of `about` is reported anew without an end of the finding. `elsewhere`: the
+    fault is another region's, and clients are served here as they should be.
     """
 
     level: str
     key: str
     text: str
     about: str = ""
+    elsewhere: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +170,8 @@ def _overlay(one: OverlayStanding) -> Iterator[Finding]:
         yield Finding(BROKEN, "outlived", f"{said}; stop one of the two, then start the other one again")
     for region in one.regions:
         yield from _region(region)
+    yield from _presence(one)
+    yield from _rights(one)
     if one.key_servers is not None:
         yield from _key_servers(one.key_servers, bool(one.keys_missing))
     yield from _outbox(one)
@@ -202,6 +206,59 @@ def _region(region: RegionStanding) -> Iterator[Finding]:
     reasons = "; ".join(f"{name} is away{f' ({why})' if why else ''}" for name, why in sorted(region.away.items()))
     said = f"region {region.name}: {lost}{up} of {len(region.members)} replicas connected, {needed} needed: {reasons}"
     yield Finding(level, f"region:{region.name}:{level}", said, ",".join(sorted(region.away)))
+
+
+def _presence(one: OverlayStanding) -> Iterator[Finding]:
+    """Yields faults of regions that this member does not dial, and of the ways between regions, as replicas tell."""
+    if one.regions and all(len(region.up) < region.needed for region in one.regions):
+        return  # no word can arrive here
+    dialled = {region.name: len(region.up) >= region.needed for region in one.regions}
+    living = {
+        region.name: dialled.get(region.name, len(region.members) - len(region.silent) >= region.needed)
+        for region in one.presence
+    }
+    needed = {region.name: region.needed for region in one.presence}
+    for region in one.presence:
+        if region.silent and region.name not in dialled:
+            yield _silent(region, living[region.name])
+        for other, reached in sorted(region.reaches.items()):
+            if living[region.name] and living.get(other) and reached < needed[other]:
+                said = f"region {region.name} reaches {reached} replicas of region {other}, {needed[other]} needed"
+                cure = "nothing passes from one to the other; see the replicas' logs and the network between them"
+                key = f"way:{region.name}:{other}"
+                yield Finding(BROKEN, key, f"{said}: {cure}", str(reached), elsewhere=True)
+
+
+def _silent(region: RegionPresence, is_living: bool) -> Finding:
+    level = DEGRADED if is_living else BROKEN
+    lost = "" if is_living else "quorum is lost, and what is published reaches no client there: "
+    heard = len(region.members) - len(region.silent)
+    since = ", ".join(
+        f"{name} ({f'{region.heard[name]:.0f} s ago' if name in region.heard else 'never'})" for name in region.silent
+    )
+    said = f"region {region.name}: {lost}{heard} of {len(region.members)} replicas heard, {region.needed} needed"
+    return Finding(
+        level,
+        f"region:{region.name}:{level}",
+        f"{said}; last heard: {since}; ask who runs them",
+        ",".join(region.silent),
+        elsewhere=True,
+    )
+
+
+def _rights(one: OverlayStanding) -> Iterator[Finding]:
+    refused = {"publish": "publications are refused (0x87)", "read": "subscriptions are refused (0x87)"}
+    for scope in one.rights:
+        for right, then in refused.items():
+            lost = right in scope.lost
+            if not lost and right not in scope.refused:
+                continue
+            what = f"{'lost' if lost else 'has'} {'the' if lost else 'no'} right to {right} {scope.scope}"
+            cure = f"`veilmq trust grant overlay.json --member {one.name} --{right} '{scope.scope}'` at its owner"
+            text = (
+                f"{one.name} {what}: {then}; to have it back: {cure}" if lost else f"{one.name} {what}: {then}; {cure}"
+            )
+            yield Finding(BROKEN if lost else DEGRADED, f"right:{right}:{scope.scope}", text)
 
 
 def _key_servers(servers: RegionStanding, is_urgent: bool) -> Iterator[Finding]:

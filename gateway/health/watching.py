@@ -52,8 +52,8 @@ class HealthWatch:
 
     @property
     def ready(self) -> bool:
-        """True unless the process is broken: the answer to `/readyz`."""
-        return self.report().level != BROKEN
+        """True unless the process itself is broken: the answer to `/readyz`. Faults of other regions do not count."""
+        return all(finding.level != BROKEN or finding.elsewhere for finding in self.report().findings)
 
     def metrics(self) -> Iterator[Metric]:
         """Yields the metrics for Prometheus."""

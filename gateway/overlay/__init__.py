@@ -5,6 +5,7 @@ Imports `client`, `clients`, `outbox`, `trust` and below; never `broker`.
 
 from __future__ import annotations
 
+from bridge.presence import RegionPresence
 from gateway.overlay.broker_overlay import BrokerOverlay
 from gateway.overlay.dials import Dials
 from gateway.overlay.entities import LocalEntities
@@ -12,6 +13,7 @@ from gateway.overlay.hosted import NOBODY, PLAIN, logins, of_region
 from gateway.overlay.keeping import Keeping
 from gateway.overlay.key_cache import KeyCache
 from gateway.overlay.key_material import DIRECTORY, KeyMaterial, KeyMaterialError
+from gateway.overlay.local_rights import ScopeRights
 from gateway.overlay.neighbours import Neighbours
 from gateway.overlay.reader_rows import ReaderRows
 from gateway.overlay.region_client import (
@@ -56,7 +58,9 @@ __all__ = [
     "Publish",
     "ReaderRows",
     "RegionClient",
+    "RegionPresence",
     "RegionStanding",
+    "ScopeRights",
     "TlsError",
     "TrustError",
     "dial",

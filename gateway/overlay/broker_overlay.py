@@ -15,9 +15,10 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
-from bridge.base import matches
+from bridge.base import matches, overlaps
 from bridge.contract import (
     Acked,
+    Beat,
     Chain,
     Count,
     Deliver,
@@ -39,6 +40,7 @@ from bridge.contract import (
 from bridge.document import Overlay, OwnTopics, RegionView, constrained
 from bridge.node import GatewayNode
 from bridge.predicates import Predicate
+from bridge.presence import BEAT_S
 from bridge.traces import Announce, AvailabilityEffect, AvailabilityEvent
 from gateway.base import FIGURES_TOPIC, Figures
 from gateway.base.log_events import LogEvent
@@ -55,7 +57,7 @@ from gateway.overlay.entities import LocalEntities
 from gateway.overlay.keeping import Keeping
 from gateway.overlay.loading import Loading
 from gateway.overlay.local_delivery import LocalDelivery
-from gateway.overlay.local_rights import LocalRights
+from gateway.overlay.local_rights import LocalRights, ScopeRights
 from gateway.overlay.peer_refusals import refusal
 from gateway.overlay.reader_rows import ReaderRows
 from gateway.overlay.settling import Settling
@@ -106,7 +108,7 @@ class BrokerOverlay:
             entities.machine.guard(self.own_topics)
         self._clock = clock
         self._shared = (*protected, *plain)
-        self._rights = LocalRights(lambda: self._keeping.overlay, clock, plain)
+        self._rights = LocalRights(lambda: self._keeping.overlay, clock, plain, figures.name, protected)
         self._limits_of: RegionView | None = None  # whose packets are at most `_limit_bytes` long
         self._limit_bytes = 0
         self._broker: LocalBroker | None = None
@@ -257,6 +259,24 @@ class BrokerOverlay:
         home = gateway.home
         limit = self._dials.packet_limit(home.members, home.threshold)
         return gateway.packet_bytes(publication) <= limit
+
+    def may_subscribe(self, topic_filter: str) -> bool:
+        """Returns False if no publication can reach a local subscription of the filter, for want of rights."""
+        gateway = self._gateway
+        if gateway is None or constrained.stays_here(topic_filter):
+            return True
+        if self._entities is not None and overlaps(self._entities.kept_at, topic_filter):
+            return True  # local clients' own states are told here whatever the overlay says
+        return self._rights.may_subscribe(gateway, topic_filter)
+
+    def rights(self) -> tuple[ScopeRights, ...]:
+        """Returns the rights of this gateway in each of its scopes; empty at other members."""
+        return () if self._gateway is None else self._rights.standing(self._gateway)
+
+    def _review_rights(self) -> None:
+        """Ends local subscriptions of scopes whose right to read ended."""
+        if self._gateway is not None and self._broker is not None and self._rights.review(self._gateway):
+            self._broker.end_unreadable(self.may_subscribe)
 
     def subscribed(self, topic_filter: str, wanted: Predicate | None = None, narrows: bool = False) -> bool:
         """Takes the first local subscription of a filter, or a further one that wants something else. False: a defect
@@ -438,9 +458,15 @@ class BrokerOverlay:
         return self._keeping.listeners(sorted(self._node.peers))
 
     async def _show_figures(self) -> None:
+        loop_time = asyncio.get_running_loop().time
+        beat_at = loop_time() + BEAT_S  # the first beat says what is linked when links have had time to come
         while True:
             assert self._broker is not None
             self._keeping.tick(self._clock())
+            self._review_rights()
+            if self._flow is not None and loop_time() >= beat_at:
+                beat_at += BEAT_S
+                self._handle(Beat(tuple({*self._dials.up, *self._shown})))
             for topic_filter in self._broker.narrowed():
                 if (wanted := self._broker.wanted_of(topic_filter)) is not None:
                     self.subscribed(topic_filter, wanted, narrows=True)

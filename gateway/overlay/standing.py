@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 
 from bridge.document import Overlay
 from bridge.node import GatewayNode, ReaderNode, ReplicaNode
+from bridge.presence import RegionPresence
 from bridge.topology import potential_peers
 from gateway.overlay.broker_overlay import BrokerOverlay
+from gateway.overlay.local_rights import ScopeRights
 from keys.identity import CARRIERS, Role
 
 
@@ -37,7 +39,8 @@ class OverlayStanding:
     `outlived`: a later start of our identity runs elsewhere. `failures`: exceptions of our machine.
     `refusals`: why replicas take nothing of ours. `proposal`: which swap of the tree replicas
     speak for, as `SwapProposal.to_json` has it; empty where nobody measures. `swaps`: what the organiser changed and
-    offers; empty where there is none.
+    offers; empty where there is none. `presence`: what was heard of each region of an overlay of several. `rights`: of
+    a gateway, in each scope.
     """
 
     name: str
@@ -64,6 +67,8 @@ class OverlayStanding:
     refusals: Mapping[str, str] = field(default_factory=dict)
     proposal: Mapping[str, object] = field(default_factory=dict)
     swaps: Mapping[str, object] = field(default_factory=dict)
+    presence: tuple[RegionPresence, ...] = ()
+    rights: tuple[ScopeRights, ...] = ()
 
 
 def standing(links: BrokerOverlay, now: float, outbox_bytes_max: int) -> OverlayStanding:
@@ -124,6 +129,10 @@ def standing(links: BrokerOverlay, now: float, outbox_bytes_max: int) -> Overlay
         refusals=dict(node.publisher.refusals.reasons) if isinstance(node, GatewayNode) else {},
         outlived=isinstance(node, GatewayNode) and node.life.outlived_by > 0,
         proposal=found.to_json() if isinstance(node, ReplicaNode) and (found := node.proposal(now)) else {},
+        presence=node.presence.regions(now)
+        if isinstance(node, GatewayNode | ReplicaNode) and len(overlay.views) > 1 and not node.removed
+        else (),
+        rights=links.rights(),
         swaps=_swaps(node.keeper.swaps.why if isinstance(node, ReplicaNode) else "", overlay),
     )
 

@@ -8,6 +8,7 @@ from bridge.document import policy, region_view
 from bridge.groups import leases
 from bridge.measuring import summaries
 from bridge.membership import adopting, endorsing, key_service
+from bridge.presence import word
 from bridge.traces import kinds
 from bridge.traces.kinds import Interest, TraceKind
 from bridge.tracking import discovery
@@ -28,6 +29,7 @@ def test_domains_of_signatures() -> None:
         kinds.DOMAIN_INTEREST: "trace interest",
         summaries.DOMAIN_SUMMARY: "summary",
         summaries.DOMAIN_INTEREST_FILTER: "interest filter",
+        word.DOMAIN_PRESENCE: "presence",
     }
     assert {domain: f"veilmq/1 {what}" for domain, what in domains.items()} == {domain: domain for domain in domains}
 
@@ -39,7 +41,7 @@ def test_topics_of_control() -> None:
     assert (statements.SUBSCRIBE_TOPIC, pulling.PULL_TOPIC, leases.GROUPS_TOPIC) == (
         "$veil/subscribe", "$veil/pull", "$veil/groups",
     )  # fmt: skip
-    assert summaries.SUMMARY_TOPIC == "$veil/summaries"
+    assert (summaries.SUMMARY_TOPIC, word.PRESENCE_TOPIC) == ("$veil/summaries", "$veil/presence")
     assert pieces.PROPERTY_PART == "vmq-part"
 
 

@@ -641,3 +641,50 @@ def test_an_overlay_listener_without_overlay_or_tls_does_not_start(authority: Au
             await EdgeBroker(settings, overlay=FakeOverlay()).start()
 
     asyncio.run(check())
+
+
+class Unreadable(FakeOverlay):
+    """Nothing can reach subscriptions below `shut/`, which the test may open."""
+
+    shut = True
+
+    def may_subscribe(self, topic_filter: str) -> bool:
+        return not (self.shut and topic_filter.startswith("shut/"))
+
+
+def test_a_subscription_that_nothing_can_reach_is_refused_and_the_others_are_granted() -> None:
+    async def check() -> None:
+        async with serving(overlay=Unreadable()) as broker:
+            client = await Wire.connect(broker, "c")
+            codes = [await client.subscribe(each, 1) for each in ("shut/a", "open/a", "$share/g/shut/a")]
+            assert codes == [ReasonCode.NOT_AUTHORIZED, 1, ReasonCode.NOT_AUTHORIZED]
+
+    asyncio.run(check())
+
+
+def test_subscriptions_that_may_be_read_no_longer_end_with_their_connection() -> None:
+    async def check() -> None:
+        overlay = Unreadable()
+        overlay.shut = False
+        async with serving(overlay=overlay) as broker:
+            lasting = {"session_expiry_s": 60}
+            reader = await Wire.connect(broker, "reader", clean_start=False, properties=lasting)
+            other = await Wire.connect(broker, "other")
+            for each in ("shut/a", "open/a"):
+                await reader.subscribe(each)
+            await other.subscribe("open/a")
+            overlay.shut = True
+            broker.end_unreadable(overlay.may_subscribe)
+            farewell = (await reader.closed())[-1]
+            assert isinstance(farewell, Disconnect)
+            assert farewell.code == ReasonCode.NOT_AUTHORIZED
+            assert "-shut/a" in overlay.filters
+            again = await Wire.connect(broker, "reader", clean_start=False, properties=lasting)
+            assert again.connack is not None
+            assert again.connack.session_present, "its other subscriptions live on"
+            other.publish("shut/a", b"1")
+            other.publish("open/a", b"2")
+            assert await other.published() == [("open/a", b"2")], "nobody else is disconnected"
+            assert await again.published() == [("open/a", b"2")]
+
+    asyncio.run(check())

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.health import BROKEN, DEGRADED, WELL, HealthReport, View, judge
-from gateway.overlay import OverlayStanding, RegionStanding
+from gateway.health import BROKEN, DEGRADED, WELL, HealthReport, HealthWatch, View, judge
+from gateway.overlay import OverlayStanding, RegionPresence, RegionStanding, ScopeRights
 
 NOW = 1_800_000_000.0
 DAY_S = 86_400.0
@@ -84,3 +84,50 @@ def test_key_servers_away_matter_more_when_a_key_is_missing() -> None:
     report = judge(View(NOW, stands(key_servers=servers, keys_missing=("plant/#",))))
     assert report.level == BROKEN
     assert "start k2, k3, k4" in said(report)
+
+
+def presence(name: str, silent: tuple[str, ...] = (), **reaches: int) -> RegionPresence:
+    members = tuple(f"{name}{number}" for number in (1, 2, 3))
+    return RegionPresence(name, members, 2, dict.fromkeys(members, 50.0), silent, reaches)
+
+
+@pytest.mark.parametrize(
+    ("regions", "level", "word"),
+    [
+        ((presence("west", east=3), presence("east", west=3)), WELL, ""),
+        ((presence("east", ("east1",)),), DEGRADED, "region east: 2 of 3 replicas heard, 2 needed"),
+        ((presence("east", ("east1", "east2")),), BROKEN, "what is published reaches no client there"),
+        ((presence("east", ("east1", "east2")),), BROKEN, "east1 (50 s ago), east2 (50 s ago)"),
+        ((presence("west", east=1), presence("east")), BROKEN, "region west reaches 1 replicas of region east"),
+        ((presence("east", south=1), presence("south")), BROKEN, "region east reaches 1 replicas of region south"),
+        ((presence("east", ("east1", "east2"), south=1), presence("south")), BROKEN, "quorum is lost"),
+    ],
+)
+def test_other_regions_faults_are_shown_and_leave_this_process_ready(
+    regions: tuple[RegionPresence, ...], level: str, word: str
+) -> None:
+    report = judge(View(NOW, stands(presence=regions)))
+    assert report.level == level
+    assert word in said(report)
+    assert len(report.findings) == (level != WELL)
+    assert HealthWatch(lambda: View(NOW, stands(presence=regions)), lambda: NOW).ready
+
+
+def test_nothing_is_said_of_other_regions_where_no_word_can_arrive() -> None:
+    report = judge(
+        View(NOW, stands(regions=(region("r1"),), presence=(presence("east", ("east1", "east2", "east3")),)))
+    )
+    assert [finding.key for finding in report.findings] == ["region:west:broken"]
+
+
+def test_a_lost_right_is_broken_and_a_right_that_clients_lack_degraded() -> None:
+    lost = ScopeRights("plant/#", publish=True, read=False, lost=("read",))
+    report = judge(View(NOW, stands(rights=(lost,))))
+    assert report.level == BROKEN
+    assert "g1 lost the right to read plant/#: subscriptions are refused (0x87)" in said(report)
+    assert "veilmq trust grant overlay.json --member g1 --read 'plant/#'" in said(report)
+    refused = ScopeRights("plant/#", publish=False, read=True, refused=("publish",))
+    report = judge(View(NOW, stands(rights=(refused,))))
+    assert (report.level, len(report.findings)) == (DEGRADED, 1)
+    assert "g1 has no right to publish plant/#: publications are refused" in said(report)
+    assert judge(View(NOW, stands(rights=(ScopeRights("plant/#", publish=False, read=True),)))).level == WELL

@@ -28,7 +28,7 @@ class Gateway:
 
     def secret_for(self, topic: str) -> Any:
         mode = Mode.PLAIN if topic.startswith("open/") else Mode.ONE
-        return SimpleNamespace(scope=SimpleNamespace(mode=mode))
+        return SimpleNamespace(clear_filter=topic, scope=SimpleNamespace(mode=mode))
 
 
 class World:
@@ -78,3 +78,69 @@ def test_refusals_are_said_once_in_a_while_each_kind_for_itself(caplog: pytest.L
         world.now += SAY_EVERY_S
         world.rights.say_refused(LogEvent.TOO_LARGE_FOR_REPLICAS, "meter")
         assert len(caplog.records) == 3
+
+
+class Policy:
+    """An overlay in which the gateway `g1` has rights that the test sets: names of rights by scope."""
+
+    def __init__(self, **rights: str) -> None:
+        self.granted = {scope.replace("_", "/") + "/#": set(given.split()) for scope, given in rights.items()}
+        self.policy = SimpleNamespace(calendar=SimpleNamespace(at=lambda now: 0))
+
+    def scope_named(self, name: str) -> Any:
+        return SimpleNamespace(filter=name)
+
+    def may_read(self, name: str, scope: Any, epoch: int) -> bool:
+        return name == "g1" and "read" in self.granted[scope.filter]
+
+    def may_publish_in(self, name: str, scope: Any, epoch: int) -> bool:
+        return name == "g1" and "publish" in self.granted[scope.filter]
+
+    @property
+    def gateway(self) -> Any:
+        scopes = [SimpleNamespace(clear_filter=each, scope=SimpleNamespace(filter=each)) for each in self.granted]
+        return SimpleNamespace(secrets=scopes)
+
+    def rights(self, *protected: str) -> LocalRights:
+        overlay: Any = self
+        return LocalRights(lambda: overlay, lambda: NOW, (), "g1", protected)
+
+
+@pytest.mark.parametrize(
+    ("topic_filter", "allowed"),
+    [
+        ("ward/1", True),  # may be read
+        ("site/1", True),  # may be published: local clients' publications come
+        ("hall/1", False),
+        ("hall/#", False),
+        ("#", True),  # local topics, too
+        ("hall_open/1", True),
+        ("mixed/#", True),  # a part of it may be read
+        ("mixed/shut", False),
+        ("other/x", True),
+        ("mine/x", False),  # protected, and no scope is known
+    ],
+)
+def test_a_subscription_is_refused_only_where_nothing_can_reach_it(topic_filter: str, allowed: bool) -> None:
+    policy = Policy(ward="read", site="publish", hall="", mixed="", mixed_part="read")
+    rights = policy.rights("mine/#")
+    rights.review(policy.gateway)
+    assert rights.may_subscribe(policy.gateway, topic_filter) is allowed
+
+
+def test_a_lost_right_to_read_ends_subscriptions_though_publishing_stays_allowed() -> None:
+    policy = Policy(ward="publish read")
+    rights = policy.rights()
+    assert rights.review(policy.gateway), "the first review looks at subscriptions of before"
+    assert not rights.review(policy.gateway)
+    policy.granted["ward/#"] = {"publish"}
+    assert rights.review(policy.gateway)
+    assert not rights.may_subscribe(policy.gateway, "ward/1")
+    (scope,) = rights.standing(policy.gateway)
+    assert (scope.publish, scope.read, scope.lost, scope.refused) == (True, False, ("read",), ("read",))
+    policy.granted["ward/#"] = {"publish", "read"}
+    rights.forget()
+    assert not rights.review(policy.gateway)
+    assert rights.may_subscribe(policy.gateway, "ward/1")
+    (scope,) = rights.standing(policy.gateway)
+    assert (scope.lost, scope.refused) == ((), ())
