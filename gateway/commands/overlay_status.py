@@ -6,7 +6,7 @@ and those named by address. Of the others their neighbours and the signed words 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -58,10 +58,8 @@ def binds_beside(overlay_file: Path) -> dict[str, str]:
     return found
 
 
-def ask_all(binds: Sequence[str]) -> list[dict[str, Any]]:
-    """Returns the answers of all addresses, in order."""
-    from gateway.commands.status import asked  # noqa: PLC0415  that module registers the command that calls this
-
+def ask_all(binds: Sequence[str], asked: Callable[[str], dict[str, Any]]) -> list[dict[str, Any]]:
+    """Returns the answers of all addresses, in order. `asked`: asks one."""
     with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
         return list(pool.map(asked, binds))
 

@@ -64,7 +64,7 @@ def _of_overlay(file: Path, ask: Sequence[str], as_json: bool) -> int:
     beside = {name: bind for name, bind in binds_beside(file).items() if name in overlay.members}
     named = {bind: name for name, bind in beside.items()}
     binds = list(dict.fromkeys([*named, *ask]))
-    verdict = judge(overlay, dict(zip(binds, ask_all(binds), strict=True)), named)
+    verdict = judge(overlay, dict(zip(binds, ask_all(binds, asked), strict=True)), named)
     if as_json:
         print_json(verdict.to_json())
         return EXIT[verdict.level]
