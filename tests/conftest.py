@@ -55,6 +55,12 @@ def tool(name: str) -> str | None:
     return shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
 
 
+def library(package: str) -> Path | None:
+    """The interpreter that imports a published library of Python, which has dependencies other than ours."""
+    interpreter = ROOT / ".tools" / "python" / package / "bin" / "python"
+    return interpreter if interpreter.exists() else None
+
+
 def missing_tools() -> list[str]:
     missing = [name for name in TOOLS if tool(name) is None]
     return missing if MQTTJS.is_dir() else [*missing, "MQTT.js"]

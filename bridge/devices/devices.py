@@ -65,6 +65,11 @@ class Devices(Judging):
         """Our name as a host application; empty for none."""
         return self._rules.sparkplug_host
 
+    @property
+    def next_deadline(self) -> float | None:
+        dues = (super().next_deadline, self._host.next_deadline)
+        return min((due for due in dues if due is not None), default=None)
+
     def evidence_of(self, kept: Retained) -> Iterator[tuple[str, bytes]]:
         """Gives what is evidence among the retained publications, documents before the words that they name: the next
         one is asked for when the one before was handled."""
@@ -99,6 +104,7 @@ class Devices(Judging):
             effects.append(Count("devices_refused", 1, type(event).__name__))
         if isinstance(event, Tick):  # which promises that whatever could be read was: nobody is judged before
             self._run_due(now)
+            effects += self._host.overdue(now)
         return effects
 
     # ----------------------------------------------------------------------------------------- connections
@@ -309,6 +315,7 @@ class Devices(Judging):
         parent = name.rpartition(":")[0] if _is_behind_a_node(statement) else ""
         node = self._speaking.device(parent) if parent else None
         if node is not None and node.evidence.link is not link:
+            node.session.heard_elsewhere(statement.numbers)
             raise NotAuthorised(f"{name} hangs on a node of another connection")
         said = statement.said
         if said in (Said.CALM, Said.REPORTS) and not self._may_be_heard(name, said, link, now):
@@ -326,6 +333,10 @@ class Devices(Judging):
             self._effects += effects
             if not is_of_now:
                 return
+            if not parent and said is Said.READY:
+                self._look_at_children(device, link, now)  # which are to be born again
+            elif parent:
+                self._of_node(device, node, statement, now)
         if statement.convention == HOME_ASSISTANT and said is not Said.REPORTS:
             self._of_entities(device, statement, link, will, now)
         elif said in (Said.SPEAKS, Said.REPORTS):
@@ -344,6 +355,14 @@ class Devices(Judging):
                 self._look_at_children(device, link, now)
             elif statement.source == HOMIE and (before is None or Said.LOST in (before, said)):
                 self._look_at_children(device, link, now)
+
+    def _of_node(self, device: Device, node: Device | None, statement: ConventionWord, now: float) -> None:
+        """Takes a birth into the session of its node; data of a device that was not born in it ask for a rebirth."""
+        births = node.session.births if node is not None else 0
+        if statement.said is Said.READY:
+            device.session.births, device.evidence.stale_at = births, None
+        elif statement.said is Said.SPEAKS and device.session.births != births:
+            self._effects += self._host.unborn(statement.device, now)
 
     def _spoke(self, device: Device, said: Said, now: float) -> None:
         if said is Said.SPEAKS or device.evidence.words or device.by == "before":  # else it has a name only

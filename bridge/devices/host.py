@@ -1,12 +1,14 @@
 """A gateway as a host application of Sparkplug's, and as a server that is aware of it: what it does about messages.
 
-It takes no death for one of the present session that is of another one, asks nodes to be born again behind a gap,
-before any birth, or where they use an alias that no birth explained, and keeps the last births for whoever comes later
-(`$sparkplug/certificates/…`). Asking and keeping need a name as a host (`Rules.sparkplug_host`): who has none only
-listens. Not here: reading (`sparkplug`).
+It takes no death for one of the present session that is of another one. It asks nodes to be born again behind a gap
+that is not filled in time, before any birth, or where they use an alias that no birth explained. It keeps the last
+births for whoever comes later (`$sparkplug/certificates/…`). Asking and keeping need a name as a host
+(`Rules.sparkplug_host`): who has none only listens. Not here: reading (`sparkplug`).
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from bridge.base import Wall
 from bridge.contract import Count
@@ -15,6 +17,9 @@ from bridge.devices.dashboards import Show
 from bridge.devices.events import Command
 from bridge.devices.sparkplug import CERTIFICATES, Rebirths, Session, rebirth
 
+GAPS_MAX = 4_096  # nodes whose missing numbers are waited for; a node beyond them is asked at once
+OVERDUE_AT_ONCE = 100  # nodes that one tick asks for a rebirth; the next tick, which is due at once, asks others
+
 
 class Host:
     """`name`: as a host application; empty for none."""
@@ -22,6 +27,11 @@ class Host:
     def __init__(self, name: str, wall: Wall) -> None:
         self.name, self._wall = name, wall
         self._rebirths = Rebirths()
+        self._gaps: dict[str, tuple[float, Session]] = {}  # by node, in the order of their ends
+
+    @property
+    def next_deadline(self) -> float | None:
+        return next((due for due, _ in self._gaps.values()), None)
 
     def take(
         self, word: ConventionWord, session: Session, is_node: bool, now: float
@@ -34,10 +44,34 @@ class Host:
             ends = session.ends(word.numbers)
             return ends, [] if ends else [Count("devices_deaths_of_before")]
         if is_node and word.said is Said.READY:
-            session.born_now(word.numbers)
+            session.born_now(word.numbers, now)
             return True, []
-        is_next, is_known = session.follows(word.numbers), session.resolves(word.numbers, word.said is Said.READY)
-        return True, [] if is_next and is_known else self.unborn(word.device, now)
+        is_born = session.follows(word.numbers, now)
+        is_known = session.resolves(word.numbers, word.said is Said.READY)
+        is_waited_for = not session.missing or self._awaits(_node_of(word.device), session)
+        return True, [] if is_born and is_known and is_waited_for else self.unborn(word.device, now)
+
+    def _awaits(self, node: str, session: Session) -> bool:
+        """Returns True if the missing numbers of a node are waited for; without a place for it they are not."""
+        if self.name and node not in self._gaps:
+            if len(self._gaps) >= GAPS_MAX:
+                session.missing = 0
+                return False
+            self._gaps[node] = session.overdue_at, session
+        return True
+
+    def overdue(self, now: float) -> Iterator[Command | Count]:
+        """Asks nodes for a rebirth whose gap was not filled in time."""
+        for _ in range(OVERDUE_AT_ONCE):
+            node = next(iter(self._gaps), None)
+            if node is None or self._gaps[node][0] > now:
+                return
+            _, session = self._gaps.pop(node)
+            if session.missing and session.overdue_at > now:  # a later gap than that which was filled
+                self._gaps[node] = session.overdue_at, session
+            elif session.missing:
+                session.missing = 0
+                yield from self.unborn(node, now)
 
     def unborn(self, device: str, now: float) -> list[Command | Count]:
         """Something was missed of a node, its birth maybe: it is asked to be born again."""
@@ -52,3 +86,7 @@ class Host:
             isinstance(statement, ConventionWord) and statement.convention == SPARKPLUG and statement.said is Said.READY
         )
         return [Show(CERTIFICATES + topic, payload)] if is_birth and self.name else []
+
+
+def _node_of(device: str) -> str:
+    return "/".join(device.split("/")[:2])

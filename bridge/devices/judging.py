@@ -17,6 +17,7 @@ from bridge.contract import Budget
 from bridge.devices.conventions import HOMIE, ROOT, Conventions, Said, WordsAt
 from bridge.devices.events import DeviceEffect, Removed, Tell
 from bridge.devices.rules import DeviceRules
+from bridge.devices.sparkplug import BORN_AGAIN_S
 from bridge.devices.speaking import NAMES_PER_S, ORIGINS_MAX, Device, Speaking
 from bridge.devices.standing import DeviceHealth, DeviceLink, DeviceVerdict, judge, state_of
 from bridge.devices.turns import WorkInTurns
@@ -83,18 +84,23 @@ class Judging:
 
         So a death that ends thousands costs nothing at once.
         """
-        parent = self._speaking.device(device.parent) if device.parent else None
-        if parent is not None and HOMIE in parent.evidence.words:
+        parent, evidence = self._speaking.device(device.parent), device.evidence
+        evidence.words.pop(ROOT, None)
+        if parent is None:
+            return
+        if HOMIE in parent.evidence.words:
             self._follow(device, parent, now)
-        words, is_one = device.evidence.words, parent is not None and parent.evidence.link is device.evidence.link
-        if parent is not None and is_one and parent.evidence.words.get(HOMIE) is Said.LOST:
-            words[ROOT] = Said.LOST
-        else:
-            words.pop(ROOT, None)
-        if parent is not None and parent.death is not None and parent.death[0] > device.parent_death:
-            device.parent_death, source, said = parent.death
-            if is_one:
-                words[source] = said
+        died = parent.death if parent.death is not None and parent.death[0] > device.parent_death else None
+        if died is not None:
+            device.parent_death = died[0]
+        if parent.evidence.link is not evidence.link:
+            return
+        if parent.evidence.words.get(HOMIE) is Said.LOST:
+            evidence.words[ROOT] = Said.LOST
+        if parent.session.births != device.session.births and evidence.stale_at is None:
+            evidence.stale_at = parent.session.born_at + BORN_AGAIN_S
+        if died is not None:
+            evidence.words[died[1]] = died[2]
 
     def _follow(self, child: Device, root: Device, now: float) -> None:
         """Gives a child the connection of its root at Homie 5, which need not say the child's state again.

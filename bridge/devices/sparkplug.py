@@ -1,10 +1,10 @@
 """Sparkplug B 3.0 as a host application hears it: births and deaths that belong together, gaps, requests for rebirth.
 
 A node's NDEATH carries the `bdSeq` of the NBIRTH that it ends, for a broker may publish the will of an old connection
-after the birth of the next one. Every message of a session carries `seq`, one more than the one before, 255 before 0:
-after a gap, or from a node whose birth was not heard, nothing that it says can be trusted to be complete, so it is
-asked to be born again; so it is when it uses an *alias* that no birth gave to a metric, for nobody knows what that
-means. What is read of a payload is these numbers; it is a protobuf message of which everything else is skipped.
+after the birth of the next one. Every message of a session carries `seq`, one more than the one before, 255 before 0.
+A number that stays missing for `REORDER_S`, data before any birth, and an *alias* that no birth gave to a metric each
+ask the node for a rebirth. A birth of the node begins a new session: a device behind the node is stale until the device
+is born in it. What is read of a payload is these numbers; it is a protobuf message of which everything else is skipped.
 Source: Eclipse Sparkplug Specification 3.0.0, chapters 4 to 6 (ISO/IEC 20237). Not here: whose word counts
 (`speaking`), values of metrics, which Spark joins with births.
 """
@@ -24,6 +24,8 @@ REBIRTH = b"Node Control/Rebirth"
 PAYLOAD_BYTES_MAX = 1 << 20  # of which these numbers are looked for
 FIELDS_MAX = 8_192  # of a payload and its metrics that are looked at: four of a metric, of 2,000 metrics
 ALIASES_MAX = 20_000  # of a node with its devices; of one with more none is held against it
+REORDER_S = 2.0  # how long a number may be missing: two connections of one program are read in any order
+BORN_AGAIN_S = 5.0  # how long behind its node's birth a device may be born
 REBIRTH_EVERY_S = 10.0  # a node is asked to be born again no more often
 ASKED_MAX = 4_096  # nodes of which that is remembered
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
@@ -45,19 +47,35 @@ class SequenceNumbers(NamedTuple):
 NOTHING = SequenceNumbers()
 
 
+_SEQ_COUNT = 256
+
+
 @dataclass(slots=True)
 class Session:
-    """The messages of a node since its birth. `bd_seq` None: the birth was not heard, or had none."""
+    """The messages of a node since its birth. `bd_seq` None: the birth was not heard, or had none.
+
+    `missing`, `elsewhere`: sets of `seq`, one bit for each: numbers that were passed over, and numbers of messages that
+    another connection sent, which is not believed.
+    """
 
     born: bool = False
+    births: int = 0
+    """How often the node was born; of a device: the birth of its node in whose session it was born."""
+    born_at: float = 0.0
     bd_seq: int | None = None
     seq: int | None = None
+    missing: int = 0
+    missed_at: float = 0.0
+    """When the first of the missing numbers was passed over."""
+    elsewhere: int = 0
     aliases: set[int] = field(default_factory=set)
     knows_all: bool = True
     """Whether every alias that a birth explained is among them."""
 
-    def born_now(self, numbers: SequenceNumbers) -> None:
-        self.born, self.bd_seq, self.seq = True, numbers.bd_seq, numbers.seq
+    def born_now(self, numbers: SequenceNumbers, now: float = 0.0) -> None:
+        self.born, self.born_at, self.bd_seq, self.seq = True, now, numbers.bd_seq, numbers.seq
+        self.births += 1
+        self.missing = self.elsewhere = 0
         self.aliases, self.knows_all = set(numbers.named), numbers.is_whole
 
     def resolves(self, numbers: SequenceNumbers, is_birth: bool) -> bool:
@@ -73,15 +91,49 @@ class Session:
         is_other = None not in (self.bd_seq, numbers.bd_seq) and self.bd_seq != numbers.bd_seq
         if self.born and is_other:
             return False
-        self.born = False
+        self.born, self.missing = False, 0
         return True
 
-    def follows(self, numbers: SequenceNumbers) -> bool:
-        """Returns True if a message is the next one. After a gap the received number is counted from."""
+    def follows(self, numbers: SequenceNumbers, now: float = 0.0) -> bool:
+        """Counts a message; returns False if no birth stands before it. After a gap the received number is counted
+        from."""
         before, self.seq = self.seq, numbers.seq
         if not self.born:
             return False
-        return None in (before, numbers.seq) or numbers.seq == ((before or 0) + 1) % 256
+        if before is None or numbers.seq is None:
+            return True
+        if numbers.seq < _SEQ_COUNT and self.missing >> numbers.seq & 1:
+            self.missing ^= 1 << numbers.seq
+            if (before - numbers.seq) % _SEQ_COUNT < _SEQ_COUNT // 2:  # it is late
+                self.seq = before
+                return True
+        passed = _between(before, numbers.seq)
+        if passed & ~self.elsewhere and not self.missing:
+            self.missed_at = now
+        self.missing |= passed & ~self.elsewhere
+        self.elsewhere &= ~passed
+        return True
+
+    def heard_elsewhere(self, numbers: SequenceNumbers) -> None:
+        """Notes the number of a message that is not believed: the node, which counts it, has sent it by another
+        connection."""
+        if self.born and numbers.seq is not None and numbers.seq < _SEQ_COUNT:
+            number = 1 << numbers.seq
+            if self.missing & number:
+                self.missing ^= number
+            else:
+                self.elsewhere |= number
+
+    @property
+    def overdue_at(self) -> float:
+        """The time at which missing numbers are waited for no more."""
+        return self.missed_at + REORDER_S
+
+
+def _between(before: int, seq: int) -> int:
+    """Returns the set of numbers that are passed over by a step; a number that is none passes over all others."""
+    skipped = (seq - before - 1) % _SEQ_COUNT if seq < _SEQ_COUNT else _SEQ_COUNT - 1
+    return sum(1 << (before + 1 + place) % _SEQ_COUNT for place in range(skipped))
 
 
 class Rebirths:

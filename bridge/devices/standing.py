@@ -12,7 +12,8 @@ Evidence outweighs other evidence in this order; the first that says something d
     5  silence, by the configured heartbeat: SUSPECTED after two periods, FAILED after three
     6  else silence, by the habit that was learned of it (`regularity`): SUSPECTED when phi reaches the threshold,
        FAILED when the silence lasts twice as long. Who has no rhythm has none that its silence could break
-    7  silence of its own connection beyond its keep-alive: SUSPECTED; the broker then ends the connection (see 3)
+    7  its Sparkplug node was born again, and the device was not: SUSPECTED until the device is
+    8  silence of its own connection beyond its keep-alive: SUSPECTED; the broker then ends the connection (see 3)
 
 Pure and without memory: `judge` is asked whenever something came or `until` is reached. Not here: whose word counts
 (`devices`), who is told.
@@ -20,7 +21,7 @@ Pure and without memory: `judge` is asked whenever something came or `until` is 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from bridge.devices.conventions import Said
@@ -84,6 +85,7 @@ class LifeEvidence:
     roams: bool = False  # several bridges hear it: that one of them is gone says nothing
     suspect_at: float | None = None
     fail_at: float | None = None  # when what its entities said last counts no more (`entities`)
+    stale_at: float | None = None  # when its node's new session counts against a device that was not born in it
     habit: Regularity = field(default_factory=Regularity)
 
     @property
@@ -121,7 +123,12 @@ def judge(known: LifeEvidence, now: float, grace_s: float) -> DeviceVerdict | No
         return _left(link, now, grace_s)
     if Said.SLEEPING in said:
         return DeviceVerdict(DeviceHealth.ALIVE, "asleep")
-    return _silence(known, now)
+    verdict = _silence(known, now)
+    if known.stale_at is None or verdict.health is DeviceHealth.FAILED:
+        return verdict
+    if now >= known.stale_at:
+        return DeviceVerdict(DeviceHealth.SUSPECTED, "not born again with its node", until=verdict.until)
+    return replace(verdict, until=min(verdict.until or known.stale_at, known.stale_at))
 
 
 def _left(link: DeviceLink, now: float, grace_s: float) -> DeviceVerdict:

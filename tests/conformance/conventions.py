@@ -48,8 +48,18 @@ SPARKPLUG = (
     ),
     Statement(
         "host-reordering-rebirth",
-        "Behind a gap of `seq` the node is asked for a rebirth",
+        "When a `seq` is missing for two seconds the node is asked for a rebirth",
         f"{_HOST}gap_asks_for_rebirth",
+    ),
+    Statement(
+        "host-reordering-start, host-reordering-success",
+        "A message that comes late fills its gap, and nothing is asked",
+        f"{_HOST}what_comes_late_asks_for_nothing",
+    ),
+    Statement(
+        "topics-nbirth (4.5)",
+        "After a birth of the node its devices are stale until each is born again",
+        f"{_HOST}a_device_is_stale_until_it_is_born_again",
     ),
     Statement(
         "payloads-nbirth-rebirth-req",
@@ -79,10 +89,7 @@ SPARKPLUG = (
         f"{_HOST}births_are_kept",
     ),
     Statement("conformance-mqtt-aware-ndeath-timestamp", "It may put its own time into a stored NDEATH"),
-    Statement(
-        "host-reordering-start",
-        "A host may wait for what comes out of order: one connection brings a node's messages in order",
-    ),
+    Statement("host-reordering-param", "The time for which a number is waited for is no option"),
     Statement("operational-behavior-data-commands", "A host may send commands with values"),
 )  # fmt: skip
 

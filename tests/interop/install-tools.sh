@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what the interop tests drive: mosquitto and its clients, iproute2, node with npm, chromium, systemd's tool,
-# PostgreSQL, HAProxy (Debian packages), MQTT.js below .tools/. Run as root, needs no terminal, does nothing where all is there
-# already.
+# PostgreSQL, HAProxy (Debian packages); below .tools/ MQTT.js and libraries of device makers, each in an environment of its
+# own. Run as root, needs no terminal, does nothing where all is there already.
 set -eu
 
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -43,4 +43,15 @@ if [ "$installed" != "$mqttjs" ]; then
     mkdir -p "$tools"
     npm install --prefix "$tools" --no-save --no-audit --no-fund --silent "mqtt@$mqttjs"
 fi
+for library in ebus-sdk==0.27.0 ha-mqtt-discoverable==0.26.0 mqtt-spb-wrapper==2.1.2 pysparkplug==0.6.1; do
+    place=$tools/python/${library%%==*}
+    if [ "$(cat "$place/version" 2>/dev/null)" != "$library" ]; then
+        python=$root/.venv/bin/python
+        [ -x "$python" ] || python=python3
+        rm -rf "$place"
+        "$python" -m venv "$place"
+        "$place/bin/python" -m pip install --quiet --disable-pip-version-check "$library"
+        echo "$library" >"$place/version"
+    fi
+done
 echo "tools are in place"

@@ -14,6 +14,7 @@ from bridge.devices.sparkplug import (
     ASKED_MAX,
     NOTHING,
     REBIRTH_EVERY_S,
+    REORDER_S,
     Rebirths,
     SequenceNumbers,
     Session,
@@ -101,15 +102,46 @@ def test_a_death_ends_the_session_of_its_birth(birth: int | None, death: int | N
     assert session.ends(SequenceNumbers(death)) or birth != death, "a session that ended may end once more"
 
 
-def test_messages_follow_each_other_by_one_and_zero_follows_255() -> None:
+def counted(first: int, *numbers: int, elsewhere: tuple[int, ...] = ()) -> set[int]:
+    """The numbers that are missing behind a birth with the first number and messages with the others."""
     session = Session()
-    assert not session.follows(SequenceNumbers(seq=1)), "of whom no birth was heard"
-    session.born_now(SequenceNumbers(1, 254))
-    assert session.follows(SequenceNumbers(seq=255))
-    assert session.follows(SequenceNumbers(seq=0))
-    assert not session.follows(SequenceNumbers(seq=2))
-    assert session.follows(SequenceNumbers(seq=3)), "after a gap it is counted from what came"
-    assert session.follows(NOTHING), "who does not number its messages has no gaps"
+    session.born_now(SequenceNumbers(1, first))
+    for number in elsewhere:
+        session.heard_elsewhere(SequenceNumbers(seq=number))
+    for number in numbers:
+        assert session.follows(SequenceNumbers(seq=number), 5.0)
+    assert not session.missing or session.overdue_at == 5.0 + REORDER_S
+    return {number for number in range(256) if session.missing >> number & 1}
+
+
+def test_messages_follow_each_other_by_one_and_zero_follows_255() -> None:
+    assert not Session().follows(SequenceNumbers(seq=1)), "of whom no birth was heard"
+    assert counted(254, 255, 0) == set()
+    assert counted(254, 255, 0, 2, 3) == {1}, "after a gap it is counted from what came"
+    assert counted(250, 3) == {251, 252, 253, 254, 255, 0, 1, 2}
+    assert counted(7, 7, 8) == set(range(256)) - {7, 8}, "the same number again"
+    assert counted(7, 256) == set(range(256)) - {7}, "no number"
+
+
+def test_a_message_that_comes_late_fills_its_gap() -> None:
+    assert counted(0, 2, 1, 3) == set()
+    assert counted(0, 3, 2, 4) == {1}
+    assert counted(254, 1, 255, 0, 2) == set()
+
+
+def test_numbers_that_another_connection_used_are_not_missing() -> None:
+    assert counted(0, 3, elsewhere=(1, 2)) == set()
+    assert counted(0, 4, elsewhere=(1, 2)) == {3}
+    assert counted(0, 3, 5, elsewhere=(1, 2)) == {4}
+    assert counted(0, 3, *range(4, 256), 0, 3, elsewhere=(1, 2)) == {1, 2}, "each fills one gap"
+    session = Session()
+    session.born_now(SequenceNumbers(1, 0))
+    session.follows(SequenceNumbers(seq=2))
+    session.heard_elsewhere(SequenceNumbers(seq=1))
+    assert session.missing == 0, "it comes behind the message that passed it over"
+    session.heard_elsewhere(SequenceNumbers(seq=1 << 60))
+    session.heard_elsewhere(NOTHING)
+    assert session.elsewhere == 0
 
 
 def test_a_node_is_asked_seldom_and_memory_is_bounded() -> None:
@@ -200,10 +232,11 @@ def test_who_was_never_born_may_die_and_belongs_to_no_session() -> None:
 def test_a_message_without_a_number_between_two_is_no_gap() -> None:
     session = Session()
     session.born_now(SequenceNumbers(1, 3))
-    assert session.follows(NOTHING)
-    assert session.follows(SequenceNumbers(seq=9)), "nothing to count from"
-    assert not session.follows(SequenceNumbers(seq=9))
-    assert session.follows(SequenceNumbers(seq=10))
+    assert session.follows(NOTHING), "who does not number its messages has no gaps"
+    assert session.follows(SequenceNumbers(seq=9))
+    assert session.missing == 0, "nothing to count from"
+    assert session.follows(SequenceNumbers(seq=11))
+    assert session.missing == 1 << 10
 
 
 def test_aliases_of_a_message_that_is_no_birth_explain_nothing() -> None:
