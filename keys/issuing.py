@@ -52,7 +52,7 @@ REQUEST_AGE_S = 60  # how long a request may travel, beyond the skew of clocks
 REQUESTS_BURST = 64  # 16 fetch the 1,024 scopes of one member
 REQUEST_EVERY_S = 2.0
 ARCHIVE_EPOCHS_MAX = 1024  # of short epochs fewer than SESSION_MAX_S are kept
-ARCHIVE_BYTES_MAX = 64 << 20
+ARCHIVE_BYTES_MAX = 64 << 20  # of ended epochs that a key server keeps
 ARCHIVED_BUMPS = 4  # bumps of a scope that an ended epoch may have seen: present one and these before it
 ARCHIVES_A_WALK = 16  # stops a server that was down from sealing for minutes before it answers again
 

@@ -29,7 +29,7 @@ from keys.errors import BadFrame, OurFault
 from keys.message import PAYLOAD_LIMIT, PROPERTIES_LIMIT, SEALED, SEALED_PROPERTIES, Sealed
 
 VERSION = 2
-RECORDS_MAX = 1024
+RECORDS_MAX = 1024  # publications in one batch
 QOS, RETAIN, HAS_EXTRAS, TOMBSTONE, DROPPED = 3, 4, 8, 16, 32
 NUMBER_MAX = (1 << 63) - 1  # databases and Spark have signed numbers of 64 bits
 EXPIRY, NUMBER, PROPERTIES = 1, 32, 64  # between them the flags of `SEALED`

@@ -19,7 +19,7 @@ from keys.frames import from_property, to_property
 
 BATCH_ROOT = "veilmq/batch/"
 RETAINED_ROOT = "veilmq/retained/"
-SCOPE_NUMBER_MAX = (1 << 32) - 1
+SCOPE_NUMBER_MAX = (1 << 32) - 1  # 32 bits in wire topics
 ID_BYTES = 16
 TOPICS_KEPT = 4_096
 """Number of wire topics whose parts are kept, about 100 bytes each; only valid topics are kept."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 from typing import Protocol
@@ -18,9 +19,13 @@ from typing import Protocol
 from bridge.predicates.comparing import Comparison, Name, Op, Predicate, Readable, Value
 
 NAMES_MAX = 256
-"""The most attributes of one index. Each attribute costs every match a little: stops clients that invent names."""
+"""The most attributes of one index. Each attribute costs every match a little: stops clients that invent names. An
+owner has at most as many as then are free for others.
+"""
 SLOTS_MAX = 32_768
-"""The most alternatives of one index: bounds its memory, about 150 MB in the worst case."""
+"""The most alternatives of one index: bounds its memory, about 150 MB in the worst case. An owner has at most as many
+as then are free for others.
+"""
 CHUNK, UNIONS = 6, 512
 """Constants between two unions: at most twice the larger of `CHUNK` and the part that makes `UNIONS` unions. Bounds
 memory and the work of a change. A set of at most `CHUNK` slots is kept as a set, a larger one as bits."""
@@ -156,31 +161,48 @@ _KINDS: dict[Op, type[_Equal | _Above]] = {
 
 
 class PredicateIndex:
-    """An index of predicates by slots: each alternative has a slot from its addition to its removal."""
+    """An index of predicates by slots: each alternative has a slot from its addition to its removal. What an owner
+    holds bounds what is added for that owner; the owner "" has no share, and may use all.
+    """
 
     def __init__(self) -> None:
         self._tests: dict[tuple[Name, type[_Equal | _Above]], _Test] = {}
         self._names: dict[Name, int] = {}
         self._held: dict[int, tuple[Comparison, ...]] = {}
         self._free: list[int] = []
+        self._owners: dict[int, str] = {}  # by slot, but for slots of ""
+        self._owned: Counter[str] = Counter()
+        self._named: dict[str, Counter[Name]] = {}  # attributes of an owner, each with its comparisons
 
     def __len__(self) -> int:
         """Returns the number of alternatives."""
         return len(self._held)
 
-    def add(self, predicate: Predicate) -> tuple[int, ...]:
-        """Adds a predicate and returns its slots; alternatives that can never hold get none. The caller checks
-        `has_room` before.
+    def add(self, predicate: Predicate, owner: str = "") -> tuple[int, ...]:
+        """Adds a predicate of an owner and returns its slots; alternatives that can never hold get none. The caller
+        checks `has_room` before.
         """
         needed = (_needed(dict.fromkeys(conjunction)) for conjunction in predicate.conjunctions)
-        return tuple(self._enter(comparisons) for comparisons in needed if comparisons is not None)
+        slots = tuple(self._enter(comparisons) for comparisons in needed if comparisons is not None)
+        for slot in slots if owner else ():
+            self._owners[slot] = owner
+            self._owned[owner] += 1
+            self._named.setdefault(owner, Counter()).update(one.name for one in self._held[slot])
+        return slots
 
-    def has_room(self, predicates: Sequence[Predicate]) -> bool:
-        """Returns True if all these predicates fit beside the present ones."""
+    def has_room(self, predicates: Sequence[Predicate], owner: str = "") -> bool:
+        """Returns True if all these predicates fit beside the present ones, and leave others as much as their owner
+        then has.
+        """
         names = {one.name for each in predicates for conjunction in each.conjunctions for one in conjunction}
-        if len(self._held) + sum(len(each.conjunctions) for each in predicates) > SLOTS_MAX:
-            return False
-        return len(names - self._names.keys()) + len(self._names) <= NAMES_MAX
+        more = sum(len(each.conjunctions) for each in predicates)
+        free = SLOTS_MAX - len(self._held) - more
+        free_names = NAMES_MAX - len(self._names) - len(names - self._names.keys())
+        if not owner:
+            return free >= 0 and free_names >= 0
+        known = self._named.get(owner, Counter()).keys()
+        brings_names = len(known | names) > len(known) and not names <= self._names.keys()
+        return self._owned[owner] + more <= free and (not brings_names or len(known | names) <= free_names)
 
     def _enter(self, held: tuple[Comparison, ...]) -> int:
         slot = heappop(self._free) if self._free else len(self._held)
@@ -199,6 +221,7 @@ class PredicateIndex:
         """Removes a predicate by its slots."""
         for slot in slots:
             held = self._held.pop(slot)
+            self._disown(slot, held)
             for one in held:
                 self._tests[one.name, _KINDS[one.op]].change(one, slot)
             for key in {(one.name, _KINDS[one.op]) for one in held}:
@@ -210,6 +233,18 @@ class PredicateIndex:
                 if not self._names[one.name]:
                     del self._names[one.name]
             heappush(self._free, slot)
+
+    def _disown(self, slot: int, held: tuple[Comparison, ...]) -> None:
+        owner = self._owners.pop(slot, "")
+        if not owner:
+            return
+        named = self._named[owner]
+        named.subtract(one.name for one in held)
+        for name in {one.name for one in held if not named[one.name]}:
+            del named[name]
+        self._owned[owner] -= 1
+        if not self._owned[owner]:
+            del self._owned[owner], self._named[owner]
 
     def match(self, attributes: Readable, among: int) -> int:
         """Returns the slots of `among` whose alternatives hold, as bits."""

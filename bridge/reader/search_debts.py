@@ -13,7 +13,7 @@ STEP_S = 50e-6
 BURST_S = 0.02
 """Seconds owed before a search waits: below that a timer costs more than the search."""
 PAUSE_MAX_S = 60.0
-DOUBLINGS_MAX = 24
+DOUBLINGS_MAX = 24  # of what a publisher owes for a choice in vain; more would overflow no float and wait no longer
 KNOWN_MAX = 1024
 """Publishers held before publishers without debt are forgotten; a longer list consists of members."""
 

@@ -27,7 +27,7 @@ log = logging.getLogger("veilmq.auth")
 FILE = "console-tokens.json"
 """File name in a broker's data directory."""
 TOKENS_MAX = 1_000
-NOTE_MAX, USER_MAX = 200, 1_000
+NOTE_MAX, USER_MAX = 200, 1_000  # characters of a token's note and of its user
 SECRET_BYTES = 32
 ID_CHARS = 12
 

@@ -10,7 +10,7 @@ from amqtt.plugins.base import BaseAuthPlugin
 from gateway.auth.acl_file import AclFilePlugin, AclPlugin
 from gateway.auth.enhanced_auth import EnhancedAuthPlugin
 
-SHOWN_MAX = 5
+SHOWN_MAX = 5  # names in one line of a warning
 
 
 def claimed_names(plugins: Iterable[object], allow_anonymous: bool) -> str | None:

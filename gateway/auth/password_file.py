@@ -16,7 +16,7 @@ from gateway.base import sync_directory
 
 FILE_BYTES_MAX = 64 << 20
 """Stops a wrong path from being read as a password file; half a million users fit."""
-USER_BYTES_MAX = 65_535
+USER_BYTES_MAX = 65_535  # of a user name: what MQTT can carry
 NEW_MODE = 0o600
 
 

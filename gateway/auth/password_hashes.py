@@ -22,7 +22,7 @@ ITERATIONS_MAX = 10_000_000
 """Stops a line of the file from holding up a broker for minutes at each login."""
 SALT_BYTES = 16
 HASH_BYTES = 64
-TEXT_MAX = 1024
+TEXT_MAX = 1024  # characters of a hash in a file
 
 
 class HashError(ValueError):

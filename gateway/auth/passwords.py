@@ -37,8 +37,10 @@ from gateway.plugins import BusyError
 THREADS = max(1, min(4, (os.cpu_count() or 2) // 2))
 """Threads for hashes: Argon2 takes 64 MiB and several cores for each; the event loop needs a core, too."""
 PENDING_MAX = 512
-"""Logins that may wait for a thread; further logins are answered that the server is busy."""
-REMEMBERED_S, REMEMBERED_MAX = 600.0, 20_000
+"""Logins that may wait for a thread; further logins are answered that the server is busy. No more of one address wait
+than may still fail (`limits.login_failures`).
+"""
+REMEMBERED_S, REMEMBERED_MAX = 600.0, 20_000  # right passwords that are not hashed again; a full table is emptied
 MARK_CHARS = 16
 PASSWORD_BYTES_MAX = 4_096
 """Stops a CONNECT with a password of megabytes from being hashed thousands of times."""

@@ -31,8 +31,8 @@ NONCE_BYTES = 18
 SALT_BYTES = 16
 MESSAGE_BYTES_MAX = 4_096
 """Bound of a message from an unauthenticated client, with bounds of its nonce and its name."""
-NONCE_CHARACTERS_MAX = 512
-NAME_CHARACTERS_MAX = 512
+NONCE_CHARACTERS_MAX = 512  # of a client that nobody knows yet
+NAME_CHARACTERS_MAX = 512  # the same
 
 _VERIFIER = re.compile(r"SCRAM-SHA-256\$(\d{1,8}):([^$]+)\$([^:]+):(.+)")
 # Optional extensions may follow; they are signed and ignored. Mandatory extensions (`m=` before the name)

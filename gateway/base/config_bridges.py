@@ -13,7 +13,7 @@ from pydantic import AfterValidator, Field, model_validator
 from bridge.base import TopicError, check_filter
 from gateway.base.limits import Model
 
-TOPICS_MAX = 1_000
+TOPICS_MAX = 1_000  # mappings of one bridge
 ADDRESSES_MAX = 5
 """Addresses of one bridge: as many as the client tries in a round (`gateway.client.redial`)."""
 

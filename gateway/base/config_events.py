@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from bridge.base import TopicError, check_filter, check_name
 from gateway.base.limits import Model
 
-HOOKS_MAX = 32
+HOOKS_MAX = 32  # web addresses and topics that hear of events
 
 
 class EventHook(Model):

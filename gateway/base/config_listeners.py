@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from gateway.base.limits import Model
 
-PORT_MAX = 65_535
+PORT_MAX = 65_535  # of TCP
 PROXIES_MAX = 100
 """Addresses and networks with which one listener compares each new connection."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 PROPERTY = "vmq-clock"
-DIGITS_MAX = 16
+DIGITS_MAX = 16  # of the time that a peer states, in ms
 
 
 def stamp(now: float) -> tuple[str, str]:

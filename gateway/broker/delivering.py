@@ -15,6 +15,7 @@ from amqtt.events import BrokerEvents
 
 from gateway.base import Limits
 from gateway.broker.holding import Holding
+from gateway.broker.session_shares import owner_of
 from gateway.clients import Circling, Client, DeliveryPlan, Reached, Router, SharedName, Target, fits
 from gateway.mqtt5.encoding import encode_publish
 from gateway.mqtt5.message import Message
@@ -30,7 +31,7 @@ class Delivering:
     def __init__(self, host: PluginHost, limits: Limits, now: Callable[[], float]) -> None:
         self.host, self.limits, self.now = host, limits, now
         self.reached, self.traffic = Reached(now), Traffic()
-        self.router: Router[Client] = Router(partial(fits, limits=limits))
+        self.router: Router[Client] = Router(partial(fits, limits=limits), lambda client: owner_of(client.view))
         self.holding = Holding(limits, self.reached, self.traffic, now)
         self.circles: Circling | None = None  # circles of bridged messages; None: no bridges
 

@@ -179,7 +179,7 @@ class Lifecycle:
             case Subscribe():
                 return self.subscribing.subscribe(client, action)
             case Unsubscribe():
-                self.subscribing.unsubscribe(client, action)
+                return self.subscribing.unsubscribe(client, action)
             case Close():
                 self._close(client, action)
             case PublishWill():

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from amqtt.events import BrokerEvents
 
@@ -47,6 +47,20 @@ UNANSWERED_MAX = 1_024
 """SUBSCRIBEs of one client that wait for their SUBACK; above it no more packets of the client are read. Stops a client
 that sends SUBSCRIBEs without end.
 """
+FILTERS_AT_ONCE = 256
+"""Filters of one SUBSCRIBE or UNSUBSCRIBE that are taken in one turn of the event loop. Stops a packet of 150,000
+filters, which would keep all other clients waiting for seconds.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """SUBACK that may have to wait, for the connection that asked. `began`: retained messages that were there then."""
+
+    suback: bytes
+    granted: Granted
+    connection: ClientConnection | None
+    began: Began
 
 
 class Subscribing:
@@ -59,6 +73,15 @@ class Subscribing:
 
     def subscribe(self, client: Client, packet: Subscribe, quiet: bool = False) -> Later | None:
         """Grants, answers, and sends retained messages. `quiet`: a plugin subscribes for the client."""
+        if len(packet.subscriptions) > FILTERS_AT_ONCE:
+            return self._subscribe_in_turns(client, packet, quiet)
+        packet, verdicts = self._judged(client, packet)
+        if None in verdicts:
+            return self._subscribe_asking(client, packet, quiet)
+        return self._grant(client, packet, [bool(verdict) for verdict in verdicts], quiet)
+
+    def _judged(self, client: Client, packet: Subscribe) -> tuple[Subscribe, list[bool | None]]:
+        """Returns a SUBSCRIBE in the spelling in which it is routed, and what is known of the right to each filter."""
         if self._exchange.predicates and client.peer is None:
             packet = with_predicates(packet)
         if client.bridge is not None and client.session.version != Version.V5:
@@ -70,9 +93,25 @@ class Subscribing:
             topic_filter = inner_filter(asked)
             known = None if topic_filter is None else self._may_subscribe(client, topic_filter)
             verdicts.append(False if topic_filter is None else known)
-        if None in verdicts:
-            return self._subscribe_asking(client, packet, quiet)
-        return self._grant(client, packet, [bool(verdict) for verdict in verdicts], quiet)
+        return packet, verdicts
+
+    async def _subscribe_in_turns(self, client: Client, packet: Subscribe, quiet: bool) -> None:
+        """Grants a long SUBSCRIBE in parts, a turn of the event loop each; the answer is one."""
+        connection, existed = client.connection, set[str]()
+        began = self._exchange.retained.kept_so_far, self._exchange.system.kept_so_far
+        parts: list[Granted] = []
+        for at in range(0, len(packet.subscriptions), FILTERS_AT_ONCE):
+            asked = packet.subscriptions[at : at + FILTERS_AT_ONCE]
+            part, verdicts = self._judged(client, replace(packet, subscriptions=asked))
+            decided = await self._decided(client, part) if None in verdicts else list(map(bool, verdicts))
+            if not client.alive or client.connection is not connection:
+                return  # nobody waits for the answer: what was granted so far stays
+            existed |= {one.filter for one in part.subscriptions if one.filter in client.filters}
+            parts.append(self._entered(client, part, decided))
+            await asyncio.sleep(0)
+        later = self._told(client, packet.packet_id, _together(parts), existed, began, quiet)
+        if later is not None:
+            await later
 
     async def permitted(self, view: EdgeSession, topic_filter: str) -> str | None:
         """Returns the spelling under which a filter is routed if `view` may subscribe to it, as SUBSCRIBE asks; else
@@ -123,23 +162,31 @@ class Subscribing:
             return topic_filter  # and refused
 
     async def _subscribe_asking(self, client: Client, packet: Subscribe, quiet: bool) -> None:
-        verdicts: list[bool] = []
-        for asked in packet.subscriptions:
-            topic_filter = inner_filter(asked)
-            if topic_filter is None:
-                verdicts.append(False)
-                continue
-            verdict = self._may_subscribe(client, topic_filter)
-            if verdict is None:
-                verdict = await self._host.ask(client.view, topic_filter, Action.SUBSCRIBE)
-            verdicts.append(verdict)
-        later = self._grant(client, packet, verdicts, quiet)
+        later = self._grant(client, packet, await self._decided(client, packet), quiet)
         if later is not None:
             await later
 
     def _grant(self, client: Client, packet: Subscribe, verdicts: list[bool], quiet: bool) -> Later | None:
         if not client.alive:
             return None
+        existed = {asked.filter for asked in packet.subscriptions if asked.filter in client.filters}
+        granted = self._entered(client, packet, verdicts)
+        began = self._exchange.retained.kept_so_far, self._exchange.system.kept_so_far
+        return self._told(client, packet.packet_id, granted, existed, began, quiet)
+
+    async def _decided(self, client: Client, packet: Subscribe) -> list[bool]:
+        """Returns the right to each filter; asks plugins, one filter after the other."""
+        decided: list[bool] = []
+        for asked in packet.subscriptions:
+            topic_filter = inner_filter(asked)
+            verdict = False if topic_filter is None else self._may_subscribe(client, topic_filter)
+            if verdict is None and topic_filter is not None:
+                verdict = await self._host.ask(client.view, topic_filter, Action.SUBSCRIBE)
+            decided.append(bool(verdict))
+        return decided
+
+    def _entered(self, client: Client, packet: Subscribe, verdicts: list[bool]) -> Granted:
+        """Grants and refuses the filters of a SUBSCRIBE, and enters what is granted."""
         codes: list[int] = []
         predicates: list[Predicate] = []
         for asked, permitted in zip(packet.subscriptions, verdicts, strict=True):
@@ -155,62 +202,60 @@ class Subscribing:
                 codes.append(asked.qos if permitted else ReasonCode.NOT_AUTHORIZED)
                 if not permitted:
                     self._exchange.audit.may_not("subscribe", client, asked.filter)
-        existed = {asked.filter for asked in packet.subscriptions if asked.filter in client.filters}
         granted = client.session.subscribed(packet, codes)
         if not self.enter(client, granted):  # a defect, logged and counted at its place
             self._take_back(client, granted)
             refused = [code if code >= ReasonCode.UNSPECIFIED_ERROR else ReasonCode.UNSPECIFIED_ERROR for code in codes]
             granted = client.session.subscribed(packet, refused)
-        began = self._exchange.retained.kept_so_far, self._exchange.system.kept_so_far
+        return granted
+
+    def _told(
+        self, client: Client, packet_id: int, granted: Granted, existed: set[str], began: Began, quiet: bool
+    ) -> Later | None:
+        """Answers a SUBSCRIBE. `existed`: those of its filters that the client held before."""
+        answer = _Answer(client.session.suback(packet_id, granted.codes), granted, client.connection, began)
         if quiet or client.peer is not None:
-            return self._answer(client, granted, client.connection, began, quiet)
+            return self._answer(client, answer, quiet)
         self.retained.expect(client, granted, began, existed)
-        return self._answer_when_counted(client, granted, began)
+        return self._answer_when_counted(client, answer)
 
     def _have_room(self, client: Client, asked: Subscription, predicates: list[Predicate]) -> bool:
         """True if this subscription fits too, beside the others of its packet."""
         found = all_predicates([asked])
-        if not self._exchange.router.has_room(predicates + found):
+        if not self._exchange.router.has_room(client, predicates + found):
             self._exchange.reached.note("subscriptions", client.client_id)
             return False
         predicates += found
         return True
 
-    def _answer_when_counted(self, client: Client, granted: Granted, began: Began) -> Later | None:
+    def _answer_when_counted(self, client: Client, answer: _Answer) -> Later | None:
         """Sends the SUBACK once a quorum of replicas knows of the filters. Later packets of the client do not wait,
         except behind too many unanswered SUBSCRIBEs."""
         when_accepted = getattr(self._exchange.overlay, "when_accepted", None)
-        connection = client.connection
-        if when_accepted is None or not granted.subscriptions:
-            return self._answer(client, granted, connection, began)
-        filters = [split_share(subscription.options.base)[1] for subscription in granted.subscriptions]
+        if when_accepted is None or not answer.granted.subscriptions:
+            return self._answer(client, answer)
+        filters = [split_share(subscription.options.base)[1] for subscription in answer.granted.subscriptions]
         counted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-        def answer() -> None:
+        def accepted() -> None:
             self._unanswered[client] -= 1
             if not self._unanswered[client]:
                 del self._unanswered[client]
-            later = self._answer(client, granted, connection, began) if client.alive else None
+            later = self._answer(client, answer) if client.alive else None
             if later is not None:
                 self.retained.detach(later)
             if not counted.done():
                 counted.set_result(None)
 
-        if not when_accepted(filters, answer):
-            return self._answer(client, granted, connection, began)
+        if not when_accepted(filters, accepted):
+            return self._answer(client, answer)
         self._unanswered[client] += 1
         return _done(counted) if self._unanswered[client] > UNANSWERED_MAX else None
 
-    def _answer(
-        self,
-        client: Client,
-        granted: Granted,
-        connection: ClientConnection | None,
-        began: Began,
-        quiet: bool = False,
-    ) -> Later | None:
+    def _answer(self, client: Client, answer: _Answer, quiet: bool = False) -> Later | None:
+        connection, granted = answer.connection, answer.granted
         if connection is not None and client.connection is connection and not quiet:
-            connection.write(granted.suback)
+            connection.write(answer.suback)
         for subscription in granted.subscriptions:
             self._host.fire(
                 BrokerEvents.CLIENT_SUBSCRIBED,
@@ -218,12 +263,14 @@ class Subscribing:
                 topic=subscription.options.filter,
                 qos=subscription.options.qos,
             )
-        return None if quiet or client.peer is not None else self.retained.send_new(client, granted.retained, began)
+        if quiet or client.peer is not None:
+            return None
+        return self.retained.send_new(client, granted.retained, answer.began)
 
     def _take_back(self, client: Client, granted: Granted) -> None:
         """Removes the subscriptions of one packet; subscriptions that they replaced stay removed."""
         filters = tuple(subscription.options.filter for subscription in granted.subscriptions)
-        client.session.unsubscribed(Unsubscribe(1, filters))
+        client.session.unsubscribed(filters)
         for topic_filter in filters:
             self._remove(client, topic_filter)
 
@@ -255,22 +302,42 @@ class Subscribing:
                 self._joined(client, group, plain_filter)
         return taken
 
-    def unsubscribe(self, client: Client, packet: Unsubscribe) -> None:
+    def unsubscribe(self, client: Client, packet: Unsubscribe) -> Later | None:
         """Removes subscriptions, and answers."""
+        if len(packet.filters) > FILTERS_AT_ONCE:
+            return self._unsubscribe_in_turns(client, packet)
+        self._unsubscribed(client, packet.packet_id, self._removed(client, packet.filters))
+        return None
+
+    async def _unsubscribe_in_turns(self, client: Client, packet: Unsubscribe) -> None:
+        """Removes the subscriptions of a long UNSUBSCRIBE in parts, a turn of the event loop each."""
+        connection, codes = client.connection, list[int]()
+        for at in range(0, len(packet.filters), FILTERS_AT_ONCE):
+            if not client.alive or client.connection is not connection:
+                return
+            codes += self._removed(client, packet.filters[at : at + FILTERS_AT_ONCE])
+            await asyncio.sleep(0)
+        self._unsubscribed(client, packet.packet_id, codes)
+
+    def _removed(self, client: Client, filters: Sequence[str]) -> list[int]:
+        """Removes subscriptions; returns the code of each."""
         if self._exchange.tracing is not None and client.peer is None:
-            packet = replace(packet, filters=tuple(map(self._routed, packet.filters)))
-        data, _ = client.session.unsubscribed(packet)
-        for topic_filter in packet.filters:
+            filters = tuple(map(self._routed, filters))
+        codes = client.session.unsubscribed(filters)
+        for topic_filter in filters:
             if self._remove(client, topic_filter):
                 self._host.fire(BrokerEvents.CLIENT_UNSUBSCRIBED, client_id=client.client_id, topic=topic_filter)
+        return codes
+
+    def _unsubscribed(self, client: Client, packet_id: int, codes: Sequence[int]) -> None:
         if client.connection is not None:
-            client.connection.write(data)
+            client.connection.write(client.session.unsuback(packet_id, codes))
 
     def end(self, client: Client, may: Callable[[str], bool]) -> bool:
         """Removes subscriptions whose filter, share prefix stripped, `may` denies. False: there is none."""
         ended = [each for each, held in client.filters.items() if not may(split_share(held.options.base)[1])]
         if ended:
-            client.session.unsubscribed(Unsubscribe(1, tuple(ended)))
+            client.session.unsubscribed(ended)
         for topic_filter in ended:
             self._remove(client, topic_filter)
             self._exchange.audit.may_not("subscribe", client, topic_filter)
@@ -378,6 +445,15 @@ class Subscribing:
 
 def _described(group: SharedGroup[Client]) -> LocalGroup:
     return LocalGroup(group.name, group.filter, bool(group.wide), next(iter(group.members)).client_id)
+
+
+def _together(parts: Sequence[Granted]) -> Granted:
+    """Returns the answers to the parts of one SUBSCRIBE as one."""
+    return Granted(
+        tuple(code for part in parts for code in part.codes),
+        tuple(one for part in parts for one in part.subscriptions),
+        tuple(one for part in parts for one in part.retained),
+    )
 
 
 async def _done(future: asyncio.Future[None]) -> None:

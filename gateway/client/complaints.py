@@ -9,7 +9,7 @@ from gateway.base.log_events import LogEvent
 from gateway.mqtt5.types import ReasonCode
 
 log = logging.getLogger("veilmq.client")
-SAID_MAX = 16
+SAID_MAX = 16  # reasons that are logged of one server until it is connected
 NOT_MQTT5 = "does not speak MQTT 5: it would strip user properties; use an MQTT 5 broker"
 CONNACK_OF_V3 = b"\x20\x02"
 """The head of a CONNACK with flags and code only; MQTT 5 adds a length of properties (MQTT 5.0 §3.2.2)."""

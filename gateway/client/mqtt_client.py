@@ -45,7 +45,7 @@ from gateway.mqtt5.types import MAXIMUM_PACKET_SIZE_SAID, MAXIMUM_REMAINING_LENG
 CONNECT_TIMEOUT_S = 10.0
 END_S = 1.0
 """Seconds after which a peer is cut off that does not read our last bytes: with TLS it could delay the end forever."""
-PACKET_BYTES_MAX = MAXIMUM_REMAINING_LENGTH + 5
+PACKET_BYTES_MAX = MAXIMUM_REMAINING_LENGTH + 5  # of a server that states no bound: the largest packet of MQTT
 TOO_MUCH = (ReasonCode.PACKET_TOO_LARGE, ReasonCode.QOS_NOT_SUPPORTED, ReasonCode.RETAIN_NOT_SUPPORTED)
 
 

@@ -180,11 +180,13 @@ class Choices(Generic[C]):
 class Router(Generic[C]):
     """Router of the subscriptions of all clients. A client `C` is compared by identity."""
 
-    def __init__(self, refuses: Callable[[str], str | None] = lambda topic: None) -> None:
+    def __init__(
+        self, refuses: Callable[[str], str | None] = lambda topic: None, owner: Callable[[C], str] = lambda client: ""
+    ) -> None:
         """`refuses`: returns the bound that a topic exceeds, which its plan then names; called once while the plan is
-        remembered.
+        remembered. `owner`: returns the user or address for whom the predicates of a client count.
         """
-        self._refuses = refuses
+        self._refuses, self._owner = refuses, owner
         self._index: TopicIndex[RouteEntry[C] | SharedGroup[C]] = TopicIndex()
         self._plans: dict[str, DeliveryPlan[C]] = {}
         self._predicates = PredicateIndex()
@@ -208,12 +210,12 @@ class Router(Generic[C]):
         if group_name is None:
             self._forget(self._index.entry(topic_filter, _key(client, options)))
             if predicate is not None:
-                entry.slots = self._predicates.add(predicate)
+                entry.slots = self._predicates.add(predicate, self._owner(client))
             return self._index.add(topic_filter, _key(client, options), entry)
         group = self.group(group_name, topic_filter)
         fresh = False
         if group is None:
-            slots = None if predicate is None else self._predicates.add(predicate)
+            slots = None if predicate is None else self._predicates.add(predicate, self._owner(client))
             group = SharedGroup(group_name, topic_filter, slots)
             fresh = self._index.add(topic_filter, group_name, group)
         elif client in group.members:
@@ -221,9 +223,9 @@ class Router(Generic[C]):
         group.members[client] = entry
         return fresh
 
-    def has_room(self, predicates: list[Predicate]) -> bool:
-        """True if subscriptions with these predicates may be added."""
-        return self._predicates.has_room(predicates)
+    def has_room(self, client: C, predicates: list[Predicate]) -> bool:
+        """True if subscriptions of a client with these predicates may be added."""
+        return self._predicates.has_room(predicates, self._owner(client))
 
     def _forget(self, held: RouteEntry[C] | SharedGroup[C] | None) -> None:
         """Removes the predicate of an entry from the index, and notes its filter as narrowed."""

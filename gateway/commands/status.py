@@ -14,7 +14,7 @@ from gateway.commands.printing import print_json, print_table
 
 ASK_S = 10.0
 EXIT = {"well": 0, "degraded": 1, "broken": 2}
-ANSWER_BYTES_MAX = 16 << 20
+ANSWER_BYTES_MAX = 16 << 20  # of the broker that is asked
 
 
 def register(app: typer.Typer) -> None:

@@ -18,7 +18,7 @@ from gateway.clients import INTERNAL, Client
 from gateway.mqtt5.message import Message
 from gateway.mqtt5.types import ReasonCode
 
-LIST_MAX = 1_000
+LIST_MAX = 1_000  # clients, subscriptions or messages in one answer
 LOG_LINES = 500
 PAYLOAD_SHOWN_BYTES = 4_096
 

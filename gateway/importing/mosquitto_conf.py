@@ -17,7 +17,7 @@ from gateway.importing.options import OF_PLUGIN, OptionPlace, option_of
 
 FILE_BYTES_MAX = 4 << 20
 """Stops a wrong path from being read as a configuration."""
-FILES_MAX = 1_000
+FILES_MAX = 1_000  # of an include_dir
 OF_DEFAULT_LISTENER = frozenset({"port", "bind_address"})
 """Options that always belong to the default listener, which no `listener` line opens."""
 LOADS_PLUGIN = frozenset({"plugin", "auth_plugin", "global_plugin", "plugin_load"})

@@ -90,11 +90,11 @@ class SessionSubscription:
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """Answer to a SUBSCRIBE: bytes to write, filters for the router, and the filters whose retained messages go
+    """Answer to a SUBSCRIBE: a code for each filter, filters for the router, and the filters whose retained messages go
     out.
     """
 
-    suback: bytes
+    codes: tuple[int, ...]
     subscriptions: tuple[SessionSubscription, ...]
     retained: tuple[SessionSubscription, ...]
 

@@ -38,6 +38,7 @@ from gateway.mqtt5.properties import Carrier, decode_properties, read_binary, re
 from gateway.mqtt5.types import (
     ClientIdentifierNotValid,
     MalformedPacket,
+    MqttError,
     ProtocolViolation,
     ReasonCode,
     UnsupportedVersion,
@@ -45,6 +46,10 @@ from gateway.mqtt5.types import (
     check_topic_name,
 )
 
+FILTERS_MAX = 16_384
+"""Topic filters of one SUBSCRIBE or UNSUBSCRIBE, more than a client may hold by default. Stops packets of 200,000
+filters, whose parsing keeps all other clients waiting.
+"""
 Parser: TypeAlias = Callable[[bytes, int, int, Version], Packet]
 
 
@@ -206,6 +211,8 @@ def _subscribe(data: bytes, at: int, end: int, version: Version) -> Subscribe:
             raise MalformedPacket("topic filter without options")
         subscriptions.append(_subscription(check_topic_filter(topic_filter), data[at], version))
         at += 1
+        if len(subscriptions) > FILTERS_MAX:
+            raise MqttError(f"SUBSCRIBE with more than {FILTERS_MAX} topic filters", ReasonCode.QUOTA_EXCEEDED)
     if not subscriptions:
         raise ProtocolViolation("SUBSCRIBE without a topic filter")
     return Subscribe(packet_id, tuple(subscriptions), properties)
@@ -248,6 +255,8 @@ def _unsubscribe(data: bytes, at: int, end: int, version: Version) -> Unsubscrib
     while at < end:
         topic_filter, at = read_string(data, at, end)
         filters.append(check_topic_filter(topic_filter))
+        if len(filters) > FILTERS_MAX:
+            raise MqttError(f"UNSUBSCRIBE with more than {FILTERS_MAX} topic filters", ReasonCode.QUOTA_EXCEEDED)
     if not filters:
         raise ProtocolViolation("UNSUBSCRIBE without a topic filter")
     return Unsubscribe(packet_id, tuple(filters), properties)

@@ -359,8 +359,11 @@ class ServerSession(SessionExchange):
                 continue
             if not asked.filter.startswith("$share/"):
                 retained.append(subscription)
-        suback = encode(SubAck(packet.packet_id, tuple(answered)), self.version)
-        return Granted(suback, tuple(granted), tuple(retained))
+        return Granted(tuple(answered), tuple(granted), tuple(retained))
+
+    def suback(self, packet_id: int, codes: Iterable[int]) -> bytes:
+        """Returns the SUBACK with the codes of `subscribed`."""
+        return encode(SubAck(packet_id, tuple(codes)), self.version)
 
     def _is_full(self, held_bytes: int) -> bool:
         """True if one more subscription, with which all filters take `held_bytes`, exceeds the limits; counts the bound
@@ -374,13 +377,19 @@ class ServerSession(SessionExchange):
             return True
         return False
 
-    def unsubscribed(self, packet: Unsubscribe) -> tuple[bytes, tuple[SessionSubscription, ...]]:
-        """Removes subscriptions: returns UNSUBACK, and the removed subscriptions."""
-        gone = [self.subscriptions.pop(topic_filter, None) for topic_filter in packet.filters]
-        self._filter_bytes -= sum(len(one.options.filter.encode()) for one in gone if one is not None)
-        codes = tuple(ReasonCode.NO_SUBSCRIPTION_EXISTED if one is None else ReasonCode.SUCCESS for one in gone)
-        unsuback = encode(UnsubAck(packet.packet_id, codes), self.version)
-        return unsuback, tuple(one for one in gone if one is not None)
+    def unsubscribed(self, filters: Iterable[str]) -> list[int]:
+        """Removes subscriptions: returns the code of UNSUBACK for each filter."""
+        codes: list[int] = []
+        for topic_filter in filters:
+            gone = self.subscriptions.pop(topic_filter, None)
+            if gone is not None:
+                self._filter_bytes -= len(topic_filter.encode())
+            codes.append(ReasonCode.NO_SUBSCRIPTION_EXISTED if gone is None else ReasonCode.SUCCESS)
+        return codes
+
+    def unsuback(self, packet_id: int, codes: Iterable[int]) -> bytes:
+        """Returns the UNSUBACK with the codes of `unsubscribed`."""
+        return encode(UnsubAck(packet_id, tuple(codes)), self.version)
 
 
 __all__ = [

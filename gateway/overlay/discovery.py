@@ -31,7 +31,7 @@ FOUND_MAX = 1024
 RESOLVES_MAX = 32
 """Look-ups at a time, for the same reason."""
 RESOLVE_MS = 3000
-LABEL_BYTES_MAX = 63
+LABEL_BYTES_MAX = 63  # of a name in multicast DNS (RFC 1035 §2.3.4)
 LABEL_PARTY = 8
 """Hexadecimal digits of the party in the name of an advertisement."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")

@@ -27,7 +27,7 @@ from keys.envelope import Mode
 from keys.identity import Role
 from keys.shamir import threshold_of
 
-SPARES_MAX = 256
+SPARES_MAX = 256  # cards in one folder
 NUMBER_MAX = 1e12
 """Larger reported numbers are cut to this bound, so that no number of one member hides another's."""
 RATE_MIN = 1e-3

@@ -25,10 +25,10 @@ from keys.errors import OurFault
 from keys.shamir import threshold_of
 
 FIRST = SHARING_MIN - 1  # added replicas with which a region of one can share secrets
-REGIONS_MAX = 10_000
-PATHS_MAX = 100_000
-REPLICAS_MAX = 1_000_000
-FAILURES_MAX = 2**53
+REGIONS_MAX = 10_000  # of the path to place
+PATHS_MAX = 100_000  # of one file
+REPLICAS_MAX = 1_000_000  # of all regions
+FAILURES_MAX = 2**53  # that a figure may state: whole numbers of a double
 
 
 class _Model(BaseModel):

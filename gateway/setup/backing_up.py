@@ -25,7 +25,7 @@ from gateway.setup.plan import SetupError
 FORMAT = 1
 MANIFEST = "veilmq-backup.json"
 USERS_PLUGIN = "gateway.auth.dynamic.DynamicPlugin"
-FILES_MAX, BYTES_MAX = 10_000, 256 << 20
+FILES_MAX, BYTES_MAX = 10_000, 256 << 20  # of one member's folder or backup
 KEPT = frozenset({Path(DATA, "security.json")})
 """Exceptions from the files left out: users, groups and rights in the console's file."""
 LEFT_OUT = frozenset({DATA, "logs", "pid", "__pycache__"})

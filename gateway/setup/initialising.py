@@ -27,7 +27,7 @@ LOOPBACK = "127.0.0.1"
 OWNER, SIGNED, DESCRIPTION = "owner", "overlay.json", "overlay.yaml"
 MEMBERS_ABOVE, METRICS_ABOVE = 7_000, 8_000
 """Offsets from the first gateway's port to ports of replicas and key servers, and to ports of metrics."""
-PORT_MAX = 65_535
+PORT_MAX = 65_535  # of TCP
 
 
 @dataclass(frozen=True, slots=True)

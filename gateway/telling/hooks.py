@@ -2,8 +2,8 @@
 
 A web address gets a POST with a JSON object and three headers: the event's id, which a repetition keeps, the time,
 and an HMAC over both and the body with the shared secret. An answer of 2xx ends the delivery; an answer of 3xx or
-4xx, except 408 and 429, ends it as refused. An event that finds the queue full is lost, counted and logged. No task
-of the broker waits.
+4xx, except 408 and 429, ends it as refused. Where too many wait, the client or topic with most loses its oldest,
+which is counted and logged. No task of the broker waits.
 """
 
 from __future__ import annotations
@@ -12,16 +12,18 @@ import asyncio
 import hashlib
 import hmac
 import http.client
+import itertools
 import json
 import logging
 import secrets
 import time
 import urllib.error
 import urllib.request
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from bridge.base import matches
+from bridge.base import Belongings, matches
 from gateway.base import PrivateFileError, StartError, read_private
 from gateway.base.config_events import EventHook
 from gateway.base.log_events import LogEvent
@@ -30,11 +32,11 @@ from gateway.mqtt5.packets import Publish
 
 log = logging.getLogger("veilmq.events")
 
-QUEUE_MAX = 1_000
-TRIES_MAX = 8
+QUEUE_MAX = 1_000  # events that wait for one web address
+TRIES_MAX = 8  # of one event
 PAUSE_FIRST_S, PAUSE_MOST_S = 1.0, 60.0
 ANSWER_S = 10.0
-PAYLOAD_MAX = 64 << 10
+PAYLOAD_MAX = 64 << 10  # bytes of a message in an event; of a longer one only the size is told
 Post = Callable[[str, bytes, dict[str, str]], int]
 
 
@@ -62,6 +64,39 @@ def post(url: str, body: bytes, headers: dict[str, str]) -> int:
         return 0
 
 
+class WaitingEvents:
+    """Events that wait for one receiver, fair by source: the client or the topic that an event is about."""
+
+    def __init__(self) -> None:
+        self._events: OrderedDict[int, tuple[str, dict[str, Any]]] = OrderedDict()
+        self._of: Belongings[str, int] = Belongings()
+        self._numbers = itertools.count()
+        self._some = asyncio.Event()
+
+    def put(self, event: dict[str, Any]) -> int:
+        """Adds an event; returns how many were dropped for it, 0 or 1."""
+        source, number = str(event.get("client", event.get("topic", event.get("about", "")))), next(self._numbers)
+        self._events[number] = source, event
+        self._of.add(source, number)
+        self._some.set()
+        if len(self._events) <= QUEUE_MAX:
+            return 0
+        self._take(self._of.oldest_of_most())
+        return 1
+
+    async def next(self) -> dict[str, Any]:
+        """Takes the oldest event, as soon as there is one."""
+        while not self._events:
+            self._some.clear()
+            await self._some.wait()
+        return self._take(next(iter(self._events)))
+
+    def _take(self, number: int) -> dict[str, Any]:
+        source, event = self._events.pop(number)
+        self._of.drop(source, number)
+        return event
+
+
 class Hook:
     """One receiver of events. `publish(topic, body)` publishes in our own broker; `post` sends to a web address."""
 
@@ -74,7 +109,7 @@ class Hook:
                 self._secret = read_private(settings.secret_file).strip()
             except PrivateFileError as error:
                 raise StartError(f"events: {error}") from None
-        self._queue: asyncio.Queue[dict[str, Any]] = asyncio.Queue(QUEUE_MAX)
+        self._waiting = WaitingEvents()
         self.delivered = self.lost = 0
 
     @property
@@ -86,18 +121,16 @@ class Hook:
         return kind in self._settings.kinds and (kind != "message" or any(matches(f, topic) for f in filters))
 
     def tell(self, event: dict[str, Any]) -> None:
-        """Queues an event; the event is lost if the queue is full."""
-        if self._queue.full():
-            if not self.lost:
-                LogEvent.EVENTS_LOST.say(log, self.name)
-            self.lost += 1
-            return
-        self._queue.put_nowait(event)
+        """Queues an event. Where too many wait, the source with most loses its oldest."""
+        lost = self._waiting.put(event)
+        if lost and not self.lost:
+            LogEvent.EVENTS_LOST.say(log, self.name)
+        self.lost += lost
 
     async def run(self) -> None:
         """Delivers queued events until cancelled."""
         while True:
-            event = await self._queue.get()
+            event = await self._waiting.next()
             body = json.dumps(event, separators=(",", ":")).encode()
             if self._settings.topic is not None:
                 self._publish(self._settings.topic, body)

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from gateway.trust import TrustError
 
-PROCESSES_MAX = 64
+PROCESSES_MAX = 64  # ports of one range
 Address: TypeAlias = tuple[str, int]
 Hosts: TypeAlias = str | Sequence[str | Address]
 

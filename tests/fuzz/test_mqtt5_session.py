@@ -86,7 +86,8 @@ class Wire:
                     self.at_server.append(action.payload)
                     self.to_client += self.server.acknowledge(action)
                 elif isinstance(action, Subscribe):
-                    self.to_client += self.server.subscribed(action, [one.qos for one in action.subscriptions]).suback
+                    granted = self.server.subscribed(action, [one.qos for one in action.subscriptions])
+                    self.to_client += self.server.suback(action.packet_id, granted.codes)
         assert self.server_decoder.error is None
 
     def _at_client(self, piece: bytes) -> None:

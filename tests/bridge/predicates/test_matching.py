@@ -93,6 +93,33 @@ def test_names_and_alternatives_are_bounded() -> None:
     assert not index.has_room([Predicate(((known,),) * 2)] * (SLOTS_MAX // 2))
 
 
+def test_one_owner_leaves_others_as_much_as_it_has() -> None:
+    """Attack: one client holds all alternatives, or names all attributes: nobody else could subscribe by content."""
+    index = PredicateIndex()
+
+    def filled(owner: str, name: str) -> list[tuple[int, ...]]:
+        held = []
+        while index.has_room([one := Predicate(((Comparison((name.format(len(held)),), Op.EQ, 1.0),),))], owner):
+            held.append(index.add(one, owner))
+        return held
+
+    names = filled("evil", "n{}")
+    assert len(names) == NAMES_MAX // 2
+    known, new = (Predicate(((Comparison((name,), Op.EQ, 1.0),),)) for name in ("n0", "own"))
+    assert index.has_room([known], "evil")
+    assert not index.has_room([new], "evil")
+    assert index.has_room([new], "good")
+    slots = filled("evil", "n0")
+    assert len(names) + len(slots) == SLOTS_MAX // 2
+    assert index.has_room([new] * 100, "good")
+    kept = index.add(new, "good")
+    for one in (*names, *slots):
+        index.remove(one)
+    assert index.has_room([new] * (SLOTS_MAX // 2 - 1), "evil")
+    index.remove(kept)
+    assert (index._owners, dict(index._owned), index._named) == ({}, {}, {})
+
+
 def test_a_constant_of_many_is_one_of_few_again() -> None:
     index, name = PredicateIndex(), ("a",)
     held = [index.add(Predicate(((Comparison(name, op, "x"),),))) for op in (Op.EQ, Op.NE) for _ in range(3 * CHUNK)]

@@ -101,6 +101,19 @@ def test_a_receiver_that_never_answers_is_given_up_and_its_queue_is_bounded(
     told(tmp_path, [{"url": URL, "kinds": ["connected"]}], Receiver(*[0] * 100_000), act)
 
 
+def test_a_client_that_comes_and_goes_without_end_loses_its_own_events() -> None:
+    """Attack: its events filled the queue, and nobody heard of the pump that went."""
+    waiting = module.WaitingEvents()
+    waiting.put({"kind": "disconnected", "client": "pump"})
+    lost = sum(waiting.put({"kind": "connected", "client": "evil"}) for _ in range(2 * module.QUEUE_MAX))
+    assert lost == module.QUEUE_MAX + 1
+
+    async def taken() -> list[str]:
+        return [(await waiting.next())["client"] for _ in range(module.QUEUE_MAX)]
+
+    assert asyncio.run(taken()) == ["pump"] + ["evil"] * (module.QUEUE_MAX - 1)
+
+
 def test_messages_of_a_filter_are_told_and_events_on_a_topic_tell_of_nothing(tmp_path: Path) -> None:
     receiver = Receiver()
     settings = [
