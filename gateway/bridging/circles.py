@@ -13,12 +13,19 @@ from typing import Protocol
 
 from gateway.bridging.mapping import Marks, passed_by, stamped
 from gateway.bridging.twins import ECHO_S, TWIN_S, UNMARKED, Twins
+from gateway.mqtt5.message import Message
 from gateway.mqtt5.packets import Properties, Publish, UserProperties
 
 OF_CLIENT, OF_BRIDGE = "3.x client", "3.x bridge"
 """Origins of a message without marks: the bridge of another broker here, or this broker's bridge there.
 
 The copy of a message from one origin comes by the other; two clients of this broker are not two ways to one broker.
+"""
+
+
+OTHERS_MAX = 4
+"""Brokers that a leaving message names as reached by other bridges: a hub of many bridges names none, since each name
+counts as a passed broker and makes the message longer.
 """
 
 
@@ -81,9 +88,16 @@ class Circles:
         way = f"to {bridge}" if echoes else f"bridge {bridge}"
         self._twins.left(way, topic, payload, self._now(), has_marks, ECHO_S if echoes else TWIN_S)
 
-    def given(self, client_id: str, bridge: str, topic: str, payload: bytes) -> None:
-        """Remembers a message that the bridge of another broker got from this one."""
-        self._twins.left(f"client {client_id}", topic, payload, self._now(), has_marks=bridge != "")
+    def given(self, client_id: str, bridge: str, message: Message) -> Message:
+        """Remembers a message that the bridge of another broker gets from this one; returns the message for that
+        bridge, with the brokers that this broker's bridges reach.
+        """
+        topic, properties = message.topic, message.properties
+        self._twins.left(f"client {client_id}", topic, message.payload, self._now(), has_marks=bridge != "")
+        others = self._others(bridge, topic, properties.user) if bridge else []
+        if not others:
+            return message
+        return message.with_properties(replace(properties, user=stamped(properties.user, others)))
 
     def crossing(self, topic: str, user: UserProperties) -> UserProperties:
         """Returns the user properties of a message for the overlay, with the brokers to which this broker's bridges
@@ -91,6 +105,19 @@ class Circles:
         """
         carrying = [one.remote for one in self.bridges if one.carries(topic, user) is not None]
         return stamped(user, carrying) if carrying else user
+
+    def leaving(self, bridge: CarryingBridge, topic: str, properties: Properties) -> Properties:
+        """Returns the properties of a message that leaves over a bridge, with the brokers that other bridges reach."""
+        left = self.marks.leaving(topic, properties)
+        others = self._others(bridge.remote, topic, properties.user)
+        return replace(left, user=stamped(left.user, others)) if others else left
+
+    def _others(self, remote: str, topic: str, user: UserProperties) -> list[str]:
+        """Returns the names of brokers, except `remote`, to which this broker's bridges bring a message: a broker
+        that gets the message with these names does not bring it there once more.
+        """
+        names = {one.remote for one in self.bridges if one.remote != remote and one.carries(topic, user) is not None}
+        return sorted(names) if len(names) <= OTHERS_MAX else []
 
     def carried_before(self, bridge: CarryingBridge, topic: str, user: UserProperties, there: str) -> bool:
         """Returns True if a bridge before this one brings the message to the same broker under the same name."""

@@ -80,6 +80,9 @@ class Way:
         if not self.source.session_present:
             self.states.clear()
 
+    def target_connected(self) -> None:
+        """Takes a new connection of the target."""
+
     def pass_on(self, publish: Publish, changed: Publish) -> None:
         """Offers a message of the source to the target."""
         identifier = publish.packet_id
@@ -258,7 +261,7 @@ class Bridge:
             self._out.drop(publish)
         else:
             self._circles.left(self.name, topic, publish.payload, self._has_marks, self._echoes(there))
-            changed = replace(publish, topic=there, properties=self._circles.marks.leaving(topic, publish.properties))
+            changed = replace(publish, topic=there, properties=self._circles.leaving(self, topic, publish.properties))
             self._out.pass_on(publish, changed)
 
     def _echoes(self, there: str) -> bool:
@@ -301,11 +304,13 @@ class Bridge:
 
     def _local_up(self) -> None:
         self._out.connected()
+        self._in.target_connected()
         self._tell()
         self._turn.set()
 
     def _remote_up(self) -> None:
         self._in.connected()
+        self._out.target_connected()
         self._compare_retained()
         self._note()
         LogEvent.BRIDGE_UP.say(log, self.name, self._remote.address)

@@ -200,7 +200,7 @@ class Delivering:
                 return
             target = own
         if client.bridge is not None and self.circles is not None:
-            self.circles.given(client.client_id, client.bridge, message.topic, message.payload)
+            message = self.circles.given(client.client_id, client.bridge, message)
         qos = min(target.qos, message.qos)
         retain = message.retain and target.retain_as_published
         if retain and not qos and client.view.is_internal:

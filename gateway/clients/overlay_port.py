@@ -12,6 +12,7 @@ from bridge.contract import Publication, UserProperties
 from bridge.predicates import Predicate
 from bridge.traces import EntityConnected, EntityGone, EntitySeen
 from gateway.base import Figures
+from gateway.mqtt5.message import Message
 from gateway.mqtt5.packets import Properties, Publish, Will
 from gateway.mqtt5.session import ServerSession
 from keys.values import value
@@ -168,8 +169,8 @@ class Circling(Protocol):
         """True if a client's PUBLISH is a copy to drop. `bridge`: see `Client.bridge`."""
         ...
 
-    def given(self, client_id: str, bridge: str, topic: str, payload: bytes) -> None:
-        """Takes a message that the bridge of another broker gets."""
+    def given(self, client_id: str, bridge: str, message: Message) -> Message:
+        """Takes a message for the bridge of another broker; returns it as that bridge gets it."""
         ...
 
     def arrived(self, topic: str, payload: bytes, user: UserProperties, group: str = "") -> bool:

@@ -83,6 +83,10 @@ class Message:
         lasting = _lasting(will.properties)
         return cls(will.topic, will.payload, will.qos, will.retain, lasting, expires_at, publisher)
 
+    def with_properties(self, properties: Properties) -> Message:
+        """Returns a copy with other properties, for a receiver of its own."""
+        return Message(self.topic, self.payload, self.qos, self.retain, properties, self.expires_at, self.publisher)
+
     def __repr__(self) -> str:  # no payloads in logs
         return f"Message({self.topic!r}, {len(self.payload)} bytes, qos={self.qos}, retain={self.retain})"
 

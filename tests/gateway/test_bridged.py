@@ -146,6 +146,20 @@ async def test_a_ring_of_three_ends_where_it_began(direction: str, versions: tup
         assert found == [[b"once"]] * 3
 
 
+@pytest.mark.parametrize("retain", [False, True])
+@on_loop
+async def test_a_ring_through_a_broker_that_looks_at_no_marks_brings_each_message_once(retain: bool) -> None:
+    async with serving() as a, serving() as b, serving() as foreign, contextlib.AsyncExitStack() as stack:
+        port = foreign.port("default")
+        bridges = await bridged(stack, b, "b", f=toward(port, "both"))
+        bridges += await bridged(stack, a, "a", f=toward(port, "both"), b=toward(b.port("default"), "both"))
+        await up(bridges)
+        watchers = [await Watcher.at(each) for each in (a, b, foreign)]
+        for number, broker in enumerate((a, b, foreign)):
+            await published(broker, b"%d" % number, 1, retain)
+        assert [sorted(each) for each in await got(a, *watchers)] == [[b"0", b"1", b"2"]] * 3
+
+
 @pytest.mark.parametrize("version", ["5", "3.1.1"])
 @on_loop
 async def test_two_bridges_to_one_broker_bring_each_message_once(version: str) -> None:

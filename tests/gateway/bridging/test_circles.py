@@ -7,6 +7,7 @@ import pytest
 from gateway.bridging import Circles, Marks
 from gateway.bridging.mapping import stamped
 from gateway.mqtt5.bridge_clients import MARK
+from gateway.mqtt5.message import Message
 from gateway.mqtt5.packets import Properties, Publish, UserProperties
 
 
@@ -74,3 +75,34 @@ def test_of_two_bridges_to_one_broker_the_first_carries() -> None:
     one.bridges = [former, latter]
     assert [one.carried_before(each, "t", (), "t") for each in (former, latter)] == [False, True]
     assert not one.carried_before(latter, "t", (), "another name there")
+
+
+class To:
+    """A bridge that carries everything to a broker."""
+
+    def __init__(self, remote: str) -> None:
+        self.remote = remote
+
+    def carries(self, topic: str, user: UserProperties) -> str | None:
+        return None if (MARK, self.remote) in user else topic
+
+
+def of_leaving(remotes: str) -> list[str]:
+    circles = Circles(Marks("a"), lambda: 0.0)
+    bridges = [To(remote) for remote in remotes]
+    circles.bridges = [*bridges]
+    return [value for _, value in circles.leaving(bridges[0], "t", Properties()).user]
+
+
+def test_what_leaves_names_the_other_brokers_that_get_it_too_and_a_hub_names_none() -> None:
+    assert of_leaving("mnop") == ["a", "n", "o", "p"]
+    assert of_leaving("mm") == ["a"]
+    assert of_leaving("mnopqr") == ["a"]
+
+
+def test_a_bridge_that_fetches_a_message_hears_which_brokers_get_it_too() -> None:
+    circles = gateway("g")
+    message = Message("t", b"x")
+    assert circles.given("c", "other", message).properties.user == ((MARK, "m"),)
+    assert circles.given("c", "m", message) is message
+    assert circles.given("c", "", message) is message
