@@ -3,7 +3,7 @@
 After a crash the source repeats a step. Suppose that the source sends a message for the first time (without DUP),
 under an identifier that this process has not seen free at the target. The target may then have a half done handshake
 there, of a lost session of the source, and would take the message for its repetition: the identifier is released
-first.
+first. A target that began a new session has no handshake: all identifiers are free.
 """
 
 from __future__ import annotations
@@ -37,6 +37,10 @@ class ExactWay(Way):
             for identifier in [one for one, stage in self.stages.items() if stage == HAD]:
                 self._release(identifier)
         super().connected()
+
+    def target_connected(self) -> None:
+        if not self.target.session_present:
+            self._is_free = bytearray(b"\1") * (MAXIMUM_PACKET_ID + 1)
 
     def released(self, identifier: int) -> None:
         if identifier in self.lost:

@@ -100,6 +100,17 @@ def test_each_step_is_handed_on_when_the_other_side_has_taken_it(both: Both) -> 
     assert both.target.heard() == ["PUBLISH 7"]
 
 
+def test_a_target_that_began_a_new_session_has_nothing_to_release(both: Both) -> None:
+    """A broker may leave PUBREL of an identifier that it does not know unanswered, as amqtt does."""
+    both.target.session_present = False
+    both.way.target_connected()
+    both.publish(7)
+    assert both.target.heard() == ["PUBLISH 7"]
+    both.restart()
+    both.way.target_connected()
+    both.passed_clearing(7)
+
+
 def test_killed_before_pubrec_the_source_repeats_and_so_does_the_bridge(both: Both) -> None:
     both.passed_clearing(7)
     both.restart()
