@@ -174,9 +174,9 @@ class Conventions:
         return document in self._entities.get(device, {})
 
     def unwatch(self, device: str, document: str) -> None:
-        """The entities of a document are no more: `document` with whatever stands behind its `#`."""
+        """Forgets the entities of a document, or one component of a device document, which has `#` in its name."""
         entities = self._entities.get(device, {})
-        for each in [one for one in entities if _base(one) == document]:
+        for each in [one for one in entities if document in (one, _base(one))]:
             del entities[each]
         self._documents.pop(document)
         if not entities:
@@ -252,9 +252,10 @@ class Conventions:
         """An empty document removes its entities; one that names nothing more takes back what it named before."""
         if payload:
             return tuple(
-                named for named in read_document(rest, payload)
+                Cleared(HOME_ASSISTANT, named.device, named.document) if named.is_removed else named
+                for named in read_document(rest, payload)
                 if named.topics or self.describes(named.device, named.document)
-            )  # fmt: skip
+            )
         device = self._documents.get(rest)
         return () if device is None else (Cleared(HOME_ASSISTANT, device, rest),)
 

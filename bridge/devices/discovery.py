@@ -32,6 +32,7 @@ _SHARED = (  # what stands at the top of a document for a device counts for each
     "pl_avail", "payload_not_available", "pl_not_avail", *_TEMPLATES_ALONE, "state_topic", "stat_t",
 )  # fmt: skip
 _PLATFORM = {"p", "platform"}
+_EXPIRING = ("sensor", "binary_sensor")  # the only components that have `expire_after`
 _SAME = {"avty": "availability", "avty_t": "availability_topic", "stat_t": "state_topic"}
 
 
@@ -70,6 +71,8 @@ class Named:
     expire_s: float | None = None
     """Without a word on its state topic for so long it is not there."""
     document: str = field(default="", compare=False)
+    is_removed: bool = False
+    """The document of the device takes this component out."""
 
 
 def read_document(rest: str, payload: bytes) -> tuple[Named, ...]:
@@ -83,10 +86,16 @@ def read_document(rest: str, payload: bytes) -> tuple[Named, ...]:
         return ()
     components = config.get("components", config.get("cmps")) if rest.startswith("device/") else None
     if not isinstance(components, dict):
-        return (_entity(device, config, rest),)
-    # One that has no more than a platform is taken out.
-    described = ((key, each) for key, each in components.items() if isinstance(each, dict) and set(each) - _PLATFORM)
-    return tuple(_entity(device, _merged(each, config), f"{rest}#{key}") for key, each in islice(described, NAMED_MAX))
+        return (_entity(device, config, rest, rest.partition("/")[0]),)
+    described = islice(((key, each) for key, each in components.items() if isinstance(each, dict)), NAMED_MAX)
+    return tuple(_component(device, each, config, f"{rest}#{key}") for key, each in described)
+
+
+def _component(device: str, component: dict[str, Any], config: dict[str, Any], document: str) -> Named:
+    """Returns a component of a device document; one that has no more than a platform is removed."""
+    if not set(component) - _PLATFORM:
+        return Named(device, (), document=document, is_removed=True)
+    return _entity(device, _merged(component, config), document, text_of(component, *_PLATFORM) or "")
 
 
 def _merged(component: dict[str, Any], config: dict[str, Any]) -> dict[str, Any]:
@@ -95,10 +104,10 @@ def _merged(component: dict[str, Any], config: dict[str, Any]) -> dict[str, Any]
     return {**shared, **component}
 
 
-def _entity(device: str, config: dict[str, Any], document: str) -> Named:
+def _entity(device: str, config: dict[str, Any], document: str, component: str) -> Named:
     words = list(dict.fromkeys(_availabilities(config)))[:NAMED_MAX]
     mode = text_of(config, "availability_mode", "avty_mode") or "latest"
-    state, expire_s = _state_topic(config), _expiry(config)
+    state, expire_s = _state_topic(config), _expiry(config) if component in _EXPIRING else None
     states = [] if state is None else [ConventionAvailability(state, REPORTED if expire_s is None else ANYTHING)]
     if not words and expire_s is None:
         states = []  # it makes no statement, ever

@@ -13,6 +13,7 @@ from commands import commands_page
 from configuration import configuration_page
 from conformance import conformance_page
 from conventions import conventions_page
+from device_rules import device_rules_page
 from http_api import http_api_page
 from log_events import log_page
 from metrics import metrics_page
@@ -30,6 +31,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/waits.md": waits_page,
     "reference/conformance.md": conformance_page,
     "reference/conventions.md": conventions_page,
+    "reference/device-rules.md": device_rules_page,
 }
 
 

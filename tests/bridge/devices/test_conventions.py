@@ -411,11 +411,20 @@ def test_how_long_a_state_counts(fields: dict[str, object], expire_s: float | No
     assert [each.online for each in found.topics[1:]] in ([], [REPORTED if expire_s is None else ANYTHING])
 
 
+def test_only_sensors_expire() -> None:
+    """Of the components of Home Assistant's, `sensor` and `binary_sensor` have `expire_after`."""
+    document = config(unique_id="x", availability_topic="t", state_topic="s", expire_after=9)
+    for component, expire_s in (("sensor", 9), ("binary_sensor", 9), ("switch", None), ("light", None)):
+        found = named(document, f"homeassistant/{component}/x/config")
+        assert found is not None
+        assert found.expire_s == expire_s
+
+
 def test_components_are_those_of_a_device_document_and_each_has_its_base() -> None:
     parts = {
-        "a": {"avty_t": "~/a"},
-        "b": {"~": "own", "avty_t": "~/b", "stat_t": "b", "exp_aft": 9},
-        "c": {"stat_t": "c", "exp_aft": 7},
+        "a": {"p": "light", "avty_t": "~/a"},
+        "b": {"p": "sensor", "~": "own", "avty_t": "~/b", "stat_t": "b", "exp_aft": 9},
+        "c": {"platform": "binary_sensor", "stat_t": "c", "exp_aft": 7},
     }
     for name in ("components", "cmps"):
         document = config(**{"~": "base", "dev": {"ids": "d"}, name: parts})
@@ -426,7 +435,7 @@ def test_components_are_those_of_a_device_document_and_each_has_its_base() -> No
         assert [each.topics[-1].online for each in found[1:]] == [ANYTHING] * 2
         assert [each.expire_s for each in found] == [None, 9, 7]
         assert named(document, "homeassistant/sensor/d/config") is None
-    many = config(dev={"ids": "d"}, cmps={str(n): {"avty_t": f"t/{n}"} for n in range(40)})
+    many = config(dev={"ids": "d"}, cmps={str(n): {"p": "light", "avty_t": f"t/{n}"} for n in range(40)})
     assert len(Conventions().read("homeassistant/device/d/config", many)) == NAMED_MAX
 
 

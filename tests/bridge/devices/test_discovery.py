@@ -61,8 +61,9 @@ def test_a_component_has_what_stands_at_the_top_unless_it_says_otherwise() -> No
     said = read_document("device/x/config", json.dumps(document).encode())
     assert said == (
         Named("x", (ConventionAvailability("own", "yes"),)), Named("x", (ConventionAvailability("top", "yes"),)),
+        Named("x", (), is_removed=True),
     )  # fmt: skip
-    assert [each.document for each in said] == ["device/x/config#own", "device/x/config#shared"]
+    assert [each.document for each in said] == [f"device/x/config#{name}" for name in ("own", "shared", "out")]
 
 
 def test_two_words_on_one_topic_have_two_names() -> None:
