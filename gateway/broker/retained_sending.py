@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -31,6 +32,13 @@ log = logging.getLogger("veilmq.broker")
 
 RETAINED_TURN_BYTES = 1 << 20
 """Retained messages of a new subscription are handed over in parts of so many bytes."""
+
+LOOKS_AT_ONCE = 64
+"""Filters and retained messages of new subscriptions that are looked at in one turn of the event loop; then others have
+as much time. Stops a SUBSCRIBE of which the client may receive little, or that matches little among many names.
+"""
+TURN_S = 0.002
+"""Seconds after which such a turn ends sooner, at the next filter or message: one filter may walk over many names."""
 
 PAUSED_S = 0.01
 """Seconds between two checks if a client takes retained messages again."""
@@ -183,16 +191,19 @@ class RetainedSending:
     # ------------------------------------------------------------------------------------------------- sending
 
     def _of_scopes(self, one: _Expected, scopes: Collection[str]) -> Iterator[tuple[SessionSubscription, Message]]:
-        for subscription, message in self._retained_for([(one.subscription, ())], one.began):
-            if any(matches(scope, message.topic) for scope in scopes):
-                yield subscription, message
+        for found in self._retained_for([(one.subscription, ())], one.began):
+            if found is not None and any(matches(scope, found[1].topic) for scope in scopes):
+                yield found
 
     def _retained_for(
         self, subscriptions: Sequence[tuple[SessionSubscription, Collection[str]]], began: Began
-    ) -> Iterator[tuple[SessionSubscription, Message]]:
-        """Yields retained messages of each subscription, without topics of the filters in the second place."""
+    ) -> Iterator[tuple[SessionSubscription, Message] | None]:
+        """Yields retained messages of each subscription, without topics of the filters in the second place; None before
+        each subscription.
+        """
         now = self._exchange.now()
         for subscription, left_out in subscriptions:
+            yield None
             topic_filter = subscription.options.base
             stores = [self._exchange.retained]
             if topic_filter.startswith("$"):  # wildcards match no such name (MQTT-4.7.2-1)
@@ -204,22 +215,36 @@ class RetainedSending:
                     if wants(subscription.options, message):
                         yield subscription, message
 
-    def _send(self, client: Client, pending: Iterator[tuple[SessionSubscription, Message]]) -> Later | None:
+    def _send(self, client: Client, pending: Iterator[tuple[SessionSubscription, Message] | None]) -> Later | None:
         """Sends a few messages at once; returns a coroutine for many messages, a slow client or a slow plugin."""
-        now, given_bytes = self._exchange.now(), 0
-        for subscription, message in pending:
+        now, given_bytes, began = self._exchange.now(), 0, time.perf_counter()
+        for looks, one in enumerate(pending):
+            if looks >= LOOKS_AT_ONCE or time.perf_counter() - began > TURN_S:
+                return self._send_slowly(client, chain([one], pending))
+            if one is None:
+                continue
+            subscription, message = one
             verdict = self._host.verdict(client.view, message.topic, Action.RECEIVE)
             if verdict is None or given_bytes > RETAINED_TURN_BYTES or client.session.paused or client.is_behind:
-                return self._send_slowly(client, chain([(subscription, message)], pending))
+                return self._send_slowly(client, chain([one], pending))
             if verdict:
                 given_bytes += message.held_bytes
                 self._give(client, subscription, message, now)
         return None
 
-    async def _send_slowly(self, client: Client, pending: Iterator[tuple[SessionSubscription, Message]]) -> None:
-        """Sends a part at a time: 100,000 messages for a client without reading fill no memory."""
-        connection, given_bytes = client.connection, RETAINED_TURN_BYTES
-        for subscription, message in pending:
+    async def _send_slowly(self, client: Client, pending: Iterator[tuple[SessionSubscription, Message] | None]) -> None:
+        """Sends a part at a time: 100,000 messages for a client without reading fill no memory, and names that the
+        client may not receive, or that do not match, keep nobody else waiting.
+        """
+        connection, given_bytes, looks, began = client.connection, RETAINED_TURN_BYTES, 0, time.perf_counter()
+        for one in pending:
+            looks, took_s = looks + 1, time.perf_counter() - began
+            if looks >= LOOKS_AT_ONCE or took_s > TURN_S:
+                await asyncio.sleep(took_s)
+                looks, began = 0, time.perf_counter()
+            if one is None:
+                continue
+            subscription, message = one
             verdict = self._host.verdict(client.view, message.topic, Action.RECEIVE)
             if verdict is None:
                 verdict = await self._host.ask(client.view, message.topic, Action.RECEIVE)

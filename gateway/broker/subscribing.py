@@ -8,6 +8,7 @@ router. Source: MQTT 5.0 §3.8 to §3.11.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -47,9 +48,9 @@ UNANSWERED_MAX = 1_024
 """SUBSCRIBEs of one client that wait for their SUBACK; above it no more packets of the client are read. Stops a client
 that sends SUBSCRIBEs without end.
 """
-FILTERS_AT_ONCE = 256
-"""Filters of one SUBSCRIBE or UNSUBSCRIBE that are taken in one turn of the event loop. Stops a packet of 150,000
-filters, which would keep all other clients waiting for seconds.
+FILTERS_AT_ONCE = 64
+"""Filters of one SUBSCRIBE or UNSUBSCRIBE that are taken in one turn of the event loop; then others have as much time.
+Stops a packet of 150,000 filters, which would keep all other clients waiting for seconds.
 """
 
 
@@ -101,14 +102,14 @@ class Subscribing:
         began = self._exchange.retained.kept_so_far, self._exchange.system.kept_so_far
         parts: list[Granted] = []
         for at in range(0, len(packet.subscriptions), FILTERS_AT_ONCE):
-            asked = packet.subscriptions[at : at + FILTERS_AT_ONCE]
+            asked, since = packet.subscriptions[at : at + FILTERS_AT_ONCE], time.perf_counter()
             part, verdicts = self._judged(client, replace(packet, subscriptions=asked))
             decided = await self._decided(client, part) if None in verdicts else list(map(bool, verdicts))
             if not client.alive or client.connection is not connection:
                 return  # nobody waits for the answer: what was granted so far stays
             existed |= {one.filter for one in part.subscriptions if one.filter in client.filters}
             parts.append(self._entered(client, part, decided))
-            await asyncio.sleep(0)
+            await asyncio.sleep(time.perf_counter() - since)
         later = self._told(client, packet.packet_id, _together(parts), existed, began, quiet)
         if later is not None:
             await later
@@ -315,8 +316,9 @@ class Subscribing:
         for at in range(0, len(packet.filters), FILTERS_AT_ONCE):
             if not client.alive or client.connection is not connection:
                 return
+            since = time.perf_counter()
             codes += self._removed(client, packet.filters[at : at + FILTERS_AT_ONCE])
-            await asyncio.sleep(0)
+            await asyncio.sleep(time.perf_counter() - since)
         self._unsubscribed(client, packet.packet_id, codes)
 
     def _removed(self, client: Client, filters: Sequence[str]) -> list[int]:

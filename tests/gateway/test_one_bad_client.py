@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gateway.broker import subscribing
+from gateway.broker import retained_sending, subscribing
 from gateway.mqtt5.packets import (
     Disconnect,
     PubAck,
@@ -96,3 +97,71 @@ async def test_more_filters_than_anybody_may_hold_are_not_even_parsed() -> None:
             wire = await Wire.connect(broker, "one")
             wire.send(packet)
             assert (await wire.expect(Disconnect)).code == ReasonCode.QUOTA_EXCEEDED
+
+
+class _Turns:
+    """Counts turns of the event loop, and things that are done, and how many of them at most in one turn."""
+
+    def __init__(self) -> None:
+        self.most = self._here = 0
+        self._task = asyncio.ensure_future(self._count())
+
+    def add(self) -> None:
+        self._here += 1
+        self.most = max(self.most, self._here)
+
+    async def _count(self) -> None:
+        while True:
+            await asyncio.sleep(0)
+            self._here = 0
+
+    def stop(self) -> None:
+        self._task.cancel()
+
+
+@pytest.mark.parametrize("version", [Version.V5, Version.V311])
+@on_loop
+async def test_retained_messages_that_a_client_may_not_receive_are_looked_at_in_turns(
+    tmp_path: Path, version: Version, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Attack: `#` by a client that may receive nothing of 100,000 retained messages: all were judged in one turn."""
+    path = tmp_path / "security.json"
+    write(path, alice="topic write secret/#", eve="topic read public/#")
+    async with serving(config(path)) as broker:
+        alice, eve = await come(broker, "alice"), await come(broker, "eve", version)
+        for number in range(500):
+            alice.publish(f"secret/{number}", b"x", 1, retain=True)
+            await alice.expect(PubAck)
+        turns, verdict = _Turns(), broker.host.verdict
+
+        def judged(*asked: Any) -> bool | None:
+            turns.add()
+            return verdict(*asked)
+
+        monkeypatch.setattr(broker.host, "verdict", judged)
+        assert await eve.subscribe("#", 1) == 1
+        assert await eve.barrier() == []
+        turns.stop()
+        assert 1 < turns.most <= 2 * retained_sending.LOOKS_AT_ONCE
+
+
+@on_loop
+async def test_filters_that_match_little_among_many_names_are_looked_up_in_turns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Attack: 200 filters `r/+/x` among 20,000 retained names: nobody else was served for five seconds."""
+    monkeypatch.setattr(retained_sending, "TURN_S", 60.0)
+    async with serving() as broker:
+        wire = await Wire.connect(broker, "one")
+        turns, matching = _Turns(), broker.exchange.retained.matching
+
+        def looked_up(*asked: Any) -> Any:
+            turns.add()
+            return matching(*asked)
+
+        monkeypatch.setattr(broker.exchange.retained, "matching", looked_up)
+        wire.send(Subscribe(1, tuple(Subscription(f"r/+/{n}", 1) for n in range(500))))
+        assert len((await wire.expect(SubAck)).codes) == 500
+        assert await wire.barrier() == []
+        turns.stop()
+        assert 1 < turns.most <= 2 * retained_sending.LOOKS_AT_ONCE
