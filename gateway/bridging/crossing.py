@@ -63,14 +63,14 @@ class BridgeStanding:
 class Way:
     """Direction of a bridge. `states`: the state of each message, by packet identifier of the source's session.
 
-    `seen`: identifiers that came on the source's present connection: messages of a former connection are repeated
-    first.
+    `seen`: messages that came on the source's present connection, by identifier. A message of a former connection is
+    repeated first, and only the repetition can be acknowledged.
     """
 
     def __init__(self, source: RelayClient, target: RelayClient, name: str) -> None:
         self.source, self.target, self.name = source, target, name
         self.states: dict[int, int] = {}
-        self.seen: set[int] = set()
+        self.seen: dict[int, Publish] = {}
         self.passed = self.refused = 0
         self.keep_refused: Callable[[Publish, int], None] = lambda changed, code: None
 
@@ -90,7 +90,7 @@ class Way:
             refused = self.refused
             self.passed += self._offer(publish, changed) and self.refused == refused
             return
-        self.seen.add(identifier)
+        self.seen[identifier] = publish
         state = self.states.get(identifier)
         if state == TAKEN:
             self._finish(publish)
@@ -141,10 +141,9 @@ class Way:
         self._finish(publish)
 
     def _finish(self, publish: Publish) -> None:
-        if self.source.connected and publish.packet_id in self.seen:
-            self.seen.discard(publish.packet_id)
+        if self.source.connected and (present := self.seen.pop(publish.packet_id, None)) is not None:
             self.states.pop(publish.packet_id, None)
-            self.source.acknowledge(publish)
+            self.source.acknowledge(present)
 
     def _refused(self, publish: Publish, changed: Publish, code: int) -> None:
         if code in FINAL:

@@ -69,6 +69,20 @@ def test_what_a_source_repeats_after_a_cut_is_passed_on_once(way: tuple[Way, Sid
     assert len(target.published) == 2
 
 
+def test_the_repetition_is_acknowledged_not_the_message_of_the_former_connection(way: tuple[Way, Side, Side]) -> None:
+    """A client has no acknowledgement for an object of a former connection: the source would repeat for ever."""
+    one, source, target = way
+    first, again = message(1), message(1)
+    acknowledged: list[Publish] = []
+    source.acknowledge = acknowledged.append  # type: ignore[method-assign]
+    one.pass_on(first, first)
+    one.connected()
+    one.pass_on(again, again)
+    target.published[0][2]()
+    assert [each is again for each in acknowledged] == [True]
+    assert len(target.published) == 1
+
+
 def test_a_source_that_lost_its_session_means_other_messages(way: tuple[Way, Side, Side]) -> None:
     one, source, target = way
     one.pass_on(message(1), message(1))
