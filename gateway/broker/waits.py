@@ -52,21 +52,21 @@ class Wait(Enum):
     )
     SESSIONS = (
         "on its way to `sessions.sqlite3`",
-        "the commit; a disk that refuses it",
+        "the commit; a disk that refuses it or the group before it",
         f"{_ANSWERED}; refused: {_AGAIN}",
         f"{_ANSWERED}; refused: code 0x97",
         "is decided; a repetition at QoS 2 gets its PUBREC",
     )
     SESSIONS_FULL = (
-        "the disk refused `sessions.sqlite3` less than 1 s ago",
-        "the disk takes again",
+        "the disk refuses `sessions.sqlite3`",
+        "the disk takes again, which is tried each 1 s",
         _AGAIN,
         "code 0x97 at once",
         "is refused",
     )
     OUTBOX = (
         "on its way to `outbox.sqlite3`",
-        "the commit; a disk that refuses it",
+        "the commit; a disk that refuses it or the group before it",
         f"{_ANSWERED}; refused: {_AGAIN}",
         f"{_ANSWERED}; refused: code 0x97",
         "is decided; a repetition at QoS 2 gets its PUBREC",

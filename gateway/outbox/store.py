@@ -86,9 +86,12 @@ Done: TypeAlias = Callable[[StoredEntry | StoreError], None]
 
 @dataclass(slots=True)
 class _Append:
+    """Publication on its way to the disk. `refusals`: the store's count when it was appended."""
+
     row: StoredRow
     publication: Publication
     done: Done | None
+    refusals: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +126,10 @@ class Store:
         self._gone: list[int] = []  # deletions for the next commit, which comes within FORGET_WITHIN_S
         self._gone_timer: asyncio.TimerHandle | None = None
         self._ungone: list[int] = []  # deletions that the disk refused, for the next commit
+        # Refusals of the disk that the event loop knows of. The writer's last one, with the highest such count of its
+        # group: what was appended at that count or before is refused as well.
+        self._refusals = 0
+        self._refused: tuple[int, StoreError | None] = (-1, None)
         try:
             private_directory(directory)
             self._lock_file = lock_exclusively(directory / "lock")
@@ -233,7 +240,7 @@ class Store:
         self._count += 1
         self._bytes += held
         row = StoredRow(sequence, chain, publication.qos, frame, publication, size)
-        self._appends.append(_Append(row, publication, done))
+        self._appends.append(_Append(row, publication, done, self._refusals))
         self._lingering.came(
             self._loop, row
         )  # once a turn: each hand-over wakes the writer, which takes the interpreter
@@ -398,7 +405,7 @@ class Store:
                 return
 
     def _commit(self, batch: Sequence[_Append | _Forget | _Reserve]) -> None:
-        appends = [item for item in batch if isinstance(item, _Append)]
+        appends, refused = self._sorted_out([item for item in batch if isinstance(item, _Append)])
         gone = self._ungone + [s for item in batch if isinstance(item, _Forget) for s in item.sequences]
         reserve = any(isinstance(item, _Reserve) for item in batch)
         error: StoreError | None = None
@@ -413,18 +420,32 @@ class Store:
             error = StoreError(f"data directory {self.directory}: {fault!r}; please report this")
         if error is not None:
             self._ungone = gone
+            self._refused = (max((a.refusals for a in appends), default=-1), error)
         with self._ranges_lock:
             if reserve:
                 self._reserving = False
             if block is not None:
                 self._ranges.append(range(*block))
-        if (appends or gone) and self._loop is not None:
+        if (appends or refused or gone) and self._loop is not None:
             with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+                if refused:
+                    self._loop.call_soon_threadsafe(self._report, refused, [], [], self._refused[1])
                 self._loop.call_soon_threadsafe(self._report, appends, rows, gone, error)
+
+    def _sorted_out(self, appends: list[_Append]) -> tuple[list[_Append], list[_Append]]:
+        """Returns the appends to write, and those to refuse: the event loop handed them in before it knew of the last
+        refusal. A client below MQTT 5 repeats what was refused, and no later one may be taken before (MQTT-4.6.0-2).
+        """
+        last, error = self._refused
+        if error is None:
+            return appends, []
+        return [a for a in appends if a.refusals > last], [a for a in appends if a.refusals <= last]
 
     # ------------------------------------------------------------------------------- on the loop
 
     def _report(self, appends: list[_Append], rows: list[StoredRow], gone: list[int], error: StoreError | None) -> None:
+        if error is not None:
+            self._refusals = max([self._refusals, *(item.refusals + 1 for item in appends)])
         entries = [] if error else [StoredEntry(row.sequence, row.previous, row.publication) for row in rows]
         if error is None:
             self._deleting.difference_update(gone)

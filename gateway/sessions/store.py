@@ -13,8 +13,9 @@ every other packet that is written to a client after a change of its own persist
 Batches are committed in order, so the disk always holds a prefix of the changes. Not here: the database
 (`database.py`), rows (`rows.py`), the behaviour of a session (`mqtt5/`), the overlay's outbox (`store.py`).
 
-Policy when the disk is full: publications of the group that failed and of the next `RETRY_S` seconds are refused with
-0x97 where they would have to be stored; everything else goes on, from memory, and is written later.
+Policy when the disk is full: publications of the group that failed, and all that came behind it until a write
+succeeds, are refused with 0x97 where they would have to be stored; everything else goes on, from memory, and is written
+later. A write is tried each `RETRY_S` seconds.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ log = logging.getLogger("veilmq.broker")
 LAZY_S = 0.05
 """Seconds until changes that no caller waits for are written."""
 RETRY_S = 1.0
-"""Seconds after a refusal of the disk until publications to be stored are accepted again."""
+"""Seconds after a refusal of the disk until the next write is tried."""
 
 
 class SessionRecord:
@@ -124,7 +125,6 @@ class SessionStore:
         self._timer: asyncio.Handle | None = None
         self._is_soon = False
         self._failures = 0
-        self._full_until = 0.0
         self._marks_late = False  # True if stored times need a clock mark at the end
         self._is_closing = False
         self.kept: dict[bytes, bytes] = {}
@@ -288,8 +288,12 @@ class SessionStore:
 
     @property
     def is_full(self) -> bool:
-        """True if the disk has refused a write: publications that must be stored are refused."""
-        return bool(self._full_until) and self._loop.time() < self._full_until
+        """True from a refusal of the disk to the next write that succeeds: publications to be stored are refused.
+
+        Without that a refused publication of QoS 2 could have been sent, since nothing waits for the disk after its
+        second refusal (`gate`).
+        """
+        return bool(self._failures)
 
     # ---------------------------------------------------------------------------------------------- writing
 
@@ -309,11 +313,11 @@ class SessionStore:
         self._timer, self._is_soon = None, False
         batch = self.pending
         if not lazily and not batch.is_awaited:  # awaited rows are settled already
-            if not batch.is_empty:
+            if self._failures or not batch.is_empty:
                 self.touch()
             return
         self.pending = Batch(batch.number + 1, self._last_id + 1)
-        if batch.is_empty:
+        if batch.is_empty and not self._failures:  # else the clock mark tells whether the disk takes again
             self._finish(batch)
             return
         self._writing, self._marks_late = batch, True
@@ -342,7 +346,7 @@ class SessionStore:
             self._fail(batch, error)
         if self.pending.is_awaited:
             self.touch(soon=True)
-        elif not self.pending.is_empty:
+        elif self._failures or not self.pending.is_empty:
             self.touch()
 
     def _finish(self, batch: Batch) -> None:
@@ -351,11 +355,11 @@ class SessionStore:
             connection.release(batch.number)
         for done in batch.waiters:
             done()
-        self._settle(batch, ReasonCode.SUCCESS)
+        self._settle(batch.debts, ReasonCode.SUCCESS)
 
-    def _settle(self, batch: Batch, code: int) -> None:
+    def _settle(self, debts: Sequence[Debt], code: int) -> None:
         clients: dict[Client, None] = {}
-        for debt in batch.debts:
+        for debt in debts:
             if debt.is_open:
                 debt.settle(code)
                 clients[debt.client] = None
@@ -363,18 +367,22 @@ class SessionStore:
             self.decided(client)
 
     def _fail(self, batch: Batch, error: StoreError) -> None:
-        """Refuses the publications of the batch, takes back their waiting deliveries, tries the rest again later."""
+        """Refuses the publications of the batch and those that came meanwhile, takes back their waiting deliveries,
+        tries the rest again later.
+
+        A client below MQTT 5 repeats a refused publication: no later one may be taken before (MQTT-4.6.0-2).
+        """
         self._failures += 1
-        self._full_until = self._loop.time() + RETRY_S
         if self._failures == 1:
             LogEvent.STORE_REFUSES.say(log, error)
         pending = self.pending
         batch.put_before(pending)
-        refused = {debt.message for debt in batch.debts if debt.is_open}
-        for debt in batch.debts:
-            if debt.is_open:
-                pending.received.pop(debt.flow, None)
-        self._settle(batch, error.code)  # before its messages are removed, which would settle the debts as stored
+        debts = [debt for debt in (*batch.debts, *pending.debts) if debt.is_open]
+        pending.debts = []
+        refused = {debt.message for debt in debts}
+        for debt in debts:
+            pending.received.pop(debt.flow, None)
+        self._settle(debts, error.code)  # before their messages are removed, which would settle the debts as stored
         for record, queued, packet_id, _ in list(pending.deliveries.values()):
             if queued is not None and queued.message in refused:
                 self._withdraw(record, queued, packet_id)

@@ -10,6 +10,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
@@ -19,6 +20,7 @@ import pytest
 from bridge.contract.machine import Publication
 from gateway.outbox.database import SEQUENCE_BLOCK
 from gateway.outbox.store import SWITCH_S, OutboxFullError, Store, StoredEntry, StoreError
+from tests.waits import until
 
 
 def run_with(directory: Path, use: Callable[[Store], Awaitable[None]], **options: int) -> None:
@@ -194,6 +196,33 @@ def test_a_full_disk_is_one_line_and_the_store_goes_on(tmp_path: Path) -> None:
         second = await store.put(message(payload=bytes(100_000)))
         assert second.previous == first.sequence  # what was rolled back is nobody's predecessor
         assert [e.sequence for e in on_disk(store)] == [first.sequence, second.sequence]
+
+    run_with(tmp_path, use)
+
+
+def test_what_was_appended_before_a_refusal_was_known_does_not_overtake_what_was_refused(tmp_path: Path) -> None:
+    """The disk takes the second group. The client of both repeats both, the first of them first."""
+
+    async def use(store: Store) -> None:
+        commit, writes = store._outbox.commit, threading.Event()
+        results: list[object] = []
+
+        def refuse_once(*_: object) -> tuple[int, int] | None:
+            store._outbox.commit = commit  # type: ignore[method-assign]
+            assert writes.wait(10)
+            raise OutboxFullError("disk is full")
+
+        await store.put(message())
+        store._outbox.commit = refuse_once  # type: ignore[method-assign]
+        store.append(message(), results.append)
+        await until(lambda: store._outbox.commit == commit)
+        store.append(message(), results.append)  # handed to the writer while the first is written
+        await asyncio.sleep(0)
+        writes.set()
+        await until(lambda: len(results) == 2)
+        assert [type(result) for result in results] == [OutboxFullError, OutboxFullError]
+        await store.put(message())  # of a client that knows of the refusal
+        assert len(on_disk(store)) == 2
 
     run_with(tmp_path, use)
 

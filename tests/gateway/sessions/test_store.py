@@ -79,13 +79,15 @@ class Gatekeeper:
         self._open = threading.Event()
         self._open.set()
         self.is_full = False
+        self.refused = set[int]()
         self.commits = 0
         self._database.commit = self.commit  # type: ignore[method-assign]
 
     def commit(self, changes: Changes) -> None:
         self.commits += 1
+        number = self.commits
         assert self._open.wait(10)
-        if self.is_full:
+        if self.is_full or number in self.refused:
             raise OutboxFullError("data directory: disk is full; free some space")
         self._commit(changes)
 
@@ -341,7 +343,7 @@ def test_a_full_disk_refuses_what_must_be_stored_and_serves_the_rest(
             assert await returning.subscribe("b", 1) == 1
             gate.is_full = False
             store = store_of(broker)
-            await until(lambda: not store.is_full and store._failures == 0)
+            await until(lambda: not store.is_full)
             new.publish("a/1", b"taken", 2, packet_id=9)
             assert (await new.expect(PubRec)).code == 0
             copy = await image(broker, tmp_path / "a", tmp_path / "b")
@@ -353,7 +355,9 @@ def test_a_full_disk_refuses_what_must_be_stored_and_serves_the_rest(
     asyncio.run(use())
 
 
-def test_a_disk_that_really_has_no_room(tmp_path: Path) -> None:
+def test_a_disk_that_really_has_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_store, "RETRY_S", 0.02)
+
     async def use() -> None:
         async with durable(tmp_path) as broker:
             away = await Wire.connect(broker, "away", **LASTING)
@@ -368,7 +372,7 @@ def test_a_disk_that_really_has_no_room(tmp_path: Path) -> None:
             pub.publish("a", bytes(100_000), 1)
             assert (await pub.expect(PubAck)).code == 0x97
             db.execute("PRAGMA max_page_count = 1000000")
-            store_of(broker)._full_until = 0.0
+            await until(lambda: not store_of(broker).is_full)
             pub.publish("a", b"fits", 1)
             assert (await pub.expect(PubAck)).code == 0
             away = await Wire.connect(broker, "away", **LASTING)
@@ -391,6 +395,74 @@ def test_a_refused_qos_2_message_is_delivered_to_nobody(tmp_path: Path) -> None:
             gate.is_full = False
             sub = await Wire.connect(broker, "sub", **LASTING)
             assert await sub.barrier() == []
+
+    asyncio.run(use())
+
+
+def test_while_the_disk_stays_full_a_refused_qos_2_message_is_delivered_to_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its publisher repeats it under another identifier, so that a receiver would have it twice."""
+    monkeypatch.setattr(session_store, "RETRY_S", 0.02)
+
+    async def use() -> None:
+        async with durable(tmp_path) as broker:
+            sub = await Wire.connect(broker, "sub", **LASTING)
+            await sub.subscribe("a", 2)
+            pub = await Wire.connect(broker, "pub", **LASTING)
+            gate, store, loop = Gatekeeper(broker), store_of(broker), asyncio.get_running_loop()
+            gate.is_full = True
+            pub.publish("a", b"x", 2)
+            assert (await pub.expect(PubRec)).code == 0x97
+            await sub.closed()
+            sub = await Wire.connect(broker, "sub", **LASTING)
+            with gate.holding():  # a write is on its way for longer than publications are refused without a try
+                tried = gate.commits
+                await until(lambda: gate.commits > tried)
+                later = loop.time() + session_store.RETRY_S
+                await until(lambda: loop.time() > later)
+                pub.publish("a", b"x", 2)
+                assert await sub.barrier() == []
+            assert (await pub.expect(PubRec)).code == 0x97
+            gate.is_full = False
+            await until(lambda: not store.is_full)
+            pub.publish("a", b"x", 2)
+            assert (await pub.expect(PubRec)).code == 0
+            assert [payload for _, payload in await sub.published()] == [b"x"]
+
+    asyncio.run(use())
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_what_a_client_below_mqtt_5_sends_while_the_disk_refuses_its_last_message_does_not_overtake_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, qos: int
+) -> None:
+    """The second is in the next group, which the disk takes."""
+    monkeypatch.setattr(session_store, "RETRY_S", 0.02)
+
+    async def use() -> None:
+        async with durable(tmp_path) as broker:
+            sub = await Wire.connect(broker, "sub", **LASTING)
+            await sub.subscribe("a", 2)
+            sub.cut()
+            await until(lambda: broker.lifecycle.clients["sub"].connection is None)
+            pub = await Wire.connect(broker, "pub", Version.V311, clean_start=False)
+            gate, store = Gatekeeper(broker), store_of(broker)
+            await until(lambda: store.pending.is_empty and store._writing is None)
+            with gate.holding():
+                gate.refused = {gate.commits + 1}
+                pub.publish("a", b"1", qos, packet_id=1)
+                await until(lambda: store._writing is not None)
+                pub.publish("a", b"2", qos, packet_id=2)
+                await until(lambda: bool(store.pending.debts))
+            assert await pub.closed() == []
+            await until(lambda: not store.is_full)
+            pub = await Wire.connect(broker, "pub", Version.V311, clean_start=False)
+            for number in (1, 2):
+                pub.publish("a", b"%d" % number, qos, packet_id=number, dup=True)
+                await pub.expect(PubAck if qos == 1 else PubRec)
+            sub = await Wire.connect(broker, "sub", **LASTING)
+            assert [payload for _, payload in await sub.published()] == [b"1", b"2"]
 
     asyncio.run(use())
 
