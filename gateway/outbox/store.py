@@ -57,6 +57,8 @@ MAX_OUTBOX_BYTES = 1 << 30
 """Stops days without uplink from filling the disk."""
 GROUP_MAX = 4096
 """Publications in one transaction: bounds the time for which a PUBACK waits behind others."""
+RETRY_S = 1.0
+"""Seconds after a refusal of the disk until the next write is tried."""
 FORGET_WITHIN_S = 1.0
 """Deletions wait so long for an append to go with. In transactions of their own they would delay appends, and cost a
 device that publishes now and then two transactions for each message. After `kill -9` the entries deleted in this time
@@ -124,11 +126,13 @@ class Store:
         self._lingering = Lingering(self._hand_over)
         self._reserving = False
         self._gone: list[int] = []  # deletions for the next commit, which comes within FORGET_WITHIN_S
+        self._retry: asyncio.TimerHandle | None = None
         self._gone_timer: asyncio.TimerHandle | None = None
         self._ungone: list[int] = []  # deletions that the disk refused, for the next commit
         # Refusals of the disk that the event loop knows of. The writer's last one, with the highest such count of its
         # group: what was appended at that count or before is refused as well.
         self._refusals = 0
+        self._refusing: StoreError | None = None  # the disk's last word, if it was a refusal
         self._refused: tuple[int, StoreError | None] = (-1, None)
         try:
             private_directory(directory)
@@ -216,10 +220,13 @@ class Store:
 
         `done` gets the StoredEntry once it is on disk, or the StoreError if it is not (the number is then burned).
         Must be called on the event loop; the order of calls is the order of numbers and of reports. Raises
-        OutboxFullError.
+        OutboxFullError, and from a refusal of the disk to the next write that succeeds the StoreError of the refusal:
+        local clients would get a publication that is refused later, with each repetition.
         """
         if self._closed:
             raise StoreError("the store is closed")
+        if self._refusing is not None:
+            raise type(self._refusing)(str(self._refusing))
         self._loop = self._loop or asyncio.get_running_loop()
         chain, alone = chain or Chain(publication.topic), chain is None or publication.retain
         publication = replace(publication, in_clear=chain.in_clear) if alone else publication
@@ -426,10 +433,10 @@ class Store:
                 self._reserving = False
             if block is not None:
                 self._ranges.append(range(*block))
-        if (appends or refused or gone) and self._loop is not None:
-            with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
-                if refused:
-                    self._loop.call_soon_threadsafe(self._report, refused, [], [], self._refused[1])
+        with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+            if refused and self._loop is not None:
+                self._loop.call_soon_threadsafe(self._report, refused, [], [], self._refused[1])
+            if (appends or gone or reserve) and self._loop is not None:
                 self._loop.call_soon_threadsafe(self._report, appends, rows, gone, error)
 
     def _sorted_out(self, appends: list[_Append]) -> tuple[list[_Append], list[_Append]]:
@@ -444,6 +451,7 @@ class Store:
     # ------------------------------------------------------------------------------- on the loop
 
     def _report(self, appends: list[_Append], rows: list[StoredRow], gone: list[int], error: StoreError | None) -> None:
+        self._note_disk(error)
         if error is not None:
             self._refusals = max([self._refusals, *(item.refusals + 1 for item in appends)])
         entries = [] if error else [StoredEntry(row.sequence, row.previous, row.publication) for row in rows]
@@ -470,6 +478,17 @@ class Store:
             self._lingering.wrote(row)
         if entries and self.on_committed is not None:
             self.on_committed(entries)
+
+    def _note_disk(self, error: StoreError | None) -> None:
+        """Takes note of a write; after a refusal a small one is tried each `RETRY_S`."""
+        self._refusing = error
+        if error is not None and self._retry is None and self._loop is not None:
+            self._retry = self._loop.call_later(RETRY_S, self._try_again)
+
+    def _try_again(self) -> None:
+        self._retry = None
+        if self._refusing is not None and not self._closed:
+            self._work.put(_Reserve())
 
 
 def _own_key(path: Path) -> bytes:

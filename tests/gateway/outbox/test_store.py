@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import random
 import signal
@@ -18,9 +19,30 @@ from pathlib import Path
 import pytest
 
 from bridge.contract.machine import Publication
+from gateway.outbox import store as outbox_store
 from gateway.outbox.database import SEQUENCE_BLOCK
 from gateway.outbox.store import SWITCH_S, OutboxFullError, Store, StoredEntry, StoreError
 from tests.waits import until
+
+
+@pytest.fixture(autouse=True)
+def _the_disk_is_tried_again_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outbox_store, "RETRY_S", 0.02)
+
+
+async def taken(store: Store, publication: Publication) -> StoredEntry:
+    """Appends as soon as the disk takes again."""
+    found: list[StoredEntry] = []
+
+    def append() -> bool:
+        with contextlib.suppress(StoreError):
+            store.append(publication, lambda result: found.append(result) if isinstance(result, StoredEntry) else None)
+            return True
+        return False
+
+    await until(append)
+    await until(lambda: bool(found))
+    return found[0]
 
 
 def run_with(directory: Path, use: Callable[[Store], Awaitable[None]], **options: int) -> None:
@@ -193,7 +215,7 @@ def test_a_full_disk_is_one_line_and_the_store_goes_on(tmp_path: Path) -> None:
             await store.put(message(payload=bytes(100_000)))
         assert store.depth == 1
         db.execute("PRAGMA max_page_count = 1000000")
-        second = await store.put(message(payload=bytes(100_000)))
+        second = await taken(store, message(payload=bytes(100_000)))
         assert second.previous == first.sequence  # what was rolled back is nobody's predecessor
         assert [e.sequence for e in on_disk(store)] == [first.sequence, second.sequence]
 
@@ -221,8 +243,32 @@ def test_what_was_appended_before_a_refusal_was_known_does_not_overtake_what_was
         writes.set()
         await until(lambda: len(results) == 2)
         assert [type(result) for result in results] == [OutboxFullError, OutboxFullError]
-        await store.put(message())  # of a client that knows of the refusal
+        await taken(store, message())
         assert len(on_disk(store)) == 2
+
+    run_with(tmp_path, use)
+
+
+def test_after_a_refusal_of_the_disk_nothing_is_taken_before_a_write_succeeds(tmp_path: Path) -> None:
+    """Local clients get what is taken at once: one that repeats a refused publication each second would tell them each
+    second."""
+
+    async def use(store: Store) -> None:
+        commit, tried = store._outbox.commit, [0]
+
+        def refuse(*_: object) -> None:
+            tried[0] += 1
+            raise OutboxFullError("disk is full")
+
+        store._outbox.commit = refuse  # type: ignore[assignment]
+        with pytest.raises(OutboxFullError):
+            await store.put(message())
+        for times in range(2, 5):
+            with pytest.raises(OutboxFullError, match="disk is full"):
+                store.append(message())
+            await until(lambda times=times: tried[0] >= times)  # type: ignore[misc]
+        store._outbox.commit = commit  # type: ignore[method-assign]
+        await taken(store, message())
 
     run_with(tmp_path, use)
 
@@ -240,7 +286,7 @@ def test_a_deletion_that_the_disk_refused_is_made_later(tmp_path: Path) -> None:
         with pytest.raises(OutboxFullError):
             await store.put(message())
         store._outbox.commit = commit  # type: ignore[method-assign]
-        await store.put(message())
+        await taken(store, message())
 
     run_with(tmp_path, use)
     db = sqlite3.connect(tmp_path / "outbox.sqlite3")
