@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("veilmq.links")
 
+NO_DATA = "a member of an overlay needs a data directory; add `data: DIR` or --data DIR"
 SEED_AGAIN_S = 10.0
 """Seconds between attempts at a disk that keeps no seed."""
 SESSION_EXPIRY_S = 3600  # seconds that a replica queues for us while we are away: a gateway's `bridge.wire.SESSION_S`
@@ -72,13 +73,7 @@ class Party:
         local = LocalIdentity.load(where.identity)
         seen = stamp(where.overlay)
         self.overlay = load_overlay(where.overlay, int(time.time() * 1000), where.identity / "overlay.pin")
-        if local.name not in self.overlay.members:
-            raise OverlayError(f"{local.name} is no member of {where.overlay}; ask the owner to add your card")
-        certificate = self.overlay.certificate(local.name)
-        if certificate.role is Role.REPLICA and local.name not in self.overlay.replicas(certificate.region):
-            raise OverlayError(
-                f"{local.name} is in no view of {where.overlay}; it was detached: ask the owner to attach it"
-            )
+        check_listed(local.name, self.overlay, where.overlay)
         self.local = take_listed_key(local, self.overlay)
         self.tls = LinkTls(self.local.name, self.local.cert, self.local.key, self.overlay.members)
         self.live = LiveOverlay(where.overlay, self.local, self.tls, self.overlay, seen)
@@ -103,6 +98,15 @@ class Party:
     @property
     def name(self) -> str:
         return self.local.name
+
+
+def check_listed(name: str, overlay: Overlay, path: Path) -> None:
+    """Raises OverlayError unless the overlay in the file `path` has a use for the member."""
+    if name not in overlay.members:
+        raise OverlayError(f"{name} is no member of {path}; ask the owner to add your card")
+    certificate = overlay.certificate(name)
+    if certificate.role is Role.REPLICA and name not in overlay.replicas(certificate.region):
+        raise OverlayError(f"{name} is in no view of {path}; it was detached: ask the owner to attach it")
 
 
 def outgoing_scopes(where: OverlaySettings, overlay: Overlay, granted: Sequence[ScopeSecret]) -> list[ScopeSecret]:
@@ -170,7 +174,7 @@ def build(
     """
     settings = party.settings
     if settings.data is None:
-        raise ConfigError("a member of an overlay needs a data directory; add `data: DIR` or --data DIR")
+        raise ConfigError(NO_DATA)
     store = Store.open(settings.data, max_bytes=party.where.outbox_bytes)
     try:
         node, cache, material = _node(party, store, settings.data)

@@ -102,12 +102,14 @@ def status(
     spool: Annotated[Path, typer.Argument(metavar="SPOOL", help="Directory of the spool.")],
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> int:
-    """Show the content of a spool, its writers, and how far behind its readers are."""
+    """Show the content of a spool, its writers, and how far behind its readers are. Exit status 1: a receiver tells why
+    it does not receive.
+    """
     from spark_ingest.spool.status import status_of, told
 
     found = status_of(spool)
     print(found.to_json() if as_json else told(found))
-    return 0
+    return 1 if any(part.trouble is not None for part in found.receivers) else 0
 
 
 @ingest_app.command("jobs")

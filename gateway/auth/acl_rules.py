@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Protocol
 
 from amqtt.contexts import Action
@@ -26,6 +27,8 @@ EVERYBODY = "*"
 READ, WRITE = 1, 2
 RULES = ("topic", "pattern")
 """First words of lines that are rules."""
+NEAR = 0.8
+"""How alike a word must be to be taken for a misspelt access: such a rule would be one on a topic that nobody has."""
 _ACCESS = {"read": READ, "write": WRITE, "readwrite": READ | WRITE, "deny": 0}
 
 
@@ -215,6 +218,8 @@ def parse_rule(line: str, where: str) -> Rule:
     if not rest:
         raise AclError(f"{where}: {kind} needs a value")
     first, _, topic = rest.partition(" ")
+    if topic and first not in _ACCESS and (near := get_close_matches(first, _ACCESS, 1, NEAR)):
+        raise AclError(f"{where}: did you mean {near[0]} by {first}? a topic that begins so: {kind} readwrite {rest}")
     access, topic = (_ACCESS[first], topic.strip()) if first in _ACCESS and topic else (READ | WRITE, rest)
     try:
         plain = split_share(topic)[1]  # Mosquitto's files may name shared subscriptions

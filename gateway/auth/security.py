@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from bridge.base import OperatorError
 from gateway.auth.acl_rules import AclError, FileRules, Rule, parse_rule
 from gateway.auth.password_hashes import is_known
-from gateway.base import PrivateFileError, alone_in, read_private, write_private
+from gateway.base import PrivateFileError, alone_in, private_directory, read_private, write_private
 
 USERS_MAX, GROUPS_MAX, RULES_MAX = 100_000, 10_000, 1_000
 NAME = r"^[^\s:#+/\x00-\x1f]{1,255}$"
@@ -123,7 +123,7 @@ def changing(path: Path) -> Iterator[Security]:
 
     Takes the lock of the directory, and so may wait: not for the event loop. Raises SecurityError, PrivateFileError.
     """
-    with alone_in(path.parent):
+    with alone_in(private_directory(path.parent)):
         security = Security.load(path)
         yield security
         security.version += 1

@@ -17,6 +17,8 @@ from typing import Any, Literal
 
 EVENT_CHARACTERS = 4_000
 """Stops one message (a hostile name, a traceback) from becoming a line that log collectors cut in the middle."""
+OURS = ("veilmq", "spark_ingest")
+"""Loggers of VeilMQ: of brokers, and of receivers for Spark."""
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
@@ -69,4 +71,5 @@ def configure(form: Literal["text", "json"], level: str = "info") -> None:
 
 def set_level(level: str) -> None:
     """Sets the level of VeilMQ's own lines: debug, info, warning or error."""
-    logging.getLogger("veilmq").setLevel(level.upper())
+    for name in OURS:
+        logging.getLogger(name).setLevel(level.upper())

@@ -33,9 +33,9 @@ from gateway.client import LinkTls
 from gateway.listening import amqtt_listener, server_context
 from gateway.outbox.database import StoreError
 from gateway.overlay import NOBODY, PLAIN, logins, of_region
-from gateway.party import not_granted, outgoing_scopes
+from gateway.party import NO_DATA, check_listed, not_granted, outgoing_scopes
 from gateway.sessions import waiting_for_bridges
-from gateway.trust import LocalIdentity, load_overlay, load_secrets
+from gateway.trust import LocalIdentity, date_of, load_overlay, load_secrets
 from keys.envelope import Mode
 from keys.identity import Role
 
@@ -291,7 +291,9 @@ def _check_overlay(settings: Settings, now: float) -> tuple[_Place | None, list[
     try:
         local = LocalIdentity.load(section.identity)
         findings.append(CheckFinding("ok", f"identity {local.name} ({local.role.value}) of {local.card.domain}"))
-        overlay = load_overlay(section.overlay, int(now * 1000))
+        pin = section.identity / "overlay.pin"
+        overlay = load_overlay(section.overlay, int(now * 1000), pin, raises_pin=False)
+        check_listed(local.name, overlay, section.overlay)
         local = identity_of(local, overlay)
         LinkTls(local.name, local.cert, local.key, overlay.members)
         secrets = load_secrets(local, overlay)[0] if local.role in (Role.GATEWAY, Role.INGEST) else []
@@ -308,6 +310,9 @@ def _check_overlay(settings: Settings, now: float) -> tuple[_Place | None, list[
         findings.append(
             CheckFinding("warning", f"certificate of {local.name} ends in {days} days; ask the owner to sign anew")
         )
+    findings += _check_clock(local, now)
+    if settings.data is None:  # `veilmq broker --data` may give one
+        findings.append(CheckFinding("warning", NO_DATA))
     findings += check_keys(settings, local, overlay, now)
     if local.role in (Role.REPLICA, Role.KEY_SERVER):
         findings += [CheckFinding("error", text) for text in not_granted(section, ())]
@@ -316,6 +321,17 @@ def _check_overlay(settings: Settings, now: float) -> tuple[_Place | None, list[
     findings += [CheckFinding("error", text, stops=not is_gateway) for text in not_granted(section, secrets)]
     findings += check_rights(local.name, overlay, secrets, outgoing, now)
     return _Place(local, overlay, outgoing, now, secrets), findings
+
+
+def _check_clock(local: LocalIdentity, now: float) -> Iterator[CheckFinding]:
+    """Yields a warning if our clock is behind the time at which our own certificate was issued."""
+    try:
+        issued = x509.load_pem_x509_certificate(local.cert.read_bytes()).not_valid_before_utc.timestamp()
+    except (OSError, ValueError):
+        return  # found where links need it
+    if issued > now:
+        said = f"our certificate counts from {date_of(issued)}, and our clock says {date_of(now)}"
+        yield CheckFinding("warning", f"{said}; set the clock by NTP, or no member lets us in")
 
 
 def _check_hosted(settings: Settings, place: _Place, probed: bool) -> Iterator[CheckFinding]:

@@ -24,6 +24,8 @@ from gateway.base import PrivateFileError, read_private
 from keys.errors import KeysError
 from keys.identity import Certificate, Role, public_key_of
 
+NOT_YET_VALID, HAS_ENDED = OUT_OF_TIME = 9, 10
+"""X509_V_ERR_CERT_NOT_YET_VALID and X509_V_ERR_CERT_HAS_EXPIRED of OpenSSL: mostly one of two clocks is wrong."""
 SOMEBODY_ELSE = "shows the certificate of somebody else; check the address, or take the newest overlay file"
 
 
@@ -133,6 +135,10 @@ def shows(ssl_object: Any, recognise: Callable[[bytes], bool]) -> bool:
 
 def explain(error: BaseException, address: str) -> str:
     """Returns one line for a failed TLS handshake or a connection that ended in the handshake."""
+    if isinstance(error, ssl.SSLCertVerificationError) and error.verify_code in OUT_OF_TIME:
+        ours = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
+        what = "is not valid yet" if error.verify_code == NOT_YET_VALID else "has ended"
+        return f"{address} shows a certificate that {what} by our clock, {ours}; set our clock by NTP, or renew theirs"
     if isinstance(error, ssl.SSLCertVerificationError):
         return (
             f"{address} shows a certificate that no trust domain of the overlay issued "

@@ -15,6 +15,7 @@ from bridge.tracking import Observed
 
 UNKNOWN = "unknown"
 PATIENCE_S = 4.0  # seconds before faults are reported: discovery nodes answer in a second
+GIVE_UP_S = 12.0  # seconds in which a name that nobody answers to is asked for again: a device may have come just now
 _HEALTH = {
     TraceKind.JOIN: "alive",
     TraceKind.ALLS_WELL: "alive",
@@ -71,6 +72,7 @@ class Troubles:
         self._looks_at = now + PATIENCE_S
         self._known: set[str] = set()
         self._was_connected = self.are_all = False
+        self._all_since: float | None = None  # since when no followed name is known
 
     @property
     def are_any(self) -> bool:
@@ -88,7 +90,9 @@ class Troubles:
         else:
             troubles = {entity: self._tracker.trouble(entity) for entity in self._entities}
             found += [f"{entity}: {why}" for entity, why in troubles.items() if why]
-            self.are_all = all(troubles.values()) and bool(troubles)
+            is_nobody_known = all(troubles.values()) and bool(troubles)
+            self._all_since = (self._all_since if self._all_since is not None else now) if is_nobody_known else None
+            self.are_all = self._all_since is not None and now - self._all_since >= GIVE_UP_S
         news = [line for line in found if line not in self._known]
         self._known = set(found)
         return news

@@ -50,7 +50,7 @@ def watch(
     seconds: Annotated[float | None, typer.Option(min=0, help="Stop after so long.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object for each trace.")] = False,
 ) -> None:
-    """Follow entities: a live table, or JSON lines; Ctrl-C ends it. Faults are shown within 5 s; then status 2."""
+    """Follow entities: a live table, or JSON lines; Ctrl-C ends it. Faults are shown in 5 s; status 2: found nobody."""
     from bridge.tracking import is_pattern
     from gateway.commands.trace_board import TraceBoard, Troubles
     from gateway.tracing.addresses import addresses

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from bridge.base import matches
+from gateway.base.logs import fields_of
 from gateway.broker import EdgeBroker
 from gateway.clients import INTERNAL, Client
 from gateway.mqtt5.message import Message
@@ -24,7 +25,7 @@ PAYLOAD_SHOWN_BYTES = 4_096
 
 
 class LogTail(logging.Handler):
-    """Handler that keeps the last lines of the log, for the page."""
+    """Handler that keeps the last lines of the log with all their fields but tracebacks, for the page."""
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)
@@ -32,8 +33,8 @@ class LogTail(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(record.created))
-        line = {"time": when, "level": record.levelname.lower(), "logger": record.name, "event": record.getMessage()}
-        self.lines.append(line)
+        fields = {name: str(value) for name, value in fields_of(record).items() if name != "exception"}
+        self.lines.append({**fields, "time": when})
 
 
 class Shown:

@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 
@@ -32,6 +33,8 @@ from gateway.demo.timeline import Timeline
 from gateway.trust import TrustError
 
 INTERRUPTED = 130
+SPARK_NEEDS = ("pyspark", "pyarrow")
+"""Packages of the extra `spark` without which the Spark process of the demo cannot start."""
 
 
 def run(seconds: float, json_output: bool, keep: bool, seed: int | None = None) -> int:
@@ -42,6 +45,11 @@ def run(seconds: float, json_output: bool, keep: bool, seed: int | None = None) 
     0: everything arrived, no innocent member was named; 1: otherwise; 2: it could not run here, one line gives the
     reason.
     """
+    if missing := [name for name in SPARK_NEEDS if find_spec(name) is None]:
+        print(
+            f"veilmq: the demo needs Spark, and {missing[0]} is missing; pip install 'veilmq[spark]'", file=sys.stderr
+        )
+        return 2
     progress = Console(stderr=json_output)
     seed = secrets.randbelow(1 << 32) if seed is None else seed
     directory = Path(tempfile.mkdtemp(prefix="veilmq-demo-"))

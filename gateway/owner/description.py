@@ -7,8 +7,10 @@ signed version (`signing`).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal, TypeVar, get_args
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
@@ -373,8 +375,32 @@ def read_model(path: Path, model: type[Model]) -> Model:
         first = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in first["loc"] if part not in ("own", "hosted"))
         said = str(first["msg"]).removeprefix("Value error, ")
+        if first["type"] == "extra_forbidden":
+            said = f"unknown key{_near(model, str(first['loc'][-1]))}"
+        elif first["type"] == "missing":
+            said = "missing; add it"
         where = f"{place}: " if place else ""
         raise TrustError(f"{path}: {where}{said[:1].lower()}{said[1:]}; examples in configs show the form") from None
+
+
+def _near(model: type[BaseModel], key: str) -> str:
+    """Returns a hint at the key that an unknown key may have been meant for; empty if none is alike."""
+    names: set[str] = set()
+    models: list[type[BaseModel]] = [model]
+    while models:  # descriptions nest models, and no model holds itself
+        for name, each in models.pop().model_fields.items():
+            names.add(each.alias or name)
+            models += [kind for kind in _kinds(each.annotation) if issubclass(kind, BaseModel)]
+    near = get_close_matches(key, sorted(names), 1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def _kinds(annotation: object) -> Iterator[type]:
+    """Yields the classes inside an annotation such as `list[Region] | None`."""
+    if isinstance(annotation, type) and not get_args(annotation):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _kinds(part)
 
 
 def region_ids(wanted: Description) -> dict[str, int]:

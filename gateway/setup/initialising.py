@@ -84,6 +84,9 @@ def make_overlay(directory: Path, plan: Plan, first_port: int, now: float) -> Ma
 
 
 def _members(plan: Plan, first_port: int) -> Iterator[PlannedMember]:
+    if not 0 < first_port <= PORT_MAX - METRICS_ABOVE:
+        above = f"replicas listen {MEMBERS_ABOVE} above it, metrics {METRICS_ABOVE}"
+        raise SetupError(f"--port {first_port}: take 1 to {PORT_MAX - METRICS_ABOVE}; {above}")
     taken: set[int] = set()
     for name, role in plan.names.items():
         first = first_port if role is Role.GATEWAY else first_port + MEMBERS_ABOVE

@@ -20,6 +20,7 @@ import yaml
 
 from gateway.base import collect_seldom
 from gateway.base.log_events import LogEvent
+from gateway.base.logs import configure
 from gateway.overlay import ConfigError, OverlayError, TlsError, TrustError
 from spark_ingest.errors import BadOption, IngestError
 from spark_ingest.options import Options, parse_options
@@ -88,7 +89,7 @@ def serve(options: Options, metrics: str | None = None, workers: int = 1) -> int
     `workers`: processes receiving under the one identity. Raises IngestError for a fault that ended the receiver
     before.
     """
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    configure("text")
     stopped = threading.Event()
     for name in (signal.SIGTERM, signal.SIGINT):
         signal.signal(name, lambda *_: stopped.set())

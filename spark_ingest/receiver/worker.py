@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import signal
 import socket
 import sys
@@ -17,6 +16,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from bridge.document import Overlay
 from gateway.base import collect_seldom
+from gateway.base.logs import configure
 from gateway.overlay import Properties, Publish
 from keys.envelope import KeyName
 from spark_ingest.receiver.channel import (
@@ -178,7 +178,7 @@ def main() -> int:
     """Runs the process; its argument is the number of its end of the socket pair."""
     for name in (signal.SIGINT, signal.SIGTERM):
         signal.signal(name, signal.SIG_IGN)  # of a terminal, or a supervisor: the receiver says when
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    configure("text")
     try:
         return asyncio.run(serve(socket.socket(fileno=int(sys.argv[1]))))
     except EOFError:

@@ -222,7 +222,9 @@ const show = {
   },
   async log() {
     const lines = (await ask("/log")).lines;
-    fill("log-table", lines.slice(-200).reverse().map((one) => [one.time, one.level, one.event]));
+    const about = ({ time, level, logger, event, id, ...fields }) =>
+      Object.entries(fields).map(([name, value]) => `${name}=${value}`).join(" ");
+    fill("log-table", lines.slice(-200).reverse().map((one) => [one.time, one.level, one.event, about(one)]));
   },
 };
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.base import covers, matches
-from gateway.auth.acl_rules import AclError, Table, filled_in, parse_acl
+from gateway.auth.acl_rules import AclError, Table, filled_in, parse_acl, parse_rule
 from gateway.mqtt5.packets import Version
 
 PUBLISH, SUBSCRIBE, RECEIVE = Action.PUBLISH, Action.SUBSCRIBE, Action.RECEIVE
@@ -162,3 +162,10 @@ def test_a_right_to_all_of_a_filter_is_seen() -> None:
     assert rules.covers("eve", "c", "own/eve/#")
     assert Table(None, {"ann": ["plant/#"]}, None).covers("ann", "c", "plant/+")
     assert not Table(None, {"ann": ["plant/#"]}, {"ann": ["plant/a"]}).covers("ann", "c", "plant/+")
+
+
+def test_a_misspelt_access_is_no_topic_with_a_space() -> None:
+    with pytest.raises(AclError, match="did you mean readwrite by reedwrite"):
+        parse_rule("topic reedwrite plant/#", "of user ann")
+    assert parse_rule("topic my car/#", "x").filter == "my car/#"
+    assert parse_rule("topic readwrite red car/#", "x").filter == "red car/#"

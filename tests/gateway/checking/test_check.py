@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from bridge.base import OperatorError
 from gateway.base import Settings, StartError, load, parse
 from gateway.checking import check as module
 from gateway.checking.check import CheckReport, Fate, check, refuse
@@ -315,3 +316,41 @@ def test_a_gateway_starts_that_protects_what_it_was_never_granted_and_check_says
         assert any(said in text for text in texts(check(settings, []), "error"))
     refuse(settings)
     assert [secret.clear_filter for secret in Party(settings).outgoing] == ["plant/#"]
+
+
+# --------------------------------------------------------------------------------- what a start refuses, too
+
+
+def _older_than_seen(plant: Made) -> None:
+    pin = plant.directory / "g1" / "identity" / "overlay.pin"
+    Party(load(plant.directory / "g1" / "broker.yaml"))
+    pin.write_text(pin.read_text().replace('"version": 1', '"version": 9'))
+
+
+def _of_another_owner(plant: Made) -> None:
+    pin = plant.directory / "g1" / "identity" / "overlay.pin"
+    Party(load(plant.directory / "g1" / "broker.yaml"))
+    pin.write_text(pin.read_text().replace('"owner": "', '"owner": "AAAA')[:-1] + "}")
+
+
+@pytest.mark.parametrize("spoil", [_older_than_seen, _of_another_owner])
+def test_an_overlay_that_a_start_refuses_is_an_error(plant: Made, spoil: Any) -> None:
+    spoil(plant)
+    settings = load(plant.directory / "g1" / "broker.yaml")
+    with pytest.raises(OperatorError) as refused:
+        Party(settings)
+    assert str(refused.value) in texts(check(settings, ()), "error")
+    with pytest.raises(StartError):
+        refuse(settings)
+
+
+def test_looking_raises_no_pin(plant: Made) -> None:
+    check(load(plant.directory / "g1" / "broker.yaml"), ())
+    assert not (plant.directory / "g1" / "identity" / "overlay.pin").exists()
+
+
+def test_a_clock_that_is_behind_is_named(plant: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    behind = time.time() - 2 * 3600
+    monkeypatch.setattr(module.time, "time", lambda: behind)
+    warnings = texts(check(load(plant.directory / "g1" / "broker.yaml"), ()), "warning")
+    assert any("our certificate counts from" in text and "set the clock by NTP" in text for text in warnings)

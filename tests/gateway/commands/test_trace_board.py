@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bridge.traces import TraceKind
 from bridge.tracking import Observed
-from gateway.commands.trace_board import PATIENCE_S, TraceBoard, Troubles
+from gateway.commands.trace_board import GIVE_UP_S, PATIENCE_S, TraceBoard, Troubles
 
 START_MS = 1_800_000_000_000
 
@@ -120,6 +120,8 @@ def test_what_lasts_is_said_once_and_again_after_it_was_gone() -> None:
     assert not troubles.are_any
     tracker.told = {"pump": "no entity of that name", "fan": "may not be tracked by us"}
     assert len(troubles.news(13.0)) == 2
+    assert not troubles.are_all, "a device that came just now is found soon"
+    assert troubles.news(13.0 + GIVE_UP_S) == []
     assert troubles.are_all
 
 

@@ -22,7 +22,7 @@ def world(tmp_path: Path) -> World:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (lambda d: d.update(colour="red"), "colour: extra inputs are not permitted"),
+        (lambda d: d.update(colour="red"), "colour: unknown key"),
         (lambda d: d["regions"][0]["members"][0].update(address="8883"), "regions.0.members.0.address"),
         (lambda d: d["regions"][0]["members"].pop(), "has 2 replicas and cannot share a secret"),
         (lambda d: d["scopes"].append({"filter": "a/#/b"}), "'#' must be the last level"),
@@ -30,6 +30,7 @@ def world(tmp_path: Path) -> World:
         (lambda d: d.update(name="../owner"), "name: string should match"),
         (lambda d: d.update(epochs={"length_s": 60}), "epochs need a key_service"),
         (lambda d: d["members"][0].update(read=["a+"]), "g1: read: a\\+"),
+        (lambda d: d["members"][0].update(publsh=[]), "members.0.publsh: unknown key; did you mean publish"),
         (lambda d: d["members"][0].update(region="south"), "there is no region south; known are north"),
         (lambda d: d["members"].append(d["members"][0]), "g1 is listed twice"),
         (lambda d: d["members"][0].update(card="r1/card.json"), "is the card of a replica"),
