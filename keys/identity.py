@@ -2,11 +2,12 @@
 
 An overlay certificate is a frame signed by the overlay's owner:
 
-    opening(3: version, kind 6, flags 0)  role(1)  name  public_key(32)  agreement_key(32)  trust domain
-    region(4)  not_after_ms(8)  signature(64), domain "veilmq/1 certificate"
+    opening(3: version, kind 6, flag bit 0: hybrid)  role(1)  name  public_key(32)
+    agreement_key(32, or 1,216 if hybrid)  trust domain  region(4)  not_after_ms(8)
+    signature(64), domain "veilmq/1 certificate"
 
-A certificate says who a party is; the owner's policy says which rights it has (`grants`). The X25519 key, to which
-boxes are sealed, is derived from the Ed25519 key, so that an identity stays a single secret of 32 bytes.
+A certificate says who a party is; the owner's policy says which rights it has (`grants`). The keys to which boxes are
+sealed (`sealedbox`) are derived from the Ed25519 key, so that an identity stays a single secret of 32 bytes.
 
 Every signature of the overlay is over `domain ‖ 0x00 ‖ data`, so that none can be passed off as one of
 another kind. The same key pair serves TLS. In TLS 1.2 a peer chooses the first 32 bytes of what a server
@@ -29,20 +30,20 @@ from functools import lru_cache
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 from nacl.bindings import crypto_sign_open
 from nacl.exceptions import BadSignatureError
 
 from keys import frames
 from keys.errors import BadFrame, BadSignature, Expired, KeysError, OurFault
-from keys.sealedbox import AGREEMENT_KEY_BYTES, open_box
+from keys.sealedbox import AGREEMENT_KEY_BYTES, HYBRID_KEY_BYTES, BoxKey, check_receiver, is_hybrid
 
 PARTY_ID_BYTES = 16
 PUBLIC_KEY_BYTES = 32
 SIGNATURE_BYTES = 64
 PUBLIC_KEYS_KEPT = 4096  # parsed keys of peers; bounds memory when strangers send certificates
 CERTIFICATE_DOMAIN = "veilmq/1 certificate"
+FLAG_HYBRID = 0x01  # of a certificate: its key for boxes is a hybrid one
 CLOCK_SKEW_S = 3600  # X.509 certificates are valid this long before they were made
 CA_DAYS = 3650
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -51,28 +52,34 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 class Identity:
     """A party's Ed25519 key pair. The private key shows in no repr and leaves only by `private_bytes`."""
 
-    __slots__ = ("_agreed", "_private", "party_id", "public_bytes")
+    __slots__ = ("_derived", "_private", "party_id", "public_bytes")
 
     def __init__(self, private: Ed25519PrivateKey) -> None:
         self._private = private
         self.public_bytes: bytes = private.public_key().public_bytes_raw()
         self.party_id: bytes = party_id_of(self.public_bytes)
-        self._agreed: tuple[X25519PrivateKey, bytes] | None = None
+        self._derived: BoxKey | None = None
 
     @property
     def agreement_bytes(self) -> bytes:
-        """The 32-byte X25519 public key to which boxes for this party are sealed."""
-        return self._agreement()[1]
+        """The classical public key for boxes to this party: X25519, 32 bytes."""
+        return self._box_key().agreement_bytes
 
-    def _agreement(self) -> tuple[X25519PrivateKey, bytes]:
-        """Returns the X25519 key pair, derived at the first use: most keys only sign, and this takes as long as two
-        signatures.
+    @property
+    def hybrid_bytes(self) -> bytes:
+        """The hybrid public key for boxes to this party: ML-KEM-768 and X25519, 1,216 bytes."""
+        return self._box_key().hybrid_bytes
+
+    def _box_key(self) -> BoxKey:
+        """Returns the key pair for boxes, derived at the first use: most keys only sign. Each part has a derivation of
+        its own, so that neither tells about the other.
         """
-        if self._agreed is None:
-            derived = HKDFExpand(hashes.SHA256(), 32, b"veilmq/1 agreement").derive(self.private_bytes())
-            private = X25519PrivateKey.from_private_bytes(derived)
-            self._agreed = private, private.public_key().public_bytes_raw()
-        return self._agreed
+        if self._derived is None:
+            secret = self.private_bytes()
+            agreement = HKDFExpand(hashes.SHA256(), 32, b"veilmq/1 agreement").derive(secret)
+            seed = HKDFExpand(hashes.SHA256(), 64, b"veilmq/1 encapsulation").derive(secret)
+            self._derived = BoxKey(agreement, seed)
+        return self._derived
 
     @classmethod
     def generate(cls, random: bytes) -> Identity:
@@ -103,10 +110,10 @@ class Identity:
         return self._private.sign(_with_domain(domain, data))
 
     def open_box(self, box: bytes, info: bytes) -> bytes:
-        """Returns the content of a box sealed to `agreement_bytes` (`sealedbox.seal_box`). Raises `BadFrame`,
-        `BadContent`.
+        """Returns the content of a box sealed to `hybrid_bytes` or `agreement_bytes` (`sealedbox.seal_box`). Raises
+        `BadFrame`, `BadContent`.
         """
-        return open_box(self._agreement()[0], box, info)
+        return self._box_key().open(box, info)
 
     def __repr__(self) -> str:
         return f"Identity({self.party_id.hex()})"
@@ -175,12 +182,10 @@ _ROLES = {code: role for role, code in _ROLE_CODES.items()}
 class Certificate:
     """The owner's signed statement about a party.
 
-    `name`, `domain` (its trust domain): 1 to 64 letters, digits, dots, dashes and underscores.
-    `public_key`, `agreement_key`: 32 bytes each, Ed25519 and X25519. `region`: the member's region, or the region of
-    its
-    replicas for a gateway or job; 0 for key servers, which are in none. `not_after_ms`: UNIX time. `encode` and
-    `issue`
-    raise `OurFault`, `decode` `BadFrame`.
+    `name`, `domain` (its trust domain): 1 to 64 letters, digits, dots, dashes and underscores. `public_key`: 32 bytes,
+    Ed25519. `agreement_key`: 1,216 bytes, hybrid, or 32, X25519 (`sealedbox`). `region`: the member's region, or the
+    region of its replicas for a gateway or job; 0 for key servers, which are in none. `not_after_ms`: UNIX time.
+    `encode` and `issue` raise `OurFault`, `decode` `BadFrame`.
     """
 
     name: str
@@ -214,10 +219,16 @@ class Certificate:
         """The 16 bytes by which headers name this party."""
         return party_id_of(self.public_key)
 
+    @property
+    def is_hybrid(self) -> bool:
+        """True if boxes to this party stay closed to whoever breaks X25519 alone."""
+        return is_hybrid(self.agreement_key)
+
     def signed_bytes(self) -> bytes:
         """Returns the frame without its signature."""
         self._check(OurFault)
-        parts = [frames.opening(frames.Kind.CERTIFICATE), bytes([_ROLE_CODES[self.role]])]
+        flags = FLAG_HYBRID if self.is_hybrid else 0
+        parts = [frames.opening(frames.Kind.CERTIFICATE, flags), bytes([_ROLE_CODES[self.role]])]
         parts += [frames.text(self.name), self.public_key, self.agreement_key, frames.text(self.domain)]
         parts += [frames.number(self.region, 4), frames.number(self.not_after_ms, 8)]
         return b"".join(parts)
@@ -232,7 +243,7 @@ class Certificate:
     def decode(cls, data: bytes) -> Certificate:
         """Reads a frame; does not check its signature and its end. Raises `BadFrame`."""
         reader = frames.Reader(data)
-        reader.opening(frames.Kind.CERTIFICATE)
+        flags = reader.opening(frames.Kind.CERTIFICATE, FLAG_HYBRID)
         role = _ROLES.get(reader.number(1))
         if role is None:
             raise BadFrame("a certificate for an unknown role")
@@ -240,7 +251,7 @@ class Certificate:
             role=role,
             name=reader.text(),
             public_key=reader.take(PUBLIC_KEY_BYTES),
-            agreement_key=reader.take(AGREEMENT_KEY_BYTES),
+            agreement_key=reader.take(HYBRID_KEY_BYTES if flags else AGREEMENT_KEY_BYTES),
             domain=reader.text(),
             region=reader.number(4),
             not_after_ms=reader.number(8),
@@ -266,8 +277,12 @@ class Certificate:
         for value, what in ((self.name, "name"), (self.domain, "trust domain")):
             if not _NAME.fullmatch(value):
                 raise error(f"a {what} is 1 to 64 of A-Z a-z 0-9 . _ - and starts with a letter or digit")
-        if (len(self.public_key), len(self.agreement_key)) != (PUBLIC_KEY_BYTES, AGREEMENT_KEY_BYTES):
-            raise error(f"public and agreement key have {PUBLIC_KEY_BYTES} and {AGREEMENT_KEY_BYTES} bytes")
+        if len(self.public_key) != PUBLIC_KEY_BYTES:
+            raise error(f"a public key has {PUBLIC_KEY_BYTES} bytes")
+        try:
+            check_receiver(self.agreement_key)
+        except OurFault as fault:
+            raise error(str(fault)) from None
 
 
 def is_name(name: str) -> bool:

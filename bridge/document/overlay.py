@@ -172,6 +172,15 @@ class Overlay(Reorganised):
     def certificate(self, name: str) -> Certificate:
         return self.members[name].certificate
 
+    def classical(self) -> list[str]:
+        """Returns gateways and ingest jobs to which boxes are sealed with X25519 alone, now or to a former key."""
+        return [
+            name
+            for name, member in self.members.items()
+            if member.certificate.role in (Role.GATEWAY, Role.INGEST)
+            and not all(each.is_hybrid for each in (member.certificate, member.before) if each is not None)
+        ]
+
     def neighbours(self, region: int) -> tuple[int, ...]:
         """Returns the regions one edge away, in any open tree."""
         return tuple(sorted({other for tree in self.trees.open for other in tree.neighbours(region)}))
@@ -304,6 +313,11 @@ class Overlay(Reorganised):
             old, new = member.before, member.certificate
             if old is not None and (old.name, old.role, old.region) != (name, new.role, new.region):
                 raise OverlayError(f"the former certificate of {name} is of another member, role or region")
+        if self.policy.quantum_safe and (names := self.classical()):
+            raise OverlayError(
+                f"{', '.join(names)}: no quantum-safe key for boxes, which this overlay requires; renew their cards by "
+                "`veilmq trust renew`, let a former certificate end, or sign with quantum_safe: preferred"
+            )
         servers, issuer = self.policy.key_servers, self.policy.issuer
         if (issuer is Issuer.OWNER) != (not servers) or len(set(servers)) < len(servers):
             raise OverlayError("a key service has servers, each once; keys that the owner issues have none")

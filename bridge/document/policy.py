@@ -54,7 +54,8 @@ FLAG_ORGANISING = 0x02  # replicas measure
 FLAG_BARS = 0x04  # some links are barred
 FLAG_ORGANISER = 0x08  # a member changes trees in the owner's place
 FLAG_WEIGHT = 0x10  # processing and links count differently in costs
-POLICY_FLAGS = FLAG_TREE | FLAG_ORGANISING | FLAG_BARS | FLAG_ORGANISER | FLAG_WEIGHT
+FLAG_QUANTUM_SAFE = 0x20  # boxes to members withstand the break of X25519
+POLICY_FLAGS = FLAG_TREE | FLAG_ORGANISING | FLAG_BARS | FLAG_ORGANISER | FLAG_WEIGHT | FLAG_QUANTUM_SAFE
 
 
 class Issuer(IntEnum):
@@ -247,7 +248,8 @@ class Policy:
     of each member.
 
     `contents`: SHA-256 over all views and members that go with this version, so that a party that delivers the file
-    cannot mix old parts with new ones, or exchange an address.
+    cannot mix old parts with new ones, or exchange an address. `quantum_safe`: every gateway and ingest job has a
+    hybrid key for boxes (`keys.sealedbox`).
     """
 
     overlay: str
@@ -263,6 +265,7 @@ class Policy:
     budgets: MemberBudgets = MEMBER_BUDGETS
     tree: TreeChange = FIRST_TREE
     organising: Organising | None = None
+    quantum_safe: bool = False
 
     def body(self) -> bytes:
         parts = [
@@ -289,7 +292,7 @@ class Policy:
 
     @property
     def _flags(self) -> int:
-        flags = FLAG_TREE * bool(self.tree.number)
+        flags = FLAG_TREE * bool(self.tree.number) | FLAG_QUANTUM_SAFE * self.quantum_safe
         if self.organising is not None:
             flags |= FLAG_ORGANISING | FLAG_BARS * bool(self.organising.bars)
             flags |= FLAG_ORGANISER * bool(self.organising.organiser) | FLAG_WEIGHT * self.organising.is_weighed
@@ -336,6 +339,7 @@ class Policy:
             budgets,
             tree,
             organising,
+            bool(flags & FLAG_QUANTUM_SAFE),
         )
 
     @property

@@ -52,6 +52,7 @@ def check_keys(settings: Settings, local: LocalIdentity, overlay: Overlay, now: 
     if (before := overlay.members[local.name].before) is not None:
         until = date_of(before.not_after_ms / 1000)
         yield CheckFinding("ok", f"the key of {local.name} was rotated; the former one counts until {until}")
+    yield from _check_boxes(overlay)
     policy, calendar = overlay.policy, overlay.policy.calendar
     if policy.issuer is not Issuer.OWNER:
         count, faults = len(policy.key_servers), policy.server_faults
@@ -67,6 +68,20 @@ def check_keys(settings: Settings, local: LocalIdentity, overlay: Overlay, now: 
         yield from _check_key_server(settings, local, overlay)
     elif settings.overlay is not None and settings.overlay.key_server is not None:
         yield CheckFinding("error", f"overlay.key_server is for key servers, {local.name} is a {local.role}; remove it")
+
+
+def _check_boxes(overlay: Overlay) -> Iterator[CheckFinding]:
+    """Yields which members' keys could be read later by a breaker of X25519 who records them today."""
+    if names := overlay.classical():
+        yield CheckFinding(
+            "warning",
+            f"keys sealed to {', '.join(names)} are safe against classical computers only; renew their cards by "
+            "`veilmq trust renew`, and sign with quantum_safe: required",
+        )
+    elif not overlay.policy.quantum_safe:
+        yield CheckFinding(
+            "ok", "all members have quantum-safe keys for boxes; quantum_safe: required would keep it so"
+        )
 
 
 def _check_key_server(settings: Settings, local: LocalIdentity, overlay: Overlay) -> Iterator[CheckFinding]:

@@ -46,10 +46,14 @@ def renew_identity(
     days: Annotated[int, typer.Option(min=1, max=3650, help="How long it counts from now on.")] = 825,
     before: Annotated[int, typer.Option(min=1, max=3650, help="Renew when it has so many days left.")] = 60,
 ) -> None:
-    """Renew the TLS certificate of an identity if it expires soon; the running process takes it. Fit for a timer."""
+    """Renew the TLS certificate of an identity if it expires soon, and a card of an older form. Fit for a timer."""
     from gateway.trust import TrustDomain, date_of
-    from gateway.trust.leaves import renew_leaf
+    from gateway.trust.leaves import renew_card, renew_leaf
 
+    if renew_card(directory):
+        print(
+            f"{directory / 'card.json'}: renewed, with a quantum-safe key; give it to the owner of the overlay to sign"
+        )
     leaf = renew_leaf(directory, TrustDomain.load(domain), time.time(), days, before)
     done = "renewed: it" if leaf.is_new else "nothing to do: the certificate"
     print(f"{leaf.name}: {done} ends at {date_of(leaf.ends_s)}")

@@ -138,6 +138,8 @@ def _print_overlay(overlay: dict[str, Any]) -> None:
     print(
         f"{overlay['name']}, {overlay['role']}: version {overlay['version']} of the overlay, epoch {overlay['epoch']}"
     )
+    if overlay.get("classical"):
+        print(f"keys are sealed with X25519 alone, which is not quantum-safe, to {', '.join(overlay['classical'])}")
     members: dict[int, list[str]] = {}
     for name, version in sorted(overlay["versions"].items()):
         members.setdefault(version, []).append(name)

@@ -40,7 +40,7 @@ class OverlayStanding:
     `refusals`: why replicas take nothing of ours. `proposal`: which swap of the tree replicas
     speak for, as `SwapProposal.to_json` has it; empty where nobody measures. `swaps`: what the organiser changed and
     offers; empty where there is none. `presence`: what was heard of each region of an overlay of several. `rights`: of
-    a gateway, in each scope.
+    a gateway, in each scope. `classical`: members to which keys are sealed with X25519 alone.
     """
 
     name: str
@@ -69,6 +69,7 @@ class OverlayStanding:
     swaps: Mapping[str, object] = field(default_factory=dict)
     presence: tuple[RegionPresence, ...] = ()
     rights: tuple[ScopeRights, ...] = ()
+    classical: tuple[str, ...] = ()
 
 
 def standing(links: BrokerOverlay, now: float, outbox_bytes_max: int) -> OverlayStanding:
@@ -133,6 +134,7 @@ def standing(links: BrokerOverlay, now: float, outbox_bytes_max: int) -> Overlay
         if isinstance(node, GatewayNode | ReplicaNode) and len(overlay.views) > 1 and not node.removed
         else (),
         rights=links.rights(),
+        classical=tuple(overlay.classical()),
         swaps=_swaps(node.keeper.swaps.why if isinstance(node, ReplicaNode) else "", overlay),
     )
 

@@ -321,6 +321,11 @@ class Description(_Model):
         default=None, description="absent: the owner issues keys, in one endless epoch"
     )
     epochs: EpochsEntry | None = Field(default=None, description="when keys change; only with a key service")
+    quantum_safe: Literal["required", "preferred"] = Field(
+        default="required",
+        description="keys sealed to gateways and jobs withstand who breaks X25519 later; preferred: members with older "
+        "cards are let in",
+    )
     budgets: BudgetsEntry = Field(
         default=BudgetsEntry(), description="what each member may publish a second, four seconds of it at once"
     )

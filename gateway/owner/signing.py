@@ -92,6 +92,8 @@ def _sign(
     after = record.grants(domain.root)
     lost = _gone(scopes, previous, members, before, after, present, options)
     lost += [scope for scope in refreshed(scopes, previous) if scope not in lost]
+    if previous is not None and wanted.quantum_safe == "required" and not previous.policy.quantum_safe:
+        lost += [scope for scope in scopes if scope.keyed and scope not in lost]  # their keys were in classical boxes
     bumped = tuple(record.raise_bumps(lost))
     edges, tree = next_tree(wanted, ids, scopes, previous, now, options.grace_s, record.edges)
     record.edges = [list(edge) for edge in described_edges(wanted, ids)]
@@ -106,6 +108,7 @@ def _sign(
         key_servers=_server_names(members, previous, options.rekey),
         budgets=wanted.budgets.budgets(),
         organising=next_organising(wanted, ids, previous, edges),
+        quantum_safe=wanted.quantum_safe == "required",
     )
     views = described_views(description, wanted, ids, members, previous, now)
     if previous is not None:

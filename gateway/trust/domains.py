@@ -213,7 +213,7 @@ class TrustDomain:
         try:
             leaf = make_leaf(self.ca, self.ca_pem, identity, name, self.name, hosts, now, LEAF_DAYS)
             ca_der = ssl.PEM_cert_to_DER_cert(self.ca_pem.decode("ascii"))
-            card = Card(name, role, self.name, identity.public_bytes, identity.agreement_bytes, ca_der, hosts)
+            card = Card(name, role, self.name, identity.public_bytes, identity.hybrid_bytes, ca_der, hosts)
             private_directory(out)
             write_public(out / "ca.pem", self.ca_pem)
             write_public(out / "cert.pem", leaf)
@@ -273,7 +273,8 @@ class LocalIdentity:
             )
         except (KeysError, ValueError) as error:
             raise TrustError(f"{directory / 'cert.pem'}: is not a certificate ({error}); issue it anew") from None
-        if not shown == card.public_key == identity.public_bytes or card.agreement_key != identity.agreement_bytes:
+        boxes = (identity.hybrid_bytes, identity.agreement_bytes)
+        if not shown == card.public_key == identity.public_bytes or card.agreement_key not in boxes:
             raise TrustError(f"{directory}: key.pem, cert.pem and card.json are of different keys; issue them anew")
         return cls(directory, card, identity)
 

@@ -1,19 +1,29 @@
-"""Renewal of TLS certificates of identities by their own trust domain before expiry: same key, later end.
+"""Renewal of identities by their own trust domain: TLS certificates before expiry, and cards of an older form.
 
-No other party has to agree, since members know each other by the key and not by the certificate. The running process
-notices the new file (`live_overlay`). Not here: a new key (`rotation`), the overlay's own certificates, which its
+The key stays. No other party has to agree to a TLS certificate, since members know each other by the key and not by the
+certificate. The running process notices the new file (`live_overlay`). A new card counts once the owner has signed it.
+Not here: a new key (`rotation`), the overlay's own certificates, which its
 owner signs.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cryptography import x509
 
 from gateway.base import PrivateFileError, write_public
-from gateway.trust.domains import LEAF_DAYS, MAX_CARD_BYTES, LocalIdentity, TrustDomain, TrustError, read_public
+from gateway.trust.domains import (
+    LEAF_DAYS,
+    MAX_CARD_BYTES,
+    PREVIOUS,
+    LocalIdentity,
+    TrustDomain,
+    TrustError,
+    load_key,
+    read_public,
+)
 from keys.errors import KeysError
 from keys.identity import make_leaf
 
@@ -58,6 +68,24 @@ def renew_leaf(
     except (KeysError, PrivateFileError) as error:
         raise TrustError(str(error)) from None
     return Leaf(local.name, True, _end_s(local.cert))
+
+
+def renew_card(directory: Path) -> bool:
+    """Writes a card with a hybrid key for boxes in the place of one without; returns True if there was one without.
+
+    Raises TrustError.
+    """
+    local = LocalIdentity.load(directory)
+    if local.card.agreement_key == local.identity.hybrid_bytes:
+        return False
+    former = directory / PREVIOUS / "key.pem"
+    succeeded = load_key(former) if local.card.former and former.exists() else None
+    card = replace(local.card, agreement_key=local.identity.hybrid_bytes, former_signature=b"")
+    try:
+        write_public(directory / "card.json", card.signed(local.identity, succeeded).to_json())
+    except (KeysError, PrivateFileError) as error:
+        raise TrustError(str(error)) from None
+    return True
 
 
 def _end_s(path: Path) -> float:

@@ -109,7 +109,7 @@ def encode_grants(scopes: Iterable[GrantedScope], spool_key: bytes | None = None
 
 def seal_grants(content: bytes, reader: Identity, ephemeral: bytes) -> bytes:
     """Returns the content of the file sealed to an identity. `ephemeral`: 32 fresh random bytes."""
-    box = seal_box(reader.agreement_bytes, content, BOX_INFO, ephemeral)
+    box = seal_box(reader.hybrid_bytes, content, BOX_INFO, ephemeral)
     return json.dumps({"veilmq_grant": GRANT_FORMAT, "box": base64.b64encode(box).decode()}).encode()
 
 

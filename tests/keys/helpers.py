@@ -13,6 +13,7 @@ from keys.envelope import DataKey, KeyHeader, MessageHeader, Mode, check_share, 
 from keys.epochs import KeyName
 from keys.errors import BadContent, BadFrame, BadShare, KeysError
 from keys.identity import Identity
+from keys.sealedbox import BoxKey
 from keys.sharetree import Hop, Share, check_label, resplit
 
 SCOPE_KEY = bytes(range(100, 132))
@@ -156,3 +157,11 @@ def bit_flips(frame: bytes) -> list[bytes]:
     """Every frame that differs from `frame` in one bit."""
     number = int.from_bytes(frame)
     return [(number ^ 1 << bit).to_bytes(len(frame)) for bit in range(8 * len(frame))]
+
+
+def without_x25519(identity: Identity) -> BoxKey:
+    """The key for boxes of somebody who broke X25519: the identity's private X25519 key, and no part of the other."""
+    known = identity._box_key()
+    thief = BoxKey(bytes(32), bytes(64))
+    thief._agreement, thief.agreement_bytes = known._agreement, known.agreement_bytes
+    return thief

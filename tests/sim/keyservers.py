@@ -76,8 +76,10 @@ def _false(generation: Generation) -> Generation:
     return replace(generation, subkeys=tuple((index, bytes(31) + b"\1") for index, _ in generation.subkeys))
 
 
-def key_world(seed: int, liars: frozenset[str] = frozenset()) -> Service:
-    world = make_world({1: 3, 2: 3}, [(1, 2)], {"site": 1, "control": 2}, [Scope("plant/#")], seed=seed)
+def key_world(seed: int, liars: frozenset[str] = frozenset(), is_quantum_safe: bool = False) -> Service:
+    world = make_world(
+        {1: 3, 2: 3}, [(1, 2)], {"site": 1, "control": 2}, [Scope("plant/#")], seed, is_quantum_safe=is_quantum_safe
+    )
     assert world.owner is not None
     draw = random.Random(f"keys {seed}").randbytes
     members = dict(world.overlay.members)

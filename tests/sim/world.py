@@ -179,13 +179,15 @@ def make_world(
     calendar: Calendar = ENDLESS_EPOCH,
     hosted: Collection[str] = (),
     jobs: Collection[str] = (),
+    is_quantum_safe: bool = False,
 ) -> World:
     """Regions by id with their number of replicas, tree edges, gateways by name with their home region.
 
     `rights`: what single gateways may publish and read, where that differs from `publish` and `read`. With a
     `calendar` of epochs there is a key service in the policy (which no node plays) and no epoch key in `keys` yet.
     `hosted`: names of replicas that are somebody's brokers; nothing here plays them. `jobs`: those of `gateways` that
-    are certified as ingest jobs.
+    are certified as ingest jobs. `is_quantum_safe`: members have hybrid keys for boxes, whose content is drawn anew in
+    each run.
     """
     rng = random.Random(seed)
     owner = Identity.generate(rng.randbytes(32))
@@ -202,7 +204,7 @@ def make_world(
             name=name,
             role=role,
             public_key=identities[name].public_bytes,
-            agreement_key=identities[name].agreement_bytes,
+            agreement_key=identities[name].hybrid_bytes if is_quantum_safe else identities[name].agreement_bytes,
             domain=f"domain-{name}",
             region=region,
             not_after_ms=NOT_AFTER_MS,
