@@ -54,4 +54,13 @@ for library in ebus-sdk==0.27.0 ha-mqtt-discoverable==0.26.0 mqtt-spb-wrapper==2
         echo "$library" >"$place/version"
     fi
 done
+python=$root/.venv/bin/python
+[ -x "$python" ] || python=python3
+target() {
+    folder=$tools/$1
+    shift
+    [ -d "$folder" ] || "$python" -m pip install --quiet --disable-pip-version-check --target "$folder" "$@"
+}
+target paho1 paho-mqtt==1.6.1 # no environment can have this beside paho 2
+target aiomqtt aiomqtt==2.3.0 paho-mqtt==2.2.0
 echo "tools are in place"
