@@ -54,6 +54,7 @@ from keys.identity import Certificate, Identity
 TOPIC_LIFE_S = 7 * 24 * 3600
 TOPIC_LEFT_S = 5.0  # of a topic's life when the next one is made: trackers ask at its end
 TOPICS_PER_S, TOPICS_BURST = 20.0, 2_000.0  # new trace topics: each is signed, stored and told to other nodes
+TOPICS_AT_ONCE, TOPICS_PAUSE_S = 4, 0.01  # of them in one turn, some milliseconds of signing; then others have as long
 TOKEN_LIFE_S = 600.0
 RESTORED_PER_S = 200.0  # devices whose trackers are asked anew after a restart
 _HEALTH = {
@@ -186,9 +187,12 @@ class DeviceTracer:
             effects += self._interested(event, now)
         else:
             effects += self._told(self._devices.handle(event, now), now)
-        while self._waiting and self._affords(now):
+        made = 0
+        while self._waiting and made < TOPICS_AT_ONCE and self._affords(now):
             effects += self._catch_up(self._waiting.take(), now)
-        self._turn = now + 1 / TOPICS_PER_S if self._waiting else None
+            made += 1
+        pause_s = TOPICS_PAUSE_S if made == TOPICS_AT_ONCE else 1 / TOPICS_PER_S
+        self._turn = now + pause_s if self._waiting else None
         while self._heap and self._heap[0][0] <= now:
             entry = heapq.heappop(self._heap)
             if self._current(entry):

@@ -94,10 +94,13 @@ class Flusher:
 
 def end_writing(transport: Any) -> bool:
     """Tells the peer that nothing more comes, and goes on reading; False where the transport cannot (TLS,
-    WebSocket).
+    WebSocket), or the peer is gone.
     """
     can_end = getattr(transport, "can_write_eof", None)
     if can_end is None or not can_end():
         return False
-    transport.write_eof()
+    try:
+        transport.write_eof()
+    except OSError:  # reset by the peer, which the transport has not noticed yet
+        return False
     return True

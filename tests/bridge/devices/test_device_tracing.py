@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from bridge.contract.budgets import Budget
 from bridge.contract.machine import Count, Tick
 from bridge.devices import device_tracing
 from bridge.devices.conventions import Conventions
@@ -296,6 +297,25 @@ def test_new_topics_are_made_at_a_bounded_pace(monkeypatch: pytest.MonkeyPatch) 
 
 
 # ------------------------------------------------------------------------------------------------- attacks
+
+
+def test_many_new_devices_are_signed_a_few_in_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attack: one state on a topic that a thousand devices share: all trace topics were signed in one turn."""
+    monkeypatch.setattr(device_tracing, "TOPICS_BURST", 1.0)
+    monkeypatch.setattr(device_tracing, "TOPICS_PER_S", 0.001)
+    gate = Gateway()
+    for place in range(40):
+        gate.handle(EntityConnected(f"d{place}", 0, "local"))
+    gate.run(3)  # after which they count as there, and wait
+    known, since = len(gate.tracer), gate.now
+    gate.tracer._budget = Budget(20.0, 2_000.0, since)
+    made = [sum(isinstance(each, ShareAdvertisement) for each in gate.tracer.handle(Tick(), gate.now))]
+    while (due := gate.tracer.next_deadline) is not None and sum(made) < 40 - known:
+        gate.now = max(due, gate.now)
+        made.append(sum(isinstance(each, ShareAdvertisement) for each in gate.tracer.handle(Tick(), gate.now)))
+    assert sum(made) == 40 - known
+    assert max(made) == device_tracing.TOPICS_AT_ONCE < 40 - known
+    assert gate.now - since < 1, "they do not wait for the pace of new topics"
 
 
 def test_a_flood_of_names_does_not_keep_another_origin_waiting(monkeypatch: pytest.MonkeyPatch) -> None:

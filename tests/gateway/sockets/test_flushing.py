@@ -9,6 +9,7 @@ import pytest
 from gateway.mqtt5.packets import Disconnect, Publish, PubRel
 from gateway.mqtt5.types import ReasonCode
 from gateway.sockets import connection as module
+from gateway.sockets.flushing import end_writing
 from tests.gateway.harness import Wire, on_loop, serving
 from tests.waits import until
 
@@ -55,3 +56,20 @@ async def test_what_comes_after_the_last_word_is_dropped() -> None:
         wire.cut()
         await until(lambda: len(broker.lifecycle.connections) == 1)
         assert await sub.published() == []
+
+
+@pytest.mark.parametrize(
+    ("can", "error", "ends"), [(True, None, True), (False, None, False), (True, OSError(107), False)]
+)
+def test_the_end_of_writing_to_a_peer_that_is_gone_is_no_defect(can: bool, error: OSError | None, ends: bool) -> None:
+    """A peer that resets its connection while its farewell is written: a traceback in the log for each."""
+
+    class Transport:
+        def can_write_eof(self) -> bool:
+            return can
+
+        def write_eof(self) -> None:
+            if error is not None:
+                raise error
+
+    assert end_writing(Transport()) is ends
