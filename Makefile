@@ -9,7 +9,7 @@ WORKERS ?= 3
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv wheel demo test test-quick test-slow soak mutate mutate-broker check style docs tools bench bench-keys bench-broker bench-forwarding bench-availability bench-ingest bench-fairness clean
+.PHONY: help venv wheel release demo test test-quick test-slow soak mutate mutate-broker check style docs tools bench bench-keys bench-broker bench-forwarding bench-availability bench-ingest bench-fairness clean
 
 help:            ## what there is
 	@grep -hE '^[a-z-]+: .*##|^[a-z-]+:  *##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | sort | expand -t 14
@@ -66,6 +66,9 @@ wheel: venv      ## dist/: the wheel, tried in a clean environment without extra
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 	$(BIN)/veilmq man > dist/veilmq.1
 	$(BIN)/python -m tests.serve_wheel dist/*.whl
+
+release: wheel   ## the wheel built twice, its bill of materials (CycloneDX), and the hashes that a release is attested by
+	$(BIN)/python -m tests.release dist/*.whl
 
 bench: bench-keys bench-broker bench-forwarding bench-availability bench-ingest bench-fairness ## all benches; BENCH_ARGS=--json for lines that a program reads
 
