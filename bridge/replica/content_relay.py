@@ -29,6 +29,7 @@ RECENT_S = 30.0
 RECENT_BYTES = 64 << 20  # of content that passed lately; a flooder's own goes first
 RECENT_OVERHEAD_BYTES = 1024  # of tables beside content and header: bounds the number too
 IN_FLIGHT_S = 2.0  # wires sent so shortly before a link went down may not have arrived
+UNNOTICED_S = 10.0  # a neighbour that lost its session may have been away for so long, and nobody noted since when
 COMEBACKS_BURST, COMEBACKS_EVERY_S = 8, 10.0  # of one link, after which missed publications are sent again
 
 
@@ -402,11 +403,14 @@ class Carrying:
         If the link comes up too often, later, with all publications since the first time. The replica recognises
         copies.
         """
-        since = self._down.get(peer)
+        is_near = self._routes.region_of(peer) == self._routes.region
+        since = self._down.get(peer, now - UNNOTICED_S if is_near else None)
         if since is None or not self._comebacks.take(peer, now):
             return []
-        del self._down[peer]
+        self._down.pop(peer, None)
         self._expire(now)
+        if is_near:
+            return self._for_neighbour(peer, since - IN_FLIGHT_S)
         effects: list[Effect] = []
         for _, passing in self._recent.items():
             admitted = passing.admitted
@@ -418,6 +422,33 @@ class Carrying:
             pieces = passing.pieces if inline else self._have(passing, self._passing.parts(passing.header, peer))
             effects += self._passing.on(peer, passing, pieces or {})
         return effects
+
+    def _for_neighbour(self, peer: str, since: float) -> list[Effect]:
+        """Sends a replica of our region again publications that passed by planes: it may have crashed with copies that
+        nobody else was to pass on. The next replica after it does so.
+        """
+        members = self._routes.overlay.views[self._routes.region].members
+        after = members.index(peer) + 1 if peer in members else 0
+        others = [each for each in (*members[after:], *members) if each in self._routes.up or each == self._routes.name]
+        if others[:1] != [self._routes.name]:
+            return []
+        found = [passing for _, passing in self._recent.items() if passing.since >= since and passing.pieces]
+        return [
+            sent
+            for passing in found
+            if self._routes.planes.open(passing.admitted.scope) and not passing.header.retain
+            for sent in self._passing.on(peer, passing, passing.pieces)
+        ]
+
+    def passed(self, scope: Scope, since_ms: int) -> list[Passing]:
+        """Returns publications of a scope that passed lately, sealed at that time or after, except retained ones."""
+        return [
+            passing
+            for _, passing in self._recent.items()
+            if passing.admitted.scope.filter == scope.filter
+            and passing.header.time_ms >= since_ms
+            and not passing.header.retain
+        ]
 
     def adopt(self, added: Iterable[str], now: float) -> None:
         """Takes another version of the overlay, which the other parts know already.

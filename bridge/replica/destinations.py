@@ -105,6 +105,12 @@ class Destinations:
         self._note(admitted)
         return others
 
+    def more(self, admitted: Admitted, now: float) -> list[str]:
+        """Returns the receivers of our own plane for a publication that we passed on, by all that is wanted now."""
+        peers = self.planes.more(name_of(admitted.header), admitted, now)
+        self._note(admitted)
+        return peers
+
     def _note(self, admitted: Admitted) -> None:
         if admitted.scope.shown:
             given, left_out = self.planes.ways(name_of(admitted.header))

@@ -58,6 +58,7 @@ from keys.errors import BadFrame, KeysError, NotFresh, Superseded, UnknownView
 
 NEWCOMER_BURST = 8  # restarts of a subscriber that are served at once all that is retained ...
 NEWCOMER_EVERY_S = 60.0  # ... and then once a minute, the others later: stops statements without end
+YOUNG_S = 30.0  # after a start, statements come that others knew before; later ones are news, and find what is new only
 RETELLS_BURST, RETELLS_EVERY_S = 8, 10.0  # of one link that comes up; beyond that all statements are sent later
 
 
@@ -87,6 +88,7 @@ class Forwarder:
         self._relay = StatementRelay(self._routes, self._routing)
         self._ahead = AheadPublications()
         self._sweep_at: float | None = None
+        self._young_until = inf
         self._newcomers: Deferrals[tuple[str, str]] = Deferrals(NEWCOMER_BURST, NEWCOMER_EVERY_S)  # (member, scope)
         self._retells: Deferrals[str] = Deferrals(RETELLS_BURST, RETELLS_EVERY_S)  # by replica
 
@@ -109,11 +111,13 @@ class Forwarder:
         publisher's region on.
         """
         self._routes.up.add(peer)
+        self._young_until = min(self._young_until, now + YOUNG_S)
         self._relay.begin(now)
         self._keys.link_up(peer, now)
+        late = self._late_over(peer, now)
         if not self._routes.is_replica(peer):
-            return self._keys_for(peer, now)
-        return [*self._statements_for(peer, now), *self._keys_for(peer, now), *self._content.link_up(peer, now)]
+            return [*self._keys_for(peer, now), *late]
+        return [*self._statements_for(peer, now), *self._keys_for(peer, now), *self._content.link_up(peer, now), *late]
 
     def lost(self, peer: str, key: str, now: float) -> None:
         """Notes that a key header found no room at a reader: it goes again."""
@@ -279,6 +283,39 @@ class Forwarder:
             self._newcomers.drop((statement.member, statement.filter))
         elif not goes_on:
             effects += self._serve_newcomer(statement.member, statement.filter, now)
+            effects += self._late_for(statement, now)
+        return effects
+
+    def _late_for(self, statement: Statement, now: float) -> list[Effect]:
+        """Sends publications that passed by planes before we heard that a member wanted them.
+
+        So it is after a start: statements come after publications, and nobody else serves our plane.
+        """
+        scope = self._overlay.scope_named(statement.filter)
+        if scope is None or not scope.by_planes or now > self._young_until:
+            return []
+        towards = set(self._towards(statement.member, scope, self._overlay.trees.newest.number))
+        return self._late(scope, 0 if statement.goes_on else statement.version, towards, now)
+
+    def _late_over(self, peer: str, now: float) -> list[Effect]:
+        """Sends a peer whose link came up, shortly after our start, publications that passed by planes before."""
+        if now > self._young_until:
+            return []
+        since_ms: dict[str, int] = {}
+        for each in self._routing.live(now):
+            if self._routes.is_replica(peer) or each.member == peer:
+                since_ms[each.filter] = min(
+                    since_ms.get(each.filter, each.version), 0 if each.goes_on else each.version
+                )
+        scopes = [scope for scope in self._overlay.policy.scopes if scope.by_planes and scope.filter in since_ms]
+        return [effect for scope in scopes for effect in self._late(scope, since_ms[scope.filter], {peer}, now)]
+
+    def _late(self, scope: Scope, since_ms: int, towards: set[str], now: float) -> list[Effect]:
+        effects: list[Effect] = []
+        for passing in self._content.passed(scope, since_ms):
+            if not towards.issubset(passing.peers):
+                others = towards.intersection(self._destinations.more(passing.admitted, now)).difference(passing.peers)
+                effects += self._content.also(passing, sorted(others))
         return effects
 
     def _serve_newcomer(self, member: str, wire_filter: str, now: float) -> list[Effect]:

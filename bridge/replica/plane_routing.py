@@ -141,6 +141,16 @@ class PlaneRouting:
         copies.serve(duties)
         return self._sends(name, served, scope, copies)
 
+    def more(self, name: PublicationName, admitted: Admitted, now: float) -> list[str]:
+        """Returns the receivers of our own plane for a publication that we served, by all that is wanted now."""
+        planes, scope, served = self._routes.planes, admitted.scope, self._served.get(name)
+        here = planes.place_of(scope, self._routes.name) if planes.open(scope) else None
+        if here is None or served is None or not served.planes >> here[1] & 1:
+            return []
+        copies = self._copies(scope, here, served, admitted, now)
+        copies.stand_in(here[1])
+        return self._sends(name, served, scope, copies)
+
     def has_served(self, name: PublicationName) -> bool:
         """Returns True if a publication was passed on by planes from here, as far as that is remembered."""
         return self._served.get(name) is not None

@@ -16,6 +16,7 @@ from bridge.sim.kernel import Trace
 from bridge.topology import Routes
 from keys.envelope import Mode
 from tests.sim.plane_shell import Shell
+from tests.sim.test_ticks import played
 from tests.sim.world import NOW, Traffic, World, make_world, subscribe
 
 PLANES = Scope("plant/#", Mode.PLAIN, planes=True)
@@ -124,3 +125,40 @@ def test_a_host_that_passes_no_statement_on_hides_its_readers_only_until_others_
                and "far1" in node.forwarder.routing.wanting(PLANES, kernel.now)]  # type: ignore[attr-defined]  # fmt: skip
     assert hidden
     assert len(wanting) == 11
+
+
+def crashed_at_the_end(seed: int) -> tuple[Trace, Traffic]:
+    """A replica that crashes about when the last publication comes, and is back within two seconds."""
+    rng = random.Random(f"tail {seed}")
+    far = rng.random() < 0.5
+    sizes, edges = ({1: 3, 2: 3}, [(1, 2)]) if far else ({1: 3}, [])
+    world = make_world(sizes, edges, {"site": 1, "control": 2 if far else 1}, [PLANES], seed=seed)
+    kernel = world.kernel(random.Random(seed))
+    subscribe(kernel, "control", "plant/#")
+    traffic = Traffic("site")
+    for number in range(12):
+        traffic.publish(kernel, NOW + 5 + 0.05 * number, f"plant/{number % 3}", b"%d" % number, 1 + number % 2)
+    victim = rng.choice([name for name in kernel.nodes if name.startswith("r")])
+    kernel.run(NOW + 5.55 + rng.uniform(-0.1, 0.06))
+    kernel.crash(victim)
+    kernel.run(kernel.now + 2 * rng.random())
+    kernel.restart(victim)
+    return kernel.run(NOW + 40), traffic
+
+
+@pytest.mark.parametrize("seeds", [(31, 43), *map(slow, (range(at, at + 75) for at in range(100, 400, 75)))])
+def test_a_replica_that_restarts_around_the_last_publications_hides_none(seeds: Sequence[int]) -> None:
+    """What it had taken and not passed on comes again from a neighbour, and goes to all whom it hears of later."""
+    for seed in seeds:
+        trace, traffic = crashed_at_the_end(seed)
+        check_safety(traffic.published, trace.delivered["control"])
+        check_liveness(traffic.published, trace.delivered["control"])
+        assert not trace.blamed, seed
+
+
+@pytest.mark.parametrize("seeds", [(34, 69, 174), *map(slow, (range(at, at + 75) for at in range(2000, 2300, 75)))])
+def test_a_replica_that_hears_late_who_wants_what_it_took_passes_it_on(seeds: Sequence[int]) -> None:
+    for seed in seeds:
+        trace, traffic = played(seed, jitter=True, scope=PLANES)
+        check_safety(traffic.published, trace.delivered["control"])
+        check_liveness(traffic.published, trace.delivered["control"])
