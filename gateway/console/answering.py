@@ -7,6 +7,7 @@ goes through the broker as a client's message would.
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 from aiohttp import web
@@ -28,6 +29,10 @@ from gateway.plugins.host import Action
 PUBLISH_S = 10.0
 LOGINS_WAITING = 64
 """Logins that wait for their password to be verified, one after the other; more are told to come again."""
+LOOKS_AT_ONCE = 64
+"""Retained messages that a question looks at in one turn of the event loop; then the broker has as long for others.
+Stops users of the console who ask for all that is retained, again and again.
+"""
 
 
 class Answering:
@@ -38,6 +43,7 @@ class Answering:
         self._broker, self._host = shown.broker, shown.broker.host
         self._streams = Streams(self._broker, self._may_receive)
         self._proving, self._waiting = asyncio.Lock(), 0
+        self._looking = asyncio.Lock()  # one question at a time looks through what is retained
         self._publisher: LocalEnd | None = None
         self._closing: set[asyncio.Task[None]] = set()
 
@@ -129,9 +135,17 @@ class Answering:
     async def retained(self, asked: ApiRequest) -> Any:
         topic_filter = await self._permitted(asked)
         found: list[dict[str, Any]] = []
-        for message in list(self._shown.retained(topic_filter, LIST_MAX)):
-            if len(found) < asked.limit and await self._may_receive(asked.user, message.topic):
-                found.append(message_json(message))
+        async with self._looking:
+            began = time.perf_counter()
+            for looks, message in enumerate(self._shown.retained(topic_filter), 1):
+                if await self._may_receive(asked.user, message.topic):
+                    found.append(message_json(message))
+                if len(found) >= asked.limit:
+                    break
+                if looks % LOOKS_AT_ONCE == 0:
+                    await asyncio.sleep(time.perf_counter() - began)
+                    began = time.perf_counter()
+            await asyncio.sleep(time.perf_counter() - began)
         return {"messages": found}
 
     async def clear_retained(self, asked: ApiRequest) -> Any:

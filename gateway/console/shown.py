@@ -145,10 +145,9 @@ class Shown:
 
     # ------------------------------------------------------------------------------------------- messages
 
-    def retained(self, topic_filter: str, limit: int) -> Iterator[Message]:
-        """Returns retained messages that the filter matches; the caller checks rights."""
-        now = self.broker.now()
-        return itertools.islice(self.broker.exchange.retained.matching(topic_filter, now), limit)
+    def retained(self, topic_filter: str) -> Iterator[Message]:
+        """Yields retained messages that the filter matches; the caller checks rights, and counts."""
+        return self.broker.exchange.retained.matching(topic_filter, self.broker.now())
 
     def clear_retained(self, topic: str) -> bool:
         if topic not in self.broker.exchange.retained:
@@ -161,7 +160,7 @@ class Shown:
         topics.
         """
         found = []
-        for message in self.retained(f"{self._prefix}/+/+/availability", limit):
+        for message in itertools.islice(self.retained(f"{self._prefix}/+/+/availability"), limit):
             if matches(f"{self._prefix}/+/+/availability", message.topic):
                 gateway, entity = message.topic.removeprefix(f"{self._prefix}/").split("/")[:2]
                 found.append({"gateway": gateway, "entity": entity, "state": text_of(message.payload)})

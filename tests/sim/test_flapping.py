@@ -43,8 +43,11 @@ def test_links_between_regions_that_flap_and_are_cut_lose_nothing(mode: Mode, cu
     assert {delivered.sequence for delivered in trace.delivered["control"]} == set(traffic.published)
 
 
-def test_replicas_that_restart_after_a_gateways_links_flapped_hear_what_it_retains():
-    world = make_world({1: 3}, [], {"site": 1, "control": 1}, [Scope("plant/#")])
+@pytest.mark.parametrize("mode", [Mode.COPIES, Mode.BLOCKS])
+@pytest.mark.parametrize("regions", [1, 2])
+def test_replicas_that_restart_after_a_gateways_links_flapped_hear_what_it_retains(regions: int, mode: Mode):
+    sizes, edges = dict.fromkeys(range(1, regions + 1), 3), [(1, 2)] * (regions - 1)
+    world = make_world(sizes, edges, {"site": 1, "control": regions}, [Scope("plant/#", mode)])
     kernel, traffic = world.kernel(random.Random(5)), Traffic("site")
     for n in range(10):
         traffic.publish(kernel, NOW + 5 + n * 0.1, f"plant/{n}", b"value", retain=True)
@@ -58,7 +61,7 @@ def test_replicas_that_restart_after_a_gateways_links_flapped_hear_what_it_retai
             kernel.heal("site", name)
         kernel.run(at := at + 1.2)
     kernel.run(at := at + 5)
-    for name in REGION_1:
+    for name in (*REGION_1, *REGION_2)[: 3 * regions]:
         kernel.crash(name)
         kernel.run(at := at + 2)
         kernel.restart(name)

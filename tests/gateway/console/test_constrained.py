@@ -11,12 +11,13 @@ import pytest
 
 from gateway.auth.security import Security
 from gateway.base.config_console import Console
-from gateway.console.answering import Answering
+from gateway.console.answering import LOOKS_AT_ONCE, Answering
 from gateway.console.asking import ApiError, ApiRequest
 from gateway.console.shown import LogTail, Shown
+from gateway.mqtt5.message import Message
 from gateway.mqtt5.packets import PubAck
 from tests.gateway.console.running import user
-from tests.gateway.harness import Wire
+from tests.gateway.harness import Wire, serving
 from tests.gateway.traced_site import Site
 
 PRIVATE = "RealTime/alice/PublishSubscribe/Disseminate/private"
@@ -96,5 +97,43 @@ def test_no_user_of_the_console_is_taken_for_a_client(site: Site, tmp_path: Path
             assert wire.connack.code >= 0x80
             for asked in (f"$Constrained/{PRIVATE}", f"$Constrained/{PRIVATE.replace('alice', 'console-alice')}"):
                 assert await status(answering, "alice", "retained", filter=asked) == 403
+
+    asyncio.run(check())
+
+
+def test_retained_messages_of_others_hide_none_and_are_looked_through_in_turns(tmp_path: Path) -> None:
+    """Attack: a client retains 1,000 messages, and users of the console who may not see them see nothing at all; and a
+    user asks for all that is retained, again and again."""
+
+    async def check() -> None:
+        path = tmp_path / "security.json"
+        Security(users={"bob": user("pw", "topic read seen/#", "topic read #", "topic deny hidden/#")}).save(path)
+        config = {"plugins": {"gateway.auth.dynamic.DynamicPlugin": {"file": str(path)}}, "allow_anonymous": False}
+        async with serving(config) as broker:
+            answering = Answering(Console(), Shown(broker, dict, "entities", LogTail()), editing=None)  # type: ignore[arg-type]
+            for number in range(1_500):
+                broker.exchange.retain(None, Message(f"hidden/{number}", b"x", 1, True))
+            broker.exchange.retain(None, Message("seen/1", b"x", 1, True))
+            most, here, may_receive = 0, 0, answering._may_receive
+
+            async def counted(who: str, topic: str) -> bool:
+                nonlocal most, here
+                here += 1
+                most = max(most, here)
+                return await may_receive(who, topic)
+
+            async def turns() -> None:
+                nonlocal here
+                while True:
+                    await asyncio.sleep(0)
+                    here = 0
+
+            answering._may_receive = counted  # type: ignore[method-assign]
+            ticking = asyncio.create_task(turns())
+            request = ApiRequest("bob", "", "", {"filter": "#"}, {}, None, lambda: True)  # type: ignore[arg-type]
+            answers = await asyncio.gather(*(answering.retained(request) for _ in range(3)))
+            ticking.cancel()
+            assert [[one["topic"] for one in answer["messages"]] for answer in answers] == [["seen/1"]] * 3
+            assert 1 < most <= 2 * LOOKS_AT_ONCE
 
     asyncio.run(check())
