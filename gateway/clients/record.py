@@ -56,10 +56,14 @@ class OwedAck:
         self.answers, self._worst = 1, 0
 
     def answer(self, code: int) -> None:
-        """Counts the answer of one store or overlay: `code` accepts or refuses the message."""
+        """Counts the answer of one store or overlay: `code` accepts or refuses the message.
+
+        A refusal that repeating may cure decides at once: nothing that its client sent behind the message may be taken
+        before it is repeated (MQTT-4.6.0-2).
+        """
         self._worst = max(self._worst, code)
         self.answers -= 1
-        if self.answers <= 0:
+        if self.answers <= 0 or (code >= ReasonCode.UNSPECIFIED_ERROR and code not in FINAL_REFUSALS):
             self.code = self._worst
 
     @property
@@ -179,9 +183,10 @@ class Client:
         self.is_refused = self.is_refused or owed.refuses
 
     def decide(self, owed: OwedAck, code: int) -> None:
-        """Adds an answer to an acknowledgement that this client is owed, and notes a refusal."""
-        owed.answer(code)
-        self.is_refused = self.is_refused or owed.refuses
+        """Adds an answer to an acknowledgement that this client is owed, and notes a refusal. What is decided stays."""
+        if owed.code is None:
+            owed.answer(code)
+            self.is_refused = self.is_refused or owed.refuses
 
     def __repr__(self) -> str:
         return f"Client({self.client_id!r})"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,9 +20,11 @@ from gateway.broker.edge_broker import EdgeBroker
 from gateway.broker.waits import Wait
 from gateway.mqtt5.packets import Disconnect, Packet, PubAck, PubComp, Publish, PubRec, PubRel, Version
 from gateway.mqtt5.types import ReasonCode
+from gateway.sessions import store as session_store
 from tests.gateway.broker.test_holding import configured
 from tests.gateway.ending import ends
 from tests.gateway.harness import Wire, on_loop, serving
+from tests.gateway.sessions.test_store import Gatekeeper
 from tests.gateway.test_broker_overlay import FakeOverlay
 from tests.waits import until
 
@@ -245,6 +248,38 @@ async def test_room_that_comes_behind_a_refusal_is_not_for_what_was_sent_later()
         overlay.write()
         await until(lambda: not pub.unfinished)
         assert numbers(overlay.taken) == [1, 2, 3]
+
+
+@EVERY_QOS
+@on_loop
+async def test_a_disk_that_refuses_ends_the_connection_though_the_overlay_has_not_answered(
+    qos: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What comes behind the refused publication would be taken before its repetition."""
+    monkeypatch.setattr(session_store, "RETRY_S", 0.02)
+    overlay: Any = FullOutbox()
+    overlay.room = 10
+    async with serving({"data": str(tmp_path)}, overlay=overlay) as broker:
+        sub = await Wire.connect(broker, "sub", Version.V311, clean_start=False)
+        await sub.subscribe("ward/#", 2)
+        sub.cut()
+        await until(lambda: broker.lifecycle.clients["sub"].connection is None)
+        pub, gate = Publisher(broker, Version.V311, qos), Gatekeeper(broker)
+        await pub.connect()
+        store = broker.exchange.store
+        assert store is not None
+        await until(lambda: store.pending.is_empty and store._writing is None)
+        gate.refused = {gate.commits + 1}
+        pub.publish(1)
+        assert pub._reading is not None
+        await asyncio.wait_for(pub._reading, ENDS_S)
+        assert overlay.undecided
+        await until(lambda: not store.is_full)
+        await pub.connect()
+        pub.publish(2)
+        await until(lambda: overlay.write() or not pub.unfinished)
+        sub = await Wire.connect(broker, "sub", Version.V311, clean_start=False)
+        assert [payload for _, payload in await sub.published()] == [b"1", b"2"]
 
 
 @on_loop

@@ -26,11 +26,31 @@ def owed(answers: int = 1) -> OwedAck:
     return made
 
 
-def test_the_worst_answer_counts_once_all_have_answered() -> None:
-    one = owed(3)
-    for code, decided in ((0, None), (0x97, None), (0x10, 0x97)):
-        one.answer(code)
+@pytest.mark.parametrize(
+    "answers",
+    [
+        [(0, None), (0x87, None), (0x10, 0x87)],
+        [(0, None), (0x97, 0x97), (0, 0x97)],  # what comes behind a message to be repeated must not be taken
+    ],
+)
+def test_the_worst_answer_counts_once_all_have_answered_or_one_has_it_repeated(
+    answers: list[tuple[int, int | None]],
+) -> None:
+    asked, one = client(), owed(3)
+    for code, decided in answers:
+        asked.decide(one, code)
         assert one.code == decided
+
+
+def test_what_is_decided_stays_so_that_a_later_answer_ends_no_other_connection() -> None:
+    asked, one = client(), owed(2)
+    asked.decide(one, 0x97)
+    asked.is_refused = False
+    asked.decide(one, 0x97)
+    assert not asked.is_refused
+
+
+def test_a_code_that_is_known_is_no_question() -> None:
     assert OwedAck(Publish("t", b"", 1), 0x87).code == 0x87
 
 
