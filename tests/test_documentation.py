@@ -187,3 +187,18 @@ def test_a_new_bound_without_an_owner_is_found(monkeypatch: pytest.MonkeyPatch) 
     bounds = importlib.import_module("bounds")
     source = 'A_MAX = 1  # of one\nB_MAX, C = 2, 3\nD_BURST: int = (\n    4\n)\n"""Of\nall."""\n_E_MAX = 5\n'
     assert dict(bounds._bounds(source)) == {"A_MAX": "of one", "B_MAX": "", "D_BURST": "Of all."}
+
+
+def _functions_named(text: str) -> list[str]:
+    return re.findall(r"`((?:keys|bridge|gateway|spark_ingest)/[\w/]+\.py:[\w.]+)`", text)
+
+
+@pytest.mark.parametrize("named", _functions_named((ROOT / "docs/explanation/lifecycles.md").read_text("utf-8")))
+def test_a_lifecycle_names_a_function_that_exists(named: str) -> None:
+    path, _, name = named.partition(":")
+    node: ast.AST = ast.parse((ROOT / path).read_text("utf-8"))
+    for part in name.split("."):
+        kinds = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+        found = [n for n in ast.iter_child_nodes(node) if isinstance(n, kinds) and n.name == part]
+        assert found, f"{path} has no {name}"
+        node = found[0]
