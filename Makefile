@@ -3,6 +3,9 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+RUNS   := $(VENV)/.runs
+OLD_PYTHON = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+  { echo "veilmq: $(PYTHON) is older than 3.11; install a newer one or say make PYTHON=python3.12" >&2; exit 2; }
 # Tests of processes mostly wait for them, so that a third worker saves a quarter of the time even on two cores.
 WORKERS ?= 3
 # Each role is a process: without byte code on disk each would compile all modules again, which doubles what a start costs.
@@ -16,14 +19,22 @@ help:            ## what there is
 
 venv: $(STAMP)   ## .venv with the package and all it needs
 $(STAMP): pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	  { echo "veilmq: $(PYTHON) is older than 3.11; install a newer one or say make PYTHON=python3.12" >&2; exit 2; }
+	@$(OLD_PYTHON)
+	@echo "veilmq: installs VeilMQ with all that tests and documentation need into $(VENV), once" >&2
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[spark,sim,dev,plugins,dashboard,docs]'
+	$(BIN)/python -m pip install --disable-pip-version-check --editable '.[spark,sim,dev,plugins,dashboard,docs]'
 	@$(BIN)/python -m compileall -q keys bridge gateway spark_ingest
+	@touch $@ $(RUNS)
+
+# What the demo needs, and no more: no tools of tests and documentation. A `.venv` with everything has it.
+$(RUNS): pyproject.toml
+	@$(OLD_PYTHON)
+	@echo "veilmq: installs VeilMQ and Spark into $(VENV), once; Spark and its Java are some hundred megabytes" >&2
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --disable-pip-version-check --editable '.[spark]'
 	@touch $@
 
-demo: venv       ## the whole system on loopback with this machine's telemetry; DEMO_ARGS="--seconds 20 --json"
+demo: $(RUNS)    ## the whole system on loopback with this machine's telemetry; DEMO_ARGS="--seconds 20 --json"
 	$(BIN)/veilmq demo $(DEMO_ARGS)
 
 test: venv style ## everything that CI runs

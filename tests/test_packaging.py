@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -9,20 +10,23 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parent.parent
-UNITS = sorted((ROOT / "configs" / "systemd").iterdir())
+UNITS = sorted(p for p in (ROOT / "configs" / "systemd").iterdir() if p.suffix in (".service", ".timer"))
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda path: path.name)
 def test_units_are_what_systemd_reads(unit: Path, tmp_path: Path) -> None:
     if shutil.which("systemd-analyze") is None:
         pytest.skip("no systemd here")
-    text = unit.read_text("utf-8").replace("/usr/bin/veilmq", sys.executable)  # it need not be installed here
+    text = unit.read_text("utf-8").replace("/opt/veilmq/bin/veilmq", sys.executable)  # it need not be installed here
     (tmp_path / unit.name.replace("@", "@r1")).write_text(text)
     for other in UNITS:
         if other != unit:
-            (tmp_path / other.name).write_text(other.read_text("utf-8").replace("/usr/bin/veilmq", sys.executable))
+            (tmp_path / other.name).write_text(
+                other.read_text("utf-8").replace("/opt/veilmq/bin/veilmq", sys.executable)
+            )
     path = tmp_path / unit.name.replace("@", "@r1")
     done = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", str(path)], capture_output=True, text=True, check=False
@@ -108,3 +112,54 @@ def test_an_empty_folder_of_that_name_hides_nothing(tmp_path: Path) -> None:
     (tmp_path / "gateway").mkdir()
     code = "import sys; sys.path.insert(0, '.'); from spark_ingest import options"
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
+
+
+def test_the_page_and_the_units_name_one_place_for_the_program() -> None:
+    page = (ROOT / "docs" / "how-to" / "install.md").read_text("utf-8")
+    for unit in UNITS:
+        for command in re.findall(r"^ExecStart(?:Pre)?=(\S*veilmq)", unit.read_text("utf-8"), re.MULTILINE):
+            assert command == "/opt/veilmq/bin/veilmq"
+    assert "python3 -m venv /opt/veilmq" in page
+    for name in re.findall(r"configs/systemd/[\w@.-]+", page):
+        assert (ROOT / name).is_file(), name
+    operate = (ROOT / "docs" / "how-to" / "operate.md").read_text("utf-8")
+    assert "[Service]" not in operate, "the unit stands in configs/systemd alone"
+
+
+def test_compose_runs_what_init_makes(tmp_path: Path) -> None:
+    """Names, ports and mounts of the five containers are those of the `veilmq init` in the head of the file."""
+    text = (ROOT / "configs" / "containers" / "compose.yaml").read_text("utf-8")
+    page = (ROOT / "docs" / "how-to" / "install.md").read_text("utf-8")
+    command = next(line for line in text.splitlines() if line.startswith("#   veilmq init"))[4:]
+    assert f"    {command}" in page.splitlines()
+    services = yaml.safe_load(text)["services"]
+    run = [sys.executable, "-m", "gateway.cli", *command.split()[1:]]
+    subprocess.run(run, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, check=True)
+    members = {path.parent.name: yaml.safe_load(path.read_text()) for path in tmp_path.glob("site/*/broker.yaml")}
+    assert services.keys() == members.keys()
+    for name, service in services.items():
+        (bind,) = [listener["bind"] for listener in members[name]["listeners"].values()]
+        assert service["volumes"] == [f"${{SITE}}/{name}:/etc/veilmq", f"{name}:/var/lib/veilmq"]
+        assert all(port.rpartition(":")[2] == bind.rpartition(":")[2] for port in service.get("ports", ()))
+        assert not any("owner" in volume for volume in service["volumes"])
+
+
+def test_no_identity_of_a_folder_beside_gets_into_an_image() -> None:
+    lines = [line for line in (ROOT / ".dockerignore").read_text("utf-8").splitlines() if line and line[0] != "#"]
+    assert lines[0] == "*"
+    allowed = {line[1:] for line in lines if line.startswith("!")}
+    assert allowed == {"keys", "bridge", "gateway", "spark_ingest", "configs", "pyproject.toml", "README.md", "LICENSE"}
+
+
+def test_make_demo_says_at_once_what_it_does_and_takes_no_tools_of_tests() -> None:
+    """A copy of the Makefile in a folder without an environment: what make would run, before anything is installed."""
+    if shutil.which("make") is None:
+        pytest.skip("no make here")
+    told = subprocess.run(
+        ["make", "--dry-run", "VENV=none/here", "demo"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    first = [line for line in told.splitlines() if not line.startswith(" ")]
+    assert first[1].startswith("echo "), first
+    assert "--quiet" not in told
+    assert "[spark]'" in told
+    assert "dev" not in told.replace("/dev/", "")

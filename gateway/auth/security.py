@@ -123,7 +123,9 @@ def changing(path: Path) -> Iterator[Security]:
 
     Takes the lock of the directory, and so may wait: not for the event loop. Raises SecurityError, PrivateFileError.
     """
-    with alone_in(private_directory(path.parent)):
+    if path.parent.parent.is_dir():  # a data directory of before the first start; more than one is a wrong path
+        private_directory(path.parent)
+    with alone_in(path.parent):
         security = Security.load(path)
         yield security
         security.version += 1

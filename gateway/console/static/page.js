@@ -267,7 +267,7 @@ function graph(now) {
   const width = Math.max(300, $("graph").clientWidth || 800), { regions, places, height, more } = placed(now, width);
   const here = places.get(now.name), up = (ways) => Object.values(ways).some((link) => link.up);
   const away = new Set(Object.entries(now.links).filter(([, ways]) => !up(ways)).map(([peer]) => peer));
-  for (const region of now.standing.presence) {  // of those that we have no link with, other replicas tell
+  for (const region of now.standing?.presence || []) {  // of those that we have no link with, other replicas tell
     for (const name of region.silent) if (!now.links[name]) away.add(name);
   }
   const label = (x, y, text, kind) => draw("text", { x, y, "text-anchor": "middle", class: kind }, text);

@@ -13,6 +13,7 @@ import pytest
 from bridge.traces.kinds import EVERYTHING, Interest, TraceKind
 from bridge.tracking.entity import Stage, Wishes
 from bridge.tracking.tracker import Observed
+from gateway.commands import trace_board
 from gateway.tracing.client import TracedEntity
 from gateway.tracing.store import TraceStore
 from gateway.trust.credentials import Credentials
@@ -154,7 +155,8 @@ def test_watch_says_that_nobody_answers(site: Site, veilmq: Any) -> None:
     assert "cannot be reached" in err
 
 
-def test_watch_says_that_nobody_of_that_name_is_there(site: Site, veilmq: Any) -> None:
+def test_watch_says_that_nobody_of_that_name_is_there(site: Site, veilmq: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trace_board, "GIVE_UP_S", 0.5)
     with site.running() as port:
         status, err, took_s = watched(veilmq, site, port, "nobody")
     assert (status, took_s < 9) == (2, True)

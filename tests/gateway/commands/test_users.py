@@ -61,3 +61,9 @@ def test_mistakes_are_one_line_and_change_nothing(
     assert said in err
     assert err.count("\n") == 1
     assert not file.exists()
+
+
+def test_the_first_user_makes_the_data_directory_for_its_owner_alone(tmp_path: Path) -> None:
+    """The first command of the console's page, before the broker ever ran."""
+    assert run(["users", "add", str(tmp_path / "data" / "security.json"), "ann", "--password", "x"]) == 0
+    assert (tmp_path / "data").stat().st_mode & 0o777 == 0o700
