@@ -46,10 +46,16 @@ def renew_identity(
     days: Annotated[int, typer.Option(min=1, max=3650, help="How long it counts from now on.")] = 825,
     before: Annotated[int, typer.Option(min=1, max=3650, help="Renew when it has so many days left.")] = 60,
 ) -> None:
-    """Renew the TLS certificate of an identity if it expires soon, and a card of an older form. Fit for a timer."""
-    from gateway.trust import TrustDomain, date_of
+    """Renew the TLS certificate of an identity, listener or client if it expires soon, and a card of an older form. Fit
+    for a timer.
+    """
+    from gateway.trust import TrustDomain, date_of, device_certificates
     from gateway.trust.leaves import renew_card, renew_leaf
 
+    if device_certificates.is_of_device(directory):
+        is_new, ends_s = device_certificates.renew(directory, TrustDomain.load(domain), time.time(), days, before)
+        print(f"{directory}: {'renewed: it' if is_new else 'nothing to do: the certificate'} ends at {date_of(ends_s)}")
+        return
     if renew_card(directory):
         print(
             f"{directory / 'card.json'}: renewed, with a quantum-safe key; give it to the owner of the overlay to sign"

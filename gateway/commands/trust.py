@@ -57,22 +57,31 @@ def trust_init(
 def trust_issue(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="Trust domain that issues.")],
     name: Annotated[str, typer.Option(help="Name in the overlay, unique there; an entity's is its client id.")],
-    role: Annotated[str, typer.Option(help="replica, gateway, ingest, keyserver or entity.")],
+    role: Annotated[
+        str, typer.Option(help="replica, gateway, ingest, keyserver, entity; listener, client: TLS of devices.")
+    ],
     out: Annotated[Path, typer.Option(help="Identity directory to make.")],
     host: Annotated[list[str] | None, typer.Option(help="Host name or IP address; may be repeated.")] = None,
     node: Annotated[
         list[Path] | None, typer.Option(metavar="FILE", help="For an entity: card.json of a gateway that traces.")
     ] = None,
 ) -> None:
-    """Make an identity: key, TLS certificate, and the card for the overlay's owner. An entity has no card."""
+    """Make an identity: key, TLS certificate, and the card for the overlay's owner. An entity has no card, nor have
+    listeners and clients, whose keys are of the kind that devices know.
+    """
+    from gateway.trust.device_certificates import USAGES, issue
     from gateway.trust.domains import ISSUABLE, TrustDomain, TrustError
     from keys.identity import Role
 
     if role == Role.ENTITY:
         _issue_entity(directory, name, out, host or [], node or [])
         return
+    if role in USAGES:
+        path = issue(TrustDomain.load(directory), name, role, host or (), out, time.time())
+        print(f"{path} and {out / 'key.pem'}; who connects or listens to it trusts {out / 'ca.pem'}")
+        return
     if role not in set(ISSUABLE):
-        raise TrustError(f"role {role} does not exist; take one of {', '.join((*ISSUABLE, Role.ENTITY))}")
+        raise TrustError(f"role {role} does not exist; take one of {', '.join((*ISSUABLE, Role.ENTITY, *USAGES))}")
     if node:
         raise TrustError(f"a {role} asks no discovery node; leave --node out")
     TrustDomain.load(directory).issue(name, Role(role), tuple(host or ("127.0.0.1",)), out, time.time())
