@@ -20,6 +20,7 @@ from metrics import metrics_page
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+from troubleshooting import troubleshooting_page
 from waits import waits_page
 
 PAGES: dict[str, Callable[[], str]] = {
@@ -28,6 +29,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/http-api.md": http_api_page,
     "reference/metrics.md": metrics_page,
     "reference/log.md": log_page,
+    "reference/troubleshooting.md": troubleshooting_page,
     "reference/waits.md": waits_page,
     "reference/conformance.md": conformance_page,
     "reference/conventions.md": conventions_page,

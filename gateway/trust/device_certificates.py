@@ -33,7 +33,7 @@ USAGES = {LISTENER: ExtendedKeyUsageOID.SERVER_AUTH, CLIENT: ExtendedKeyUsageOID
 AUTHORITY_DAYS = 20 * 365
 LEAF_DAYS = 825
 """The longest life that common TLS stacks accept of a server's certificate."""
-NAME_MAX = 64
+COMMON_NAME_CHARACTERS = 64
 """Characters of a common name (X.520)."""
 EARLY_S = 86_400
 """Seconds before the issue from which a certificate counts: clocks of devices are behind."""
@@ -44,8 +44,8 @@ def issue(domain: TrustDomain, name: str, kind: str, hosts: Sequence[str], out: 
 
     Raises TrustError for an invalid name or host, or when `out` holds a key already.
     """
-    if not 0 < len(name) <= NAME_MAX or not name.isprintable():
-        raise TrustError(f"--name {name!r}: give 1 to {NAME_MAX} printable characters")
+    if not 0 < len(name) <= COMMON_NAME_CHARACTERS or not name.isprintable():
+        raise TrustError(f"--name {name!r}: give 1 to {COMMON_NAME_CHARACTERS} printable characters")
     if kind == LISTENER and not hosts:
         raise TrustError("a listener's certificate names its hosts; give --host, as devices name the broker")
     if kind == CLIENT and hosts:
@@ -113,7 +113,9 @@ def _authority(domain: TrustDomain, now: float) -> tuple[x509.Certificate, bytes
     cert, key = domain.directory / "devices.pem", domain.directory / "devices.key"
     if not key.exists():
         made = generate_private_key(SECP256R1())
-        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"{domain.name} devices"[:NAME_MAX])])
+        subject = x509.Name(
+            [x509.NameAttribute(NameOID.COMMON_NAME, f"{domain.name} devices"[:COMMON_NAME_CHARACTERS])]
+        )
         start = datetime.datetime.fromtimestamp(now - EARLY_S, datetime.UTC)
         certificate = (
             x509.CertificateBuilder()

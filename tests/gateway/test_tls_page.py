@@ -1,0 +1,78 @@
+"""docs/how-to/tls.md, run as it stands: commands, listeners and clients, on this host and free ports."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.gateway.overlay_processes import ENVIRONMENT, free_ports
+from tests.waits import wait_until
+
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "tls.md").read_text("utf-8")
+COMMANDS = [line[4:] for line in PAGE.splitlines() if re.match(r"    (veilmq|mosquitto_pub) ", line)]
+LISTENERS = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+VEILMQ = (sys.executable, "-c", "from gateway.cli import main; main()")
+WAIT_S = 30.0
+
+
+@contextmanager
+def broker(directory: Path, content: str, port: int) -> Iterator[None]:
+    (directory / "gateway.yaml").write_text(content)
+    (directory / "gateway.yaml").chmod(0o600)
+    log = (directory / "log").open("wb")
+    process = subprocess.Popen([*VEILMQ, "broker", "-c", "gateway.yaml"], cwd=directory, env=ENVIRONMENT, stderr=log)
+    try:
+        assert wait_until(lambda: socket.socket().connect_ex(("127.0.0.1", port)) == 0, WAIT_S)
+        yield
+    finally:
+        process.terminate()
+        process.wait(WAIT_S)
+        log.close()
+
+
+def run(command: str, directory: Path, **ports: int) -> str:
+    """Runs a command of the page; returns what it prints."""
+    here = command.replace("broker.example", "127.0.0.1").replace("8883", str(ports.get("tls", 8883)))
+    words = shlex.split(here)
+    words = [*VEILMQ, *words[1:]] if words[0] == "veilmq" else words
+    done = subprocess.run(
+        words, cwd=directory, env=ENVIRONMENT, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+    return done.stdout + done.stderr
+
+
+@pytest.mark.skipif(shutil.which("mosquitto_pub") is None, reason="no mosquitto-clients here; make tools")
+def test_the_page_as_written(tmp_path: Path) -> None:
+    tls, here = free_ports(2)
+    run("veilmq trust init owner --domain plant", tmp_path)
+    login = [*VEILMQ, "passwd", "passwords", "pump-7"]
+    subprocess.run(login, cwd=tmp_path, env=ENVIRONMENT, input=b"secret\n", check=True)
+    issued = [command for command in COMMANDS if " trust issue " in command]
+    sent = [command for command in COMMANDS if command.startswith("mosquitto_pub")]
+    (renewal,) = [command for command in COMMANDS if " trust renew " in command]
+    (check,) = [command for command in COMMANDS if " check " in command]
+    assert (len(issued), len(sent), len(LISTENERS)) == (2, 2, 2)
+    for command in issued:
+        run(command, tmp_path)
+    ports = {"8883": str(tls), "1883": str(here)}
+    plain, strict = (re.sub("8883|1883", lambda found: ports[found[0]], each) for each in LISTENERS)
+    (tmp_path / "gateway.yaml").write_text(plain)
+    run(check, tmp_path)
+    with broker(tmp_path, plain, tls):
+        run(sent[0], tmp_path, tls=tls)
+    rest = plain[plain.index("allow_anonymous") :]
+    with broker(tmp_path, strict + rest, tls):
+        run(sent[1], tmp_path, tls=tls)
+        with pytest.raises(AssertionError):
+            run(sent[0], tmp_path, tls=tls)
+    assert "nothing to do" in run(renewal, tmp_path)
