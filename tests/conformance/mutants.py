@@ -266,7 +266,7 @@ SESSION = (
         ),
         (
             "UNSUBACK always succeeds",
-            "ReasonCode.NO_SUBSCRIPTION_EXISTED if one is None else ReasonCode.SUCCESS",
+            "ReasonCode.NO_SUBSCRIPTION_EXISTED if gone is None else ReasonCode.SUCCESS",
             "ReasonCode.SUCCESS",
         ),
     ),
