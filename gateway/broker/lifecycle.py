@@ -157,6 +157,13 @@ class Lifecycle:
         except MqttError as error:
             self._not_accepted(connection, connect, error)
 
+    @property
+    def is_costly(self) -> bool:
+        """True if a publication may cost more than its delivery: it is stored for the overlay, or looked at by
+        tracing.
+        """
+        return self.exchange.overlay is not None or self.exchange.tracing is not None
+
     def _let_in(
         self, connection: MqttConnection, connect: Connect, view: EdgeSession, peer: str | None, proof: Properties
     ) -> Later | None:

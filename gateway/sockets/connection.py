@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from functools import partial
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from gateway.base import behind_reads
@@ -34,6 +35,12 @@ log = logging.getLogger("veilmq.connection")
 
 CLOSE_GRACE_S = 5.0
 """Seconds that a peer may take to read the farewell before its connection is cut off."""
+TURN_S = 0.005
+"""Seconds for which the publications of one read are taken in one turn of the event loop where they are costly; then
+others are served. Stops a read of hundreds, such as discovery messages of devices.
+"""
+CLOCK_EVERY = 4
+"""Publications between two looks at the clock."""
 UNREAD_FACTOR = 2
 """A client with answers unread beyond so many times `limits.write_bytes` is not read either."""
 
@@ -184,12 +191,13 @@ class MqttConnection(AcceptedTransport):
         """Performs actions of the session in order, up to the first that waits. Held actions stay held then."""
         core, client = self._core, self.client
         assert client is not None
-        is_slowed, rest = client.pace is not None or client.undecided is not None, iter(actions)
+        is_slowed = client.pace is not None or client.undecided is not None or core.is_costly
+        ends, rest = perf_counter() + TURN_S, iter(actions)
         try:
-            for action in rest:
+            for number, action in enumerate(rest, 1):
                 kind = type(action)
                 if kind is Publish:
-                    if is_slowed and (first := self._comes_first(client)) is not None:
+                    if is_slowed and (first := self._comes_first(client, number, ends)) is not None:
                         if self._held is None or actions is not self._held:
                             self._held = HeldActions(rest)
                         self._held.put_back(action)
@@ -213,8 +221,12 @@ class MqttConnection(AcceptedTransport):
             forgo(client.session, (action, *rest))
             self._settled(error)
 
-    def _comes_first(self, client: Client) -> Later | None:
-        """Returns the wait of the client's next publication: a publication of its former connection, or the time."""
+    def _comes_first(self, client: Client, number: int, ends: float) -> Later | None:
+        """Returns the wait of the client's next publication, the `number`th of this turn: others' turn, if it is past
+        `ends`, a publication of its former connection, or the time of the next one.
+        """
+        if not number % CLOCK_EVERY and perf_counter() > ends:
+            return asyncio.sleep(0)
         if client.undecided is not None:
             self.read_on()
             return ended(client.undecided)

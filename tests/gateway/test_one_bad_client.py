@@ -23,6 +23,7 @@ from gateway.mqtt5.packets import (
 )
 from gateway.mqtt5.parsing import FILTERS_MAX
 from gateway.mqtt5.types import ReasonCode
+from gateway.sockets import connection
 from tests.gateway.harness import Wire, on_loop, serving
 from tests.gateway.test_broker_overlay import FakeOverlay
 from tests.gateway.test_rights_first import come, config, write
@@ -165,3 +166,34 @@ async def test_filters_that_match_little_among_many_names_are_looked_up_in_turns
         assert await wire.barrier() == []
         turns.stop()
         assert 1 < turns.most <= 2 * retained_sending.LOOKS_AT_ONCE
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+@on_loop
+async def test_a_read_of_costly_publications_leaves_others_their_turn(
+    qos: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Attack: 500 discovery messages of half a millisecond each in one read: others waited for all of them."""
+    async with serving() as broker:
+        bad, good = await Wire.connect(broker, "bad"), await Wire.connect(broker, "good")
+        reader = await Wire.connect(broker, "reader")
+        await reader.subscribe("bad/#")
+        turns, published = _Turns(), broker.exchange.published
+
+        def costly(client: Any, publish: Publish) -> Any:
+            turns.add()
+            return published(client, publish)
+
+        monkeypatch.setattr(broker.lifecycle, "published", costly)
+        monkeypatch.setattr(type(broker.lifecycle), "is_costly", True)
+        monkeypatch.setattr(connection, "TURN_S", 0.0)  # each look at the clock ends a turn
+        for number in range(200):
+            bad.publish(f"bad/{number}", b"x", qos)
+        if qos == 0:
+            await bad.writer.drain()
+            bad.cut()  # what it sent before counts all the same, and in its order
+        assert await good.barrier() == []
+        for number in range(200):
+            assert (await reader.expect(Publish)).topic == f"bad/{number}"
+        turns.stop()
+        assert 0 < turns.most <= connection.CLOCK_EVERY
