@@ -152,7 +152,7 @@ CLAIMS: Sequence[Claim] = (
     Claim("secret-forwarding", "10", "α = 0.5: GB of shares a month", 144, cell("GB", alpha=0.5, refresh=1.0), ORDER,
           "It follows from the 939 shares of figure 9, which we do not get at α = 0.5."),
     Claim("secret-forwarding", "10", "α = 0.5: shares, % of content", 11, cell("% of content", alpha=0.5, refresh=1.0),
-          ORDER, "The same."),
+          ORDER, "It follows from the 939 shares of figure 9, too."),
     Claim("secret-forwarding", "10", "α = 0.5: saved by a refresh at 0.1, %", 72.9,
           cell("saved %", alpha=0.5, refresh=0.1), CLOSE,
           "How often the same friends meet is a property of the trace. Its text says 79, its figures make 72.9."),

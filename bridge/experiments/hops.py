@@ -50,7 +50,7 @@ def figure_latency(
         number="7-latency",
         title=f"Latency over regions, links that take no time, median of {rounds}",
         x_label="regions on the path",
-        y_label="ms",
+        y_label="latency, ms",
         series=(*series, Series("known key", *_line(rows, counts[0], 2))),
         columns=("n", "regions", "known key ms", "fresh key ms", "shares at the reader"),
         rows=tuple(rows),

@@ -215,7 +215,7 @@ def figure_8(
         number="8",
         title=f"Splitting and recombining a key, median of {rounds:,}",
         x_label="replicas n",
-        y_label="ms",
+        y_label="time of one operation, ms",
         series=tuple(series),
         columns=("key bits", "n", "k", "split ms", "recombine ms", "split mean ms", "recombine mean ms", "paper"),
         rows=tuple(rows),

@@ -17,7 +17,10 @@ from bridge.experiments.experiments import Figure
 SUFFIXES = (".svg", ".png")
 SIZE_INCHES = (7.0, 4.5)
 PNG_DPI = 150
-LEGEND_COLUMNS = 3
+LEGEND_COLUMNS, LEGEND_CHARS = 3, 105
+"""Columns of a legend at most, and characters that fit below a picture."""
+DECADE = 10.0
+"""A logarithmic axis over less than this factor shows no power of ten: such an axis is linear."""
 MARKERS = "osD^vPX*"
 LINES = ("-", "--", "-.", ":")
 
@@ -39,22 +42,46 @@ def draw(figure: Figure, path: Path) -> None:
     except ImportError:
         raise NoMatplotlib("matplotlib is not installed; pip install 'veilmq[sim]'") from None
     _plot(figure, canvas.subplots())
-    canvas.legend(loc="outside lower center", ncols=LEGEND_COLUMNS, fontsize=8, frameon=False)
+    longest = max((len(series.name) for series in figure.series), default=0)
+    columns = max(1, min(LEGEND_COLUMNS, LEGEND_CHARS // (longest + 10)))
+    canvas.legend(loc="outside lower center", ncols=columns, fontsize=8, frameon=False)
     with matplotlib.rc_context({"svg.hashsalt": "veilmq", "svg.fonttype": "none"}):
         canvas.savefig(path, dpi=PNG_DPI, metadata={"Date": None} if path.suffix == ".svg" else {})
 
 
 def _plot(figure: Figure, axes: Any) -> None:
-    for series, (marker, line) in zip(figure.series, _styles(), strict=False):
+    names = _names(figure)
+    for series, (marker, style) in zip(figure.series, _styles(), strict=False):
+        line = "none" if names else style  # no line joins what has no order
         axes.plot(series.xs, series.ys, label=series.name, marker=marker, linestyle=line, markersize=4, linewidth=1.3)
     axes.set_title(figure.title, fontsize=10)
     axes.set_xlabel(figure.x_label)
     axes.set_ylabel(figure.y_label)
     if figure.log_x:
         axes.set_xscale("log", nonpositive="mask")
-    if figure.log_y:
+    elif names:
+        axes.set_xticks(figure.series[0].xs, names, rotation=20, ha="right", fontsize=8)
+    elif all(x.is_integer() for series in figure.series for x in map(float, series.xs)):
+        axes.locator_params(axis="x", integer=True)
+    ys = [y for series in figure.series for y in series.ys if y > 0]
+    if figure.log_y and ys and max(ys) >= DECADE * min(ys):
         axes.set_yscale("log", nonpositive="mask")
+    else:
+        axes.ticklabel_format(axis="y", style="plain", useOffset=False)
     axes.grid(visible=True, alpha=0.3)
+
+
+def _names(figure: Figure) -> list[str]:
+    """Returns the names of the points of a figure whose rows are named and unordered; none for any other."""
+    texts = [[cell for cell in row if isinstance(cell, str)] for row in figure.rows]
+    xs = figure.series[0].xs if figure.series else ()
+    counted = xs in {tuple(map(float, range(first, first + len(texts)))) for first in (0, 1)}
+    if not counted or any(series.xs != xs for series in figure.series):
+        return []
+    if not all(isinstance(row[0], str) for row in figure.rows):
+        return []
+    short, long = [text[0] for text in texts], [f"{text[0]}, {text[-1]}" for text in texts]
+    return next((names for names in (short, long) if len(set(names)) == len(names)), [])
 
 
 def _styles() -> Iterator[tuple[str, str]]:

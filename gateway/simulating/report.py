@@ -32,10 +32,21 @@ PAPERS: Mapping[str, str] = {
     "self-organisation": "D: self-organising overlays",
     "eventguard": "E: EventGuard",
 }
+WORDS: Mapping[str, str] = {
+    "α": "skew of a Zipf distribution: the larger it is, the more falls on few brokers or topics",
+    "SNR, DNR, BID": "static and dynamic routing of notifications along planes, and the baseline, where each "
+    "notification lists the brokers that want it",
+    "CI, ℓMST, ℓMIT": "trees of brokers that form themselves by cost and common interest, by the cheapest links alone, "
+    "and by common interest alone",
+    "Siena": "a broker network without guards, the baseline of EventGuard",
+    "n, k, f": "replicas of a virtual node, how many of their shares make a key, and how many may be bad",
+}
+"""Words of the papers that the page uses."""
 STYLE = """
 body{font:16px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem;color:#1a1a1a;background:#fff}
 table{border-collapse:collapse;font-size:.85rem;margin:1rem 0}td,th{padding:.25rem .6rem;border-bottom:1px solid #ddd;
 text-align:right;vertical-align:top}td.text,th.text{text-align:left}.scroll{overflow-x:auto;max-height:30rem}
+td.mark,td.figure{white-space:nowrap}td.what{min-width:11rem}td.why{min-width:16rem}dt{font-weight:bold}
 .hit{background:#e6f4ea}.miss{background:#fde8e6}img{max-width:100%;height:auto}h2{margin-top:3rem}
 @media(prefers-color-scheme:dark){body{color:#e6e6e6;background:#16181c}td,th{border-color:#3a3d42}.hit{background:#173822}
 .miss{background:#48201c}img{background:#fff}}
@@ -99,23 +110,27 @@ def _page(
     yield "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"
     yield f"<title>Figures of the papers</title><style>{STYLE}</style><h1>Figures of the papers, again</h1>"
     yield f"<p>{_text(key)}. Of {len(rows)} numbers of the papers ours hit {hits} and miss {len(rows) - hits}. "
-    yield "A number counts as hit within the factor in the last column.</p>"
+    yield "A number counts as hit if it is off by no more than the factor in the last column.</p>"
+    yield "<p>Five papers describe the parts of VeilMQ: " + "; ".join(PAPERS.values()) + ". Each row is a number that "
+    yield "one of them claims, beside what our simulation or this machine gives. Each name links to its curve.</p><dl>"
+    yield "".join(f"<dt>{_text(word)}<dd>{_text(meaning)}" for word, meaning in WORDS.items()) + "</dl>"
     yield "<div class=scroll style='max-height:none'><table><tr>"
     yield "".join(f"<th class=text>{name}" for name in ("", "figure", "what"))
     yield "<th>paper<th>ours<th class=text>reason of a miss<th>within</tr>"
     for row in rows:
         one, mark = row.claim, "hit" if row.is_hit else "miss"
-        yield f"<tr class={mark}><td class=text>{mark}<td class=text><a href='#{one.experiment}-{one.figure}'>"
-        yield f"{_text(one.experiment)} {_text(one.figure)}</a><td class=text>{_text(one.what)}<td>{_number(one.paper)}"
+        yield f"<tr class={mark}><td class='text mark'>{mark}<td class='text figure'>"
+        yield f"<a href='#{one.experiment}-{one.figure}'>{_text(one.experiment)} {_text(one.figure)}</a>"
+        yield f"<td class='text what'>{_text(one.what)}<td>{_number(one.paper)}"
         reason = "" if row.is_hit else one.reason
-        yield f"<td>{_number(row.ours)}<td class=text>{_text(reason)}<td>{_within(one.within)}</tr>"
+        yield f"<td>{_number(row.ours)}<td class='text why'>{_text(reason)}<td>{_within(one.within)}</tr>"
     yield "</table></div><h2>Not reproduced</h2><ul>"
-    yield "".join(f"<li><b>{_text(what)}</b>: {_text(why)}" for what, why in ABSENT)
+    yield "".join(f"<li><b>{_text(what)}</b>: {_code(why)}" for what, why in ABSENT)
     yield "</ul><h2>Measured on this machine</h2><p>Figures 6 and saturation of EventGuard, table 3 of availability "
     yield "and 7-latency of secret forwarding take these as inputs, in microseconds; <code>--cost NAME=US</code> sets "
     yield "one. Table 1 of EventGuard, figures 8 and 7-latency of secret forwarding are measured themselves. "
     yield "Everything else follows from the seed.</p><p><code>"
-    yield " ".join(f"{name}={value:.3g}" for name, value in asdict(costs).items()) + "</code></p>"
+    yield " ".join(f"{name}={_number(value)}" for name, value in asdict(costs).items()) + "</code></p>"
     for figure in figures:
         yield from _section(figure, directory)
     yield "</html>\n"
@@ -136,7 +151,7 @@ def _section(figure: Figure, directory: Path) -> Iterator[str]:
             )
             + "</tr>"
         )
-    yield "</table></div><ul>" + "".join(f"<li>{_text(note)}" for note in figure.notes) + "</ul>"
+    yield "</table></div><ul>" + "".join(f"<li>{_code(note)}" for note in figure.notes) + "</ul>"
 
 
 def _label(number: str) -> str:
@@ -147,8 +162,12 @@ def _text(value: Any) -> str:
     return html.escape(str(value), quote=True)
 
 
+def _code(value: str) -> str:
+    return re.sub("`([^`]+)`", r"<code>\1</code>", _text(value))
+
+
 def _within(factor: float) -> str:
-    return "exact" if factor <= EXACT else f"{factor:g}"
+    return "exact" if factor <= EXACT else f"{factor:.3g}"
 
 
 def _number(value: float) -> str:

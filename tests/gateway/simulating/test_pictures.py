@@ -74,6 +74,31 @@ def test_scales_are_those_of_the_figure(recorder: Recorder, tmp_path: Path, log_
         assert [args for args, _ in recorder.of(name)] == ([("log",)] if is_log else [])
 
 
+def test_counts_have_whole_ticks_and_names_stand_for_rows_without_an_order(recorder: Recorder, tmp_path: Path) -> None:
+    draw(FIGURE, tmp_path / "a.svg")
+    assert recorder.of("locator_params") == [((), {"axis": "x", "integer": True})]
+    recorder.calls.clear()
+    halves = (Series("one", (0.5, 1.5), (1.0, 2.0)),)
+    draw(replace(FIGURE, series=halves), tmp_path / "a.svg")
+    assert not recorder.of("locator_params")
+    recorder.calls.clear()
+    draw(replace(FIGURE, rows=(("hash",), ("sign",), ("verify",))), tmp_path / "a.svg")
+    assert recorder.of("set_xticks")[0][0] == ((0.0, 1.0, 2.0), ["hash", "sign", "verify"])
+    assert {kwargs["linestyle"] for _, kwargs in recorder.of("plot")} == {"none"}
+
+
+def test_a_logarithmic_axis_spans_a_decade_at_least(recorder: Recorder, tmp_path: Path) -> None:
+    near = (Series("one", (0.0, 1.0), (1.1, 2.8)),)
+    draw(replace(FIGURE, series=near, log_y=True), tmp_path / "a.svg")
+    assert not recorder.of("set_yscale")
+
+
+@pytest.mark.parametrize(("length", "columns"), [(3, 3), (35, 2), (60, 1)])
+def test_a_legend_is_no_wider_than_its_picture(recorder: Recorder, tmp_path: Path, length: int, columns: int) -> None:
+    draw(replace(FIGURE, series=(Series("x" * length, (0.0,), (1.0,)),)), tmp_path / "a.svg")
+    assert recorder.of("legend")[0][1]["ncols"] == columns
+
+
 @pytest.mark.parametrize(("name", "metadata"), [("a.svg", {"Date": None}), ("a.png", {})])
 def test_an_svg_has_no_date(recorder: Recorder, tmp_path: Path, name: str, metadata: dict[str, Any]) -> None:
     draw(FIGURE, tmp_path / name)

@@ -62,6 +62,8 @@ def test_the_page_shows_misses_as_hits_and_escapes(monkeypatch: pytest.MonkeyPat
                  "A note.", "parse_us=7", "src='toy-1.svg'", "Not reproduced"):  # fmt: skip
         assert text in page
     assert page.count("because") == 1
+    assert "<dt>α<dd>" in page, "it explains the words of the papers"
+    assert "<code>make bench-availability</code>" in page
 
 
 def test_without_matplotlib_there_is_the_page(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
