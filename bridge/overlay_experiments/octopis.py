@@ -16,6 +16,7 @@ from bridge.experiments.draws import Draws
 from bridge.experiments.experiments import Figure, Progress, Series, one_by_one
 from bridge.overlay_experiments.octopis_cells import Cell, Numbers, measure
 from bridge.overlay_experiments.planes import Flooded, caterpillar, mean_lengths
+from bridge.overlay_experiments.scaling import figure_scale
 from bridge.topology import IDLE, LinkLoad, PlanePlace, RowTable, Scot, dynamic, static, subscribe_all
 
 Sweep: TypeAlias = Callable[[Sequence[Cell], Progress], list[Numbers]]
@@ -324,6 +325,14 @@ def _less(ours: float, other: float) -> str:
 
 
 FIGURES: Mapping[str, Callable[..., Figure]] = MappingProxyType(
-    {"2-5": figure_links, "7": figure_7, "9a": figure_9a, "9c": figure_9c, "10b": figure_10b, "11": figure_11}
+    {
+        "2-5": figure_links,
+        "7": figure_7,
+        "9a": figure_9a,
+        "9c": figure_9c,
+        "10b": figure_10b,
+        "11": figure_11,
+        "scale": figure_scale,
+    }
 )
 """Figures by the number of their first part. Figures that play cells take `sweep`, `runs` and mostly `share`."""
