@@ -24,6 +24,9 @@ code when this site is built. There is no place without an end.
 * Sessions and outbox are two files with a commit each, and receivers of clean sessions wait for none. If the disk
   refuses one of the commits, the publication is refused, and its client repeats it: receivers that the other file or
   none served get it once more, at QoS 2 too. Until the disk takes again no more is taken.
+* A gateway that is killed between the two commits of a publication of QoS 2 knows that half of it may be undone. Its
+  repetition goes to the overlay again, and not to local receivers. The overlay has it twice if only the word of its
+  commit was lost.
 
 """
 

@@ -260,9 +260,14 @@ class Exchange(Delivering):
         before = 0 if store is None else store.changes
         message = Message.of(publish, since, client.client_id)
         owed = OwedAck(publish)
+        is_half_done = bool(client.session.inbound.half_done) and client.session.inbound.is_half_done(publish)
+        settle = self._settle if publish.qos < 2 or store is None else partial(self._settle_offered, owed)
         if self.overlay is not None and not offer_for(
-            self.overlay, client, owed, message, self.now(), self._settle, self.traffic.defects, self.circles
+            self.overlay, client, owed, message, self.now(), settle, self.traffic.defects, self.circles
         ):
+            return None
+        if is_half_done:  # its receivers here have it, since a former process
+            self._answer(client, owed, message, before)
             return None
         if publish.retain:
             self.retain(client.view, message)
@@ -336,6 +341,12 @@ class Exchange(Delivering):
         # A client that owes PUBRELs is read again, however many there are.
         if client.connection is not None and not (acks and session.inbound.full):
             client.connection.resume(UNACKNOWLEDGED)
+
+    def _settle_offered(self, owed: OwedAck, client: Client) -> None:
+        """Settles after an answer of the overlay to a publication of QoS 2."""
+        if self.store is not None and owed.is_good_so_far:
+            self.store.offered(client, owed.publish)
+        self._settle(client)
 
     def _turn_away(self, client: Client) -> None:
         """Ends the connection of a client below MQTT 5 after a refusal: the client keeps the message and repeats.

@@ -29,6 +29,7 @@ from gateway.sessions import (
     kept_of,
     message_of,
     queued_of,
+    received_of,
     subscription_of,
 )
 
@@ -68,7 +69,7 @@ def _restore_session(
     client = lifecycle.enter_offline(view)
     session = client.session
     record = client.record = SessionRecord(store, client, id_)
-    session.restore(kept, content.received.get(id_, {}))
+    session.restore(kept, *received_of(content.received.get(id_, {})))
     _restore_queue(client, record, content.deliveries.get(id_, []), messages)
     if was_connected:
         session.begin_absence(now)

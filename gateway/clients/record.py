@@ -67,6 +67,11 @@ class OwedAck:
             self.code = self._worst
 
     @property
+    def is_good_so_far(self) -> bool:
+        """True while no answer refuses the message."""
+        return self._worst < ReasonCode.UNSPECIFIED_ERROR
+
+    @property
     def refuses(self) -> bool:
         """True if the code is a refusal without a form below MQTT 5: the connection ends, and the client repeats."""
         code = self.code

@@ -312,11 +312,13 @@ class InboundFlows:
     retained.
     """
 
-    __slots__ = ("_enforced", "_receive_maximum", "_to_come", "accepting", "awaiting_pubrel")
+    __slots__ = ("_enforced", "_receive_maximum", "_to_come", "accepting", "awaiting_pubrel", "half_done")
 
     def __init__(self) -> None:
         self.accepting: dict[int, Publish] = NONE
         self.awaiting_pubrel: dict[int, str] = NONE
+        self.half_done: dict[int, str] = NONE
+        """Messages of QoS 2 that were received before a restart of this side, of whose work a part may be undone."""
         self._to_come: dict[int, str] = NONE  # messages of QoS 2 that the peer has not repeated since its reconnect
         self._receive_maximum = MAXIMUM_PACKET_ID
         self._enforced = False
@@ -328,12 +330,20 @@ class InboundFlows:
         if self.accepting:
             self.accepting = {packet_id: one for packet_id, one in self.accepting.items() if one.qos == 2}
         retained = {packet_id: one.topic for packet_id, one in self.accepting.items() if one.retain}
-        retained |= {packet_id: topic for packet_id, topic in self.awaiting_pubrel.items() if topic}
+        retained |= {packet_id: topic for packet_id, topic in (self.awaiting_pubrel | self.half_done).items() if topic}
         self._to_come = retained or NONE
 
-    def restore(self, awaiting_pubrel: Mapping[int, str]) -> None:
+    def restore(self, awaiting_pubrel: Mapping[int, str], half_done: Mapping[int, str] = NONE) -> None:
         """Takes messages received at QoS 2 before a restart: the topic if the message was retained, else ""."""
         self.awaiting_pubrel = {**self.awaiting_pubrel, **awaiting_pubrel}
+        self.half_done = {**self.half_done, **half_done}
+
+    def is_half_done(self, publish: Publish) -> bool:
+        """Returns True if a routed PUBLISH is the repetition of a message of `half_done`, until it is accepted."""
+        if publish.qos == 2 and publish.dup:
+            return publish.packet_id in self.half_done
+        self.half_done.pop(publish.packet_id, None)  # another message: its sender has forgotten the first
+        return False
 
     def is_overtaken(self, topic: str) -> bool:
         """True if a message that the peer repeats at QoS 1 precedes a QoS 2 message that the topic has retained since.
@@ -356,7 +366,8 @@ class InboundFlows:
         publish = self.accepting.get(packet_id)
         if publish is not None:
             return FlowStage.ACCEPTING_1 if publish.qos == 1 else FlowStage.ACCEPTING_2
-        return FlowStage.AWAIT_PUBREL if packet_id in self.awaiting_pubrel else FlowStage.FREE
+        is_known = packet_id in self.awaiting_pubrel or packet_id in self.half_done
+        return FlowStage.AWAIT_PUBREL if is_known else FlowStage.FREE
 
     def published(self, publish: Publish) -> Answer:
         """Takes a PUBLISH of QoS 1 or 2. Raises ProtocolViolation, ReceiveMaximumExceeded (MQTT 5 peers)."""
@@ -419,6 +430,8 @@ class InboundFlows:
         if self.accepting.get(packet_id) is not publish:
             return False
         del self.accepting[packet_id]
+        if not refused:
+            self.half_done.pop(packet_id, None)
         if publish.qos == 2 and not refused:
             if self.awaiting_pubrel is NONE:
                 self.awaiting_pubrel = {}
@@ -438,5 +451,6 @@ class InboundFlows:
         if answer is Answer.VIOLATION:
             raise ProtocolViolation(f"PUBREL for packet identifier {packet_id} before its PUBREC")
         self.awaiting_pubrel.pop(packet_id, None)
+        self.half_done.pop(packet_id, None)
         self._to_come.pop(packet_id, None)
         return answer

@@ -143,14 +143,16 @@ class ServerSession(SessionExchange):
         """The state that must survive a restart beside flows and subscriptions."""
         return KeptSession(self.version, self.session_expiry_s, self.will, self._will_at, self._ends_at)
 
-    def restore(self, kept: KeptSession, awaiting_pubrel: Mapping[int, str]) -> None:
-        """Continues a session of an earlier process; `awaiting_pubrel`: see `InboundFlows.restore`. If the session was
-        connected when that process ended, call `begin_absence`.
+    def restore(
+        self, kept: KeptSession, awaiting_pubrel: Mapping[int, str], half_done: Mapping[int, str] = NONE
+    ) -> None:
+        """Continues a session of an earlier process; `awaiting_pubrel`, `half_done`: see `InboundFlows.restore`. If the
+        session was connected when that process ended, call `begin_absence`.
         """
         self.begun, self.version, self.will = True, kept.version, kept.will
         self.session_expiry_s = kept.session_expiry_s
         self._will_at, self._ends_at = kept.will_at, kept.ends_at
-        self.inbound.restore(awaiting_pubrel)
+        self.inbound.restore(awaiting_pubrel, half_done)
 
     def restore_subscriptions(self, subscriptions: dict[str, SessionSubscription]) -> None:
         """Replaces all subscriptions by the stored ones; the session keeps and changes the dict `subscriptions`."""

@@ -9,7 +9,7 @@ from gateway.sessions.batch import HeldMessage
 from gateway.sessions.bridge_sessions import forget_bridge, waiting_for_bridges
 from gateway.sessions.database import IN_FLIGHT, RELEASED, Changes, Content, SessionDatabase
 from gateway.sessions.rows import Row, kept_of, message_of, queued_of, subscription_of
-from gateway.sessions.store import SessionRecord, SessionStore
+from gateway.sessions.store import SessionRecord, SessionStore, received_of
 
 __all__ = [
     "IN_FLIGHT",
@@ -25,6 +25,7 @@ __all__ = [
     "kept_of",
     "message_of",
     "queued_of",
+    "received_of",
     "subscription_of",
     "waiting_for_bridges",
 ]

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -43,8 +43,17 @@ log = logging.getLogger("veilmq.broker")
 
 LAZY_S = 0.05
 """Seconds until changes that no caller waits for are written."""
+UNOFFERED = "\0"
+"""Begins the row of a message received at QoS 2 while the overlay's outbox has not answered. No topic has it."""
 RETRY_S = 1.0
 """Seconds after a refusal of the disk until the next write is tried."""
+
+
+def received_of(rows: Mapping[int, str]) -> tuple[dict[int, str], dict[int, str]]:
+    """Returns the messages received at QoS 2 that are done, and those that the overlay's outbox may lack."""
+    done = {packet_id: topic for packet_id, topic in rows.items() if not topic.startswith(UNOFFERED)}
+    half = {packet_id: topic.removeprefix(UNOFFERED) for packet_id, topic in rows.items() if packet_id not in done}
+    return done, half
 
 
 class SessionRecord:
@@ -107,7 +116,7 @@ class SessionRecord:
             self.dropped(queued)
         for packet_id in list(self.released_ids):
             self.finished(packet_id, None)
-        for packet_id in session.inbound.awaiting_pubrel:
+        for packet_id in (*session.inbound.awaiting_pubrel, *session.inbound.half_done):
             self._store.pending.received[self.id << 16 | packet_id] = None
         self._store.touch()
 
@@ -248,7 +257,9 @@ class SessionStore:
         if publish.qos == 2 and client.session.journal is not None:
             assert client.record is not None
             flow = client.record.id << 16 | publish.packet_id
-            self.pending.received[flow] = publish.topic if retained else ""
+            # The outbox is another file: a process that is killed may have written this one alone.
+            unoffered = UNOFFERED if owed.answers > 1 else ""
+            self.pending.received[flow] = unoffered + (publish.topic if retained else "")
         elif not isinstance(held, HeldMessage) and not retained:
             return False
         debt = Debt(client, owed, message, flow)
@@ -258,6 +269,16 @@ class SessionStore:
         self.pending.debts.append(debt)
         self.touch(soon=True)
         return True
+
+    def offered(self, client: Client, publish: Publish) -> None:
+        """Notes that the overlay's outbox has a message, so that its repetition is not offered again. Nobody waits for
+        that: after a kill before the write the repetition is in the outbox twice, if the client has no PUBREC.
+        """
+        if client.session.journal is None or client.session.inbound.accepting.get(publish.packet_id) is not publish:
+            return
+        assert client.record is not None
+        self.pending.received[client.record.id << 16 | publish.packet_id] = publish.topic if publish.retain else ""
+        self.touch()
 
     def keep(self, rows: Sequence[tuple[bytes, bytes | None]]) -> None:
         """Keeps rows of the overlay, which are written together with its deliveries; None: the row is deleted."""

@@ -1,10 +1,10 @@
 // Publishers of numbers with MQTT.js, a session each, until standard input ends. It ends when all is acknowledged, and
 // prints the count of each session as JSON. A SESSION is MQTT version, QoS and clean session, as 4-2-0.
-//     node publisher.cjs FOLDER PORT PREFIX SIZE SESSION…
+//     node publisher.cjs FOLDER PORT PREFIX SIZE PACE SESSION…
 "use strict";
-const [folder, port, prefix, size, ...said] = process.argv.slice(2);
+const [folder, port, prefix, size, pace, ...said] = process.argv.slice(2);
 const mqtt = require(folder);
-const PACE_MS = 200;
+const PACE_MS = Number(pace);
 
 let ended = false;
 let unfinished = said.length;

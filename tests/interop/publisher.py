@@ -1,11 +1,12 @@
 """Publishers of numbers with a Python client library, a session each, until standard input ends.
 
-    python publisher.py FOLDER LIBRARY PORT PREFIX SIZE SESSION…
+    python publisher.py FOLDER LIBRARY PORT PREFIX SIZE PACE SESSION…
 
 It ends when all is acknowledged, and prints the count of each session as JSON. `FOLDER`: where the library is
 installed; `LIBRARY`: `paho1`, `paho2` or `aiomqtt`; `PREFIX`: first level of the topics; `SIZE`: bytes of a payload;
-`SESSION`: MQTT version, QoS and clean session, as `4-2-0`. The libraries have their defaults, and connect again as
-their manuals say. A publication that the library reports as refused is published again.
+`PACE`: milliseconds from one publication of a session to its next; `SESSION`: MQTT version, QoS and clean session, as
+`4-2-0`. The libraries have their defaults, and connect again as their manuals say. A publication that the library
+reports as refused is published again.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 LIBRARY, PORT, PREFIX, SIZE = sys.argv[2], int(sys.argv[3]), sys.argv[4], int(sys.argv[5])
-PACE_S, AGAIN_S, ANSWER_S = 0.2, 0.2, 5.0
+PACE_S, AGAIN_S, ANSWER_S = int(sys.argv[6]) / 1_000, 0.2, 5.0
 ended = threading.Event()
 
 
@@ -128,5 +129,5 @@ async def all_with_aiomqtt(said: list[str]) -> dict[str, int]:
 
 
 threading.Thread(target=read_to_the_end, daemon=True).start()
-words = sys.argv[6:]
+words = sys.argv[7:]
 print(json.dumps(asyncio.run(all_with_aiomqtt(words)) if LIBRARY == "aiomqtt" else with_paho(words)), flush=True)

@@ -57,12 +57,11 @@ def program(library: str, *arguments: object) -> list[str]:
 
 
 class Programs:
-    """The programs of some libraries, each with these sessions, behind a tap."""
+    """The programs of all libraries, each with these sessions, behind a tap."""
 
-    def __init__(self, tap: Tap, prefix: str, size: int, libraries: Sequence[str], sessions: Sequence[str]) -> None:
-        self.tap, self.prefix, self._size = tap, prefix, size
-        self._libraries, self._sessions = libraries, sessions
-        self.clients = [f"{library}-{session}" for library in libraries for session in sessions]
+    def __init__(self, tap: Tap, prefix: str, size: int, pace_ms: int, sessions: Sequence[str]) -> None:
+        self.tap, self.prefix, self._said = tap, prefix, (size, pace_ms, *sessions)
+        self.clients = [f"{library}-{session}" for library in LIBRARIES for session in sessions]
         self._running: list[asyncio.subprocess.Process] = []
 
     def topic_of(self, client: str) -> str:
@@ -72,8 +71,8 @@ class Programs:
         return self.tap.clients[client]
 
     async def start(self) -> None:
-        for library in self._libraries:
-            arguments = program(library, self.tap.port, self.prefix, self._size, *self._sessions)
+        for library in LIBRARIES:
+            arguments = program(library, self.tap.port, self.prefix, *self._said)
             # aiomqtt prints a traceback for each connection that breaks
             pipe, none = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
             self._running.append(await asyncio.create_subprocess_exec(*arguments, stdin=pipe, stdout=pipe, stderr=none))
@@ -82,7 +81,7 @@ class Programs:
         """Returns the count of each client, when all of them have an acknowledgement for each."""
         counts: dict[str, int] = {}
         said = await asyncio.gather(*(process.communicate(b"") for process in self._running))
-        for library, (output, _) in zip(self._libraries, said, strict=True):
+        for library, (output, _) in zip(LIBRARIES, said, strict=True):
             counts |= {f"{library}-{session}": int(count) for session, count in json.loads(output).items()}
         return counts
 
@@ -264,7 +263,7 @@ class Site:
 async def outages_of_a_site(folder: Path, kind: str, sessions: Sequence[str]) -> None:
     async with Tap().listening() as tap:
         site = Site(folder, tap, kind)
-        site.programs = Programs(tap, "ward", 0, LIBRARIES, sessions)
+        site.programs = Programs(tap, "ward", 0, 200, sessions)
         await site.start()
         try:
             await outages(site.programs, site.reader, getattr(site, kind))
@@ -289,10 +288,10 @@ async def test_every_client_gets_on_after_every_outage_of_a_broker(tmp_path: Pat
 
 # ------------------------------------------------------------------------------------------- an overlay
 
-SERVICE = KeyService(epochs={"length_s": 6, "ahead_s": 2, "grace_s": 2, "skew_s": 0, "history_epochs": 0})
+SERVICE = KeyService(epochs={"length_s": 15, "ahead_s": 5, "grace_s": 3, "skew_s": 0, "history_epochs": 0})
 REPLICAS = ("a1", "a2", "a3")
-OUTBOX_BYTES = 1 << 20
-PAYLOAD_BYTES = 4_000
+OUTBOX_BYTES, PAYLOAD_BYTES, PACE_MS = 1 << 20, 500, 500
+"""An outbox that 32 sessions fill in half a minute: it holds far more than is on its way to replicas at any time."""
 
 
 class Overlay:
@@ -334,7 +333,8 @@ async def overlay(folder: Path) -> AsyncIterator[Overlay]:
     path = folder / "site.yaml"
     path.write_text(path.read_text().replace("overlay:\n", f"overlay:\n  outbox_bytes: {OUTBOX_BYTES}\n", 1))
     try:
-        await made.start(*SERVICE.names, *REPLICAS, "site", "control")
+        for names in (SERVICE.names, REPLICAS, ("site", "control")):
+            await made.start(*names)
         yield made
     finally:
         for process in made.processes.running.values():
@@ -348,5 +348,5 @@ async def overlay(folder: Path) -> AsyncIterator[Overlay]:
 @on_loop
 async def test_every_client_gets_on_after_every_outage_of_an_overlay(tmp_path: Path, kind: str) -> None:
     async with overlay(tmp_path) as made, Tap(made.processes.ports["site"]).listening() as tap:
-        made.programs = Programs(tap, "plant", PAYLOAD_BYTES, LIBRARIES, SESSIONS)
+        made.programs = Programs(tap, "plant", PAYLOAD_BYTES, PACE_MS, SESSIONS)
         await outages(made.programs, Reader(made.processes.ports["control"], "plant"), getattr(made, kind))

@@ -45,6 +45,7 @@ from gateway.sessions.database import Changes, SessionDatabase
 from gateway.sessions.store import SessionStore
 from tests.gateway.ending import ends
 from tests.gateway.harness import Wire, serving
+from tests.gateway.test_broker_overlay import FakeOverlay
 from tests.waits import until
 
 LASTING: dict[str, Any] = {"clean_start": False, "properties": {"session_expiry_s": 1000}}
@@ -303,6 +304,42 @@ def test_what_is_repeated_at_qos_1_does_not_replace_what_its_topic_retained_afte
         if restarts:
             async with durable(copy) as broker:
                 await repeated(broker)
+
+    asyncio.run(use())
+
+
+def test_a_kill_before_the_outbox_has_a_message_has_its_repetition_offered_again_and_delivered_to_nobody_here(
+    tmp_path: Path,
+) -> None:
+    async def use() -> None:
+        overlay: Any = FakeOverlay()
+        async with serving({"data": str(tmp_path / "a"), "limits": {"shutdown_s": 0.05}}, overlay=overlay) as broker:
+            sub = await Wire.connect(broker, "sub", **LASTING)
+            await sub.subscribe("far/#", 2)
+            pub = await Wire.connect(broker, "pub", **LASTING)
+            for number in (1, 2):
+                pub.publish("far/1", b"%d" % number, 2, packet_id=number)
+            await until(lambda: len(overlay.done) == 2)
+            overlay.done[0](0)
+            await pub.expect(PubRec)
+            copy = await image(broker, tmp_path / "a", tmp_path / "b")
+        overlay = FakeOverlay()
+        async with serving({"data": str(copy)}, overlay=overlay) as broker:
+            sub = await Wire.connect(broker, "sub", **LASTING)
+            assert [payload for _, payload in await sub.published()] == [b"1", b"2"]
+            pub = await Wire.connect(broker, "pub", **LASTING)
+            for number in (1, 2):
+                pub.publish("far/1", b"%d" % number, 2, packet_id=number, dup=True)
+            assert (await pub.expect(PubRec)).packet_id == 1
+            assert [publication.payload for _, publication in overlay.published] == [b"2"]
+            overlay.done[0](0)
+            assert (await pub.expect(PubRec)).packet_id == 2
+            pub.send(PubRel(1), PubRel(2))
+            assert [type(await pub.next()) for _ in range(2)] == [PubComp, PubComp]
+            assert await sub.published() == []
+            pub.publish("far/1", b"3", 2, packet_id=2)
+            await until(lambda: len(overlay.done) == 2)
+            assert [payload for _, payload in await sub.published()] == [b"3"]
 
     asyncio.run(use())
 
