@@ -32,6 +32,7 @@ from bridge.devices.discovery import (
     REPORTED,
     ConventionAvailability,
     Named,
+    is_json,
     is_text,
     parse_object,
     read_document,
@@ -299,14 +300,13 @@ class WordsAt:
                     yield ConventionWord(HOME_ASSISTANT, device, said, source)
 
     def _said(self, availability: ConventionAvailability) -> Said | None:
-        if availability.key:
-            if self._parsed is None:
-                self._parsed = parse_object(self._payload) or {}
-            text = text_of(self._parsed, availability.key) or ""
-        else:
-            if self._plain is None:
-                self._plain = self._payload.decode("utf-8", "replace")
-            text = self._plain
+        """Returns the word of a payload; where a template cannot be applied, Home Assistant takes the plain payload."""
+        if self._plain is None:
+            self._plain = self._payload.decode("utf-8", "replace")
+            self._parsed = parse_object(self._payload) if self._payload else {}
+        text = self._plain
+        if availability.key and (self._parsed is not None or is_json(self._payload)):
+            text = text_of(self._parsed or {}, availability.key) or ""
         return {availability.offline: Said.LOST, availability.online: Said.READY}.get(text)
 
 

@@ -172,6 +172,15 @@ def parse_object(payload: bytes | str) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
+def is_json(payload: bytes) -> bool:
+    """Returns True for any JSON value, also one that is no object."""
+    try:
+        json.loads(payload)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
 def _identifier(config: dict[str, Any]) -> str | None:
     described = config.get("device", config.get("dev"))
     if not isinstance(described, dict):

@@ -83,7 +83,8 @@ def test_home_assistant_words_inside_json() -> None:
     assert read.read("plug/status", b'{"up": "1"}') == ConventionWord(
         "homeassistant", "plug", Said.READY, "plug/status"
     )
-    for payload in (b"online", b'{"state": 1}', b"{", b"[" * 10_000, b"\xff"):
+    assert read.read("z2m/lamp/availability", b"online"), "a template that cannot be applied leaves the payload"
+    for payload in (b'"online"', b'{"state": 1}', b"{", b"[" * 10_000, b"\xff"):
         assert read.read("z2m/lamp/availability", payload) is None
     program = config(unique_id="x", avty_t="x", avty_tpl="{{ 'online' if value | int > 3 else 'offline' }}")
     assert Conventions().read("homeassistant/sensor/x/config", program) == ()
