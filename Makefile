@@ -102,5 +102,8 @@ bench-ingest: venv ## sealed rows into Spark beside parquet, receiver, delay, gr
 bench-fairness: venv ## one bad client beside a hundred good ones: nothing lost, p99 (4 minutes; BENCH_ARGS="--only publish" for one)
 	$(BIN)/python -m tests.bench.fairness $(BENCH_ARGS)
 
+peers: venv      ## installs brokers, clients and device libraries of others (root), asks each, writes docs/reference/peers.md (10 minutes); MOSQUITTO=PROGRAM for another Mosquitto
+	$(BIN)/python -m tests.peers $(PEERS_ARGS)
+
 clean:           ## drop what was built
 	rm -rf $(VENV) .slow-passed .mypy_cache .ruff_cache .pytest_cache .hypothesis .tools dist site
