@@ -17,6 +17,7 @@ them.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from enum import Enum, auto
 
 from bridge.contract import (
     Acked,
@@ -53,6 +54,7 @@ from bridge.contract import (
     Unsubscribed,
     Wanted,
     Worked,
+    earliest,
 )
 from bridge.contract.refusing import refusal
 from bridge.document import Issuer, Overlay, RegionView, ScopeSecret, SignedSwap
@@ -64,7 +66,7 @@ from bridge.publisher import NothingLeft, OutboxIntake, Publisher, Shelf, Signin
 from bridge.reader import LINK_WINDOW, Collector, ScopeInterest
 from bridge.replica import Forwarder
 from bridge.topology import potential_peers
-from bridge.wire import GENERATION_TOPIC, PULL_TOPIC, SUBSCRIBE_TOPIC, OwnLife, refused
+from bridge.wire import CONTROL_ROOT, GENERATION_TOPIC, PULL_TOPIC, SUBSCRIBE_TOPIC, OwnLife, refused
 from keys.epochs import KeyName, ScopeKeys
 from keys.errors import KeysError
 from keys.identity import Identity
@@ -109,7 +111,8 @@ class ReaderNode(Node):
         return self._client.doubted(name, now) if self._client else []
 
     def _event(self, event: Event, now: float) -> list[Effect]:
-        self._signing.settle(self.overlay, now)
+        if self._signing.successor is not None:
+            self._signing.settle(self.overlay, now)
         match event:
             case LinkUp(peer) | LinkDown(peer) | Received(peer, _) | Acked(peer, _) if peer not in self._replicas:
                 return self._news(self._of_server(event, now), now)
@@ -193,6 +196,28 @@ class ReaderNode(Node):
         return [self.interest.next_deadline, self._signing.next_deadline, client]
 
 
+class _Half(Enum):
+    """The half of a gateway that an event concerns."""
+
+    SENDS = auto()
+    READS = auto()
+    BOTH = auto()
+
+
+_OF_OUTBOX = (Appending, NotAppended, Committed, Unstored, OutboxPage)
+_UNKNOWN = float("-inf")  # as a deadline: to be asked for
+
+
+def _half_of(event: Event) -> _Half:
+    """Returns the half that an event concerns: the outbox's and the acknowledgements of what it holds are the
+    publisher's, publications are the reader's.
+    """
+    if isinstance(event, Received):
+        return _Half.BOTH if event.wire.topic.startswith(CONTROL_ROOT) else _Half.READS
+    of_publisher = isinstance(event, _OF_OUTBOX) or (isinstance(event, (Acked, NotTaken)) and event.ticket > 0)
+    return _Half.SENDS if of_publisher else _Half.BOTH
+
+
 class GatewayNode(ReaderNode):
     """A gateway: publishes its devices' messages, collects publications for its clients."""
 
@@ -224,11 +249,26 @@ class GatewayNode(ReaderNode):
         self._early.withheld_max = LINK_WINDOW // 4
         self.groups = SharedGroups(overlay, identity, name, secrets, self.interest.accepted)
         self.presence = PresenceTable(overlay, name)
+        # Deadlines of the two halves, as they were worked out last; an event of one half leaves the other's as it is.
+        self._sends_at: float | None = _UNKNOWN
+        self._reads_at: float | None = _UNKNOWN
 
     def handle(self, event: Event, now: float) -> list[Effect]:
+        half = _half_of(event)
+        if half is not _Half.SENDS:
+            self._reads_at = _UNKNOWN
+        if half is not _Half.READS:
+            self._sends_at = _UNKNOWN
         effects = super().handle(event, now)
-        effects += self._early.acknowledged([*self.collector.changes(now), *self.publisher.rows.changes()])
-        return effects if self.removed else effects + self.intake.wanted(now)
+        changed = self.publisher.rows.changes()
+        if half is not _Half.SENDS:
+            changed = self.collector.changes(now) + changed
+        if changed or self._early.taken:
+            effects += self._early.acknowledged(changed)
+        if self.intake.left_from is not None and not self.keeper.removed:
+            self._sends_at = _UNKNOWN
+            effects += self.intake.wanted(now)
+        return effects
 
     def secret_for(self, topic: str) -> ScopeSecret | None:
         """Returns the scope by which a clear topic leaves; None if no scope fits."""
@@ -359,10 +399,12 @@ class GatewayNode(ReaderNode):
         return passed
 
     def _keys_changed(self, now: float) -> list[Effect]:
+        self.woken()
         return self._collected(self.collector.keys_changed(now), now) + self.publisher.keys_changed(now)
 
     def _adopt_own(self, overlay: Overlay, now: float) -> list[Effect]:
         self.presence.adopt(overlay)
+        self.woken()
         leases = self.groups.adopt(overlay, self.secrets, now)
         collected = self._collected(self.collector.adopt(overlay, self.secrets, now), now)
         effects = super()._adopt_own(overlay, now)
@@ -375,8 +417,15 @@ class GatewayNode(ReaderNode):
         self.groups.rotate(identity)
 
     def _deadlines(self) -> list[float | None]:
-        own = self.collector, self.publisher, self.intake, self.groups
-        return [*super()._deadlines(), *(each.next_deadline for each in own)]
+        if self._sends_at is _UNKNOWN:
+            self._sends_at = earliest(self.publisher.next_deadline, self.intake.next_deadline)
+        if self._reads_at is _UNKNOWN:
+            self._reads_at = earliest(*super()._deadlines(), self.collector.next_deadline, self.groups.next_deadline)
+        return [self._sends_at, self._reads_at]
+
+    def woken(self) -> None:
+        """Asks all machines for their deadlines anew; for callers that drive one of them beside `handle`."""
+        self._sends_at = self._reads_at = _UNKNOWN
 
 
 class ReplicaNode(Node):
@@ -393,6 +442,7 @@ class ReplicaNode(Node):
         self._potential = potential_peers(overlay, name)  # peers whose links we only measure
         self._proposed = IntervalProposal()
         self.keeper.swaps.objection = self._objection
+        self._others_at: float | None = _UNKNOWN  # the deadline of leases and measurements: publications move neither
 
     def proposal(self, now: float) -> SwapProposal | None:
         """Returns the swap that would be signed by our measurements; None if the overlay does not measure."""
@@ -404,6 +454,8 @@ class ReplicaNode(Node):
 
     def _event(self, event: Event, now: float) -> list[Effect]:
         match event:
+            case Received():
+                return self._wire(event, now)
             case LinkUp(peer) | LinkDown(peer):
                 told = self.measurer.link(event, now)
                 return told if peer in self._potential else told + self._neighbour(event, now)
@@ -411,27 +463,10 @@ class ReplicaNode(Node):
                 self.measurer.acked(event, now)
             case Lost(peer, key):
                 self.forwarder.lost(peer, key, now)
-            case Received(_, wire) if wire.topic in (SUMMARY_TOPIC, PROBE_TOPIC):
-                return self.measurer.received(event, now)
             case Worked():
                 self.measurer.worked(event)
             case Beat():
                 return self._presence.beat(event, now)
-            case Received(_, wire) if wire.topic == PRESENCE_TOPIC:
-                return self._presence.received(event, now)
-            case Received(_, wire) if wire.topic == GROUPS_TOPIC:
-                return self._leases.received(event, now)
-            case Received(peer, wire):
-                across = self.forwarder.routes.is_replica(peer)
-                if across and self._publishers.closed(wire, now):
-                    return [Count("publisher_throttled")]
-                effects = self.forwarder.received(event, now)
-                if Count("forwarded") in effects:
-                    self.measurer.passed_on(event, effects)
-                effects += self._publishers.charge(wire, effects, now, across=across)
-                if wire.topic == SUBSCRIBE_TOPIC and Count("statements") in effects:
-                    return self._leases.stated(event, now) + effects
-                return effects
             case Loads():
                 return self.forwarder.loaded(event, now)
             case Rotated(identity):
@@ -441,19 +476,44 @@ class ReplicaNode(Node):
                 return self.forwarder.tick(now) + self._leases.tick(now) + self.measurer.tick(now)
         return []
 
+    def _wire(self, event: Received, now: float) -> list[Effect]:
+        wire = event.wire
+        if wire.topic in (SUMMARY_TOPIC, PROBE_TOPIC):
+            return self.measurer.received(event, now)
+        if wire.topic == PRESENCE_TOPIC:
+            return self._presence.received(event, now)
+        if wire.topic == GROUPS_TOPIC:
+            return self._leases.received(event, now)
+        across = self.forwarder.routes.is_replica(event.peer)
+        if across and self._publishers.closed(wire, now):
+            return [Count("publisher_throttled")]
+        effects = self.forwarder.received(event, now)
+        if self.measurer.is_on and Count("forwarded") in effects:
+            self.measurer.passed_on(event, effects)
+        effects += self._publishers.charge(wire, effects, now, across=across)
+        if wire.topic == SUBSCRIBE_TOPIC and Count("statements") in effects:
+            return self._leases.stated(event, now) + effects
+        return effects
+
     def _neighbour(self, event: LinkUp | LinkDown, now: float) -> list[Effect]:
         if isinstance(event, LinkDown):
             return self.forwarder.link_down(event.peer, now)
         return self.forwarder.link_up(event.peer, now) + self._leases.link_up(event.peer, now)
 
     def handle(self, event: Event, now: float) -> list[Effect]:
+        if not isinstance(event, Received):
+            self._others_at = _UNKNOWN
+            return super().handle(event, now)
+        if event.wire.topic.startswith(CONTROL_ROOT):
+            self._others_at = _UNKNOWN
         effects = super().handle(event, now)
-        return effects + refusal(effects) if isinstance(event, Received) else effects
+        return effects + refusal(effects)
 
     def _erase(self) -> None:
         self.forwarder.erase()
 
     def _adopt(self, overlay: Overlay, now: float) -> list[Effect]:
+        self._others_at = _UNKNOWN
         self._publishers.adopt(overlay.policy.budgets, overlay.by_party)
         self._leases.adopt(overlay)
         self.measurer.adopt(overlay)
@@ -466,4 +526,6 @@ class ReplicaNode(Node):
         return effects
 
     def _deadlines(self) -> list[float | None]:
-        return [each.next_deadline for each in (self.forwarder, self._leases, self.measurer)]
+        if self._others_at is _UNKNOWN:
+            self._others_at = earliest(self._leases.next_deadline, self.measurer.next_deadline)
+        return [self.forwarder.next_deadline, self._others_at]

@@ -35,7 +35,7 @@ from keys.keyheader import KEY_DOMAIN, SHARE_COMMITMENT_BYTES, KeyHeader, Order
 from keys.message import NO_KEY, PREFIX_BYTES, SEQUENCE_AT, MessageHeader, Mode, content_digest
 from keys.replay import SequenceWindow
 from keys.sharetree import SECRET_BYTES, Hop, Share, first_split
-from keys.signedheader import SignedHeader, header_of, sign_header, verify_header
+from keys.signedheader import SignedHeader, header_of, sign_header, signed_frame, verify_header
 
 __all__ = [
     "NONCE_BYTES",
@@ -60,6 +60,7 @@ __all__ = [
     "make_key",
     "open_key",
     "sign_header",
+    "signed_frame",
     "to_property",
     "verify_header",
 ]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import inf
 from typing import NamedTuple
 
 from cryptography.hazmat.primitives import hashes
@@ -95,9 +96,14 @@ class Calendar:
         """Returns True if content claiming to be sealed in this epoch can be fresh, for any two clocks within the
         skew.
         """
+        begins_s, ends_s = self.live_span(epoch)
+        return begins_s <= now < ends_s
+
+    def live_span(self, epoch: int) -> tuple[float, float]:
+        """Returns the span of UNIX times in which `live` holds: its begin, and the first time after it."""
         if not self.length_s:
-            return epoch == 0
-        return self.start_s(epoch) - self.skew_s <= now < self.end_s(epoch) + self.grace_s + self.skew_s
+            return -inf, inf if epoch == 0 else -inf
+        return self.start_s(epoch) - self.skew_s, self.end_s(epoch) + self.grace_s + self.skew_s
 
     def fetch_from_s(self, epoch: int) -> float:
         """Returns the UNIX time from which members may ask for keys of this epoch."""

@@ -171,7 +171,10 @@ class MessageHeader:
         blocks = self.mode is Mode.BLOCKS
         if not 1 <= len(self.digests) <= (BLOCKS_LIMIT if blocks else 1):
             raise error(f"{len(self.digests)} digests in mode {self.mode.name}")
-        if any(len(digest) != DIGEST_BYTES for digest in (*self.digests, self.attributes or bytes(DIGEST_BYTES))):
+        lengths = {len(digest) for digest in self.digests}
+        if self.attributes:
+            lengths.add(len(self.attributes))
+        if lengths != {DIGEST_BYTES}:
             raise error(f"digests are of {DIGEST_BYTES} bytes")
         if (self.key_id == NO_KEY) is not (self.mode is Mode.PLAIN):
             raise error("a key id in plain mode, or none in a sealed one")

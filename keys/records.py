@@ -78,13 +78,13 @@ def _fixed(records: int, topics: int) -> tuple[int, int, int, int, int, int]:
 
 
 def _fixed_end(records: int, topics: int) -> int:
-    return _fixed(records, topics)[-1] + _padded(2 * topics)
+    return _fixed(records, topics)[-1] + (2 * topics + 7 & -8)
 
 
 def _rest(start: int, topics_bytes: int, extras_bytes: int, payloads_bytes: int) -> tuple[int, int, int, int]:
-    extras = start + _padded(topics_bytes)
-    payloads = extras + _padded(extras_bytes)
-    return start, extras, payloads, payloads + _padded(payloads_bytes)
+    extras = start + (topics_bytes + 7 & -8)
+    payloads = extras + (extras_bytes + 7 & -8)
+    return start, extras, payloads, payloads + (payloads_bytes + 7 & -8)
 
 
 @lru_cache(maxsize=RECORDS_MAX + 1)

@@ -20,6 +20,7 @@ BLOCKS_MAX = 2048
 BLOCK_NUMBERS = 4096
 _BLOCK_BITS = 12
 _BLOCK_BYTES = 1 << _BLOCK_BITS - 3
+_BYTE_MASK = _BLOCK_BYTES - 1
 _FULL = b"\xff" * _BLOCK_BYTES
 _HEAD = struct.Struct(">qQ")  # highest sequence, floor
 _RUN = struct.Struct(">QI")  # first block, number of blocks that are full; 0: one block follows
@@ -52,14 +53,15 @@ class SequenceWindow:
 
     def __contains__(self, sequence: int) -> bool:
         """Returns True if `sequence` came before or is older than the window."""
-        if not self.reaches(sequence):
+        number = sequence >> _BLOCK_BITS
+        if number < self._floor:
             return True
-        bits = self._blocks.get(sequence >> _BLOCK_BITS)
-        return bits is not None and bool(bits[_byte(sequence)] & _bit(sequence))
+        bits = self._blocks.get(number)
+        return bits is not None and bool(bits[sequence >> 3 & _BYTE_MASK] & 1 << (sequence & 7))
 
     def seen(self, sequence: int) -> bool:
         """Marks `sequence`; returns True if it came before or is older than the window."""
-        number, byte, bit = sequence >> _BLOCK_BITS, _byte(sequence), _bit(sequence)
+        number, byte, bit = sequence >> _BLOCK_BITS, sequence >> 3 & _BYTE_MASK, 1 << (sequence & 7)
         bits = self._blocks.get(number)
         if bits is None:
             if number < self._floor:
@@ -119,11 +121,3 @@ class SequenceWindow:
             raise ValueError("cut short")
         window._bound()
         return window
-
-
-def _byte(sequence: int) -> int:
-    return sequence >> 3 & _BLOCK_BYTES - 1
-
-
-def _bit(sequence: int) -> int:
-    return 1 << (sequence & 7)

@@ -45,6 +45,12 @@ def sign_header(identity: Identity, header: MessageHeader, wire_topic: str) -> S
     return SignedHeader(header, identity.sign(HEADER_DOMAIN, header.encode() + frames.text(wire_topic)))
 
 
+def signed_frame(identity: Identity, header: MessageHeader, wire_topic: str) -> bytes:
+    """Returns the frame of the header that `sign_header` returns, encoded once."""
+    frame = header.encode()
+    return frame + identity.sign(HEADER_DOMAIN, frame + frames.text(wire_topic))
+
+
 def header_of(frame: bytes) -> MessageHeader:
     """Returns the header of a frame of `SignedHeader`. Raises `BadFrame`."""
     header = _usual_header(frame)

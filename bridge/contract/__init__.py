@@ -84,6 +84,7 @@ from bridge.contract.machine import (
     Wanted,
     Watch,
     Wire,
+    earliest,
 )
 from bridge.contract.publisher_guard import ARRIVAL_FACTOR, BURST_S, PublisherGuard
 from bridge.contract.withholding import Take, Withhold
@@ -164,6 +165,7 @@ __all__ = [
     "Worked",
     "claim_of",
     "count_of",
+    "earliest",
     "is_bare",
     "numbers_of",
     "packed",

@@ -45,8 +45,11 @@ class FairTable(Generic[K, V]):
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._values: dict[K, tuple[bytes, V]] = {}
+        self._values: dict[K, V] = {}
+        self._owners: dict[K, bytes] = {}
         self._owned: Belongings[bytes, K] = Belongings()
+        self.get: Callable[[K], V | None] = self._values.get
+        """Returns the value of a key; None without one. The dictionary's own method: asked with every wire."""
 
     def __len__(self) -> int:
         return len(self._values)
@@ -56,18 +59,14 @@ class FairTable(Generic[K, V]):
         """True if no owner has more than one value."""
         return len(self._owned) == len(self._values)
 
-    def get(self, key: K) -> V | None:
-        found = self._values.get(key)
-        return None if found is None else found[1]
-
     def touch(self, key: K) -> None:
         """Marks `key` as used: it becomes its owner's newest entry."""
-        self._owned.renew(self._values[key][0], key)
+        self._owned.renew(self._owners[key], key)
 
     def put(self, key: K, owner: bytes, value: V) -> tuple[K, V] | None:
         """Stores or replaces a value, as its owner's newest. Returns the evicted entry, if any."""
         self.pop(key)
-        self._values[key] = (owner, value)
+        self._values[key], self._owners[key] = value, owner
         self._owned.add(owner, key)
         if len(self._values) <= self._limit:
             return None
@@ -77,19 +76,24 @@ class FairTable(Generic[K, V]):
         return oldest, gone
 
     def pop(self, key: K) -> V | None:
-        found = self._values.pop(key, None)
-        if found is None:
+        owner = self._owners.pop(key, None)
+        if owner is None:
             return None
-        self._owned.drop(found[0], key)
-        return found[1]
+        self._owned.drop(owner, key)
+        return self._values.pop(key)
+
+    def clear(self) -> None:
+        """Forgets all values."""
+        for key in list(self._values):
+            self.pop(key)
 
     def values(self) -> Iterator[V]:
         """Iterates over the values in the order of `put`. The table must not change meanwhile."""
-        return (value for _, value in self._values.values())
+        return iter(self._values.values())
 
     def items(self) -> Iterator[tuple[K, V]]:
         """Iterates over keys and values in the order of `put`. The table must not change meanwhile."""
-        return ((key, value) for key, (_, value) in self._values.items())
+        return iter(self._values.items())
 
 
 CHAR_BYTES = 4
@@ -110,17 +114,16 @@ class FairBytes(Generic[K, V]):
         """Makes an empty table. `overhead`: bytes added to the size of each value, which bounds their number too."""
         self._limit = limit
         self._overhead = overhead
-        self._values: OrderedDict[K, tuple[bytes, V, int]] = OrderedDict()
+        self._values: dict[K, V] = {}
+        self._about: dict[K, tuple[bytes, int]] = {}  # owner and size
         self._by_owner: dict[bytes, OrderedDict[K, None]] = {}
         self._bytes: dict[bytes, int] = {}
         self._total = 0
+        self.get: Callable[[K], V | None] = self._values.get
+        """Returns the value of a key; None without one. The dictionary's own method: asked with every wire."""
 
     def __len__(self) -> int:
         return len(self._values)
-
-    def get(self, key: K) -> V | None:
-        found = self._values.get(key)
-        return None if found is None else found[1]
 
     def put(self, key: K, owner: bytes, value: V, size: int) -> list[tuple[K, V]]:
         """Stores or replaces a value, as its owner's newest. Returns the evicted entries: this one too if too
@@ -129,42 +132,41 @@ class FairBytes(Generic[K, V]):
         if key in self._values:
             self.pop(key)
         self._by_owner.setdefault(owner, OrderedDict())[key] = None
-        return self._add(key, owner, value, 0, size + self._overhead)
+        self._values[key], self._about[key] = value, (owner, 0)
+        return self._grow(key, owner, size + self._overhead)
 
     def grow(self, key: K, size: int) -> None:
         """Adds `size` bytes to a value, if the table still holds it."""
-        found = self._values.get(key)
-        if found is None:
-            return
-        self._add(key, *found, size)
+        if key in self._about:
+            self._grow(key, self._about[key][0], size)
 
-    def _add(self, key: K, owner: bytes, value: V, before: int, size: int) -> list[tuple[K, V]]:
-        self._values[key] = (owner, value, before + size)
+    def _grow(self, key: K, owner: bytes, size: int) -> list[tuple[K, V]]:
+        self._about[key] = owner, self._about[key][1] + size
         self._bytes[owner] = self._bytes.get(owner, 0) + size
         self._total += size
         gone: list[tuple[K, V]] = []
         while self._total > self._limit:
             greediest = max(self._bytes, key=self._bytes.__getitem__)
             oldest = next(iter(self._by_owner[greediest]))
-            gone.append((oldest, self._values[oldest][1]))
+            gone.append((oldest, self._values[oldest]))
             self.pop(oldest)
         return gone
 
     def pop(self, key: K) -> V | None:
-        found = self._values.pop(key, None)
-        if found is None:
+        about = self._about.pop(key, None)
+        if about is None:
             return None
-        owner, value, size = found
+        owner, size = about
         del self._by_owner[owner][key]
         self._bytes[owner] -= size
         self._total -= size
         if not self._by_owner[owner]:
             del self._by_owner[owner], self._bytes[owner]
-        return value
+        return self._values.pop(key)
 
     def items(self) -> Iterator[tuple[K, V]]:
         """Iterates over keys and values, oldest first. The table must not change meanwhile."""
-        return ((key, value) for key, (_, value, _) in self._values.items())
+        return iter(self._values.items())
 
 
 class Repeats:
@@ -236,6 +238,8 @@ class Deferrals(Generic[K]):
         self._burst, self._every_s = burst, every_s
         self._allowances: dict[K, Allowance] = {}
         self._due_at: dict[K, float] = {}
+        self.next_deadline: float | None = None
+        """When the next postponed key is due; None if none waits. Kept, since nodes are asked after every event."""
 
     def __len__(self) -> int:
         """Returns the number of known names."""
@@ -247,9 +251,10 @@ class Deferrals(Generic[K]):
         if allowance is None:
             allowance = self._allowances[key] = Allowance(self._burst, self._every_s, now)
         if allowance.take(now):
-            self._due_at.pop(key, None)
+            self.drop(key)
             return True
         self._due_at[key] = now + allowance.wait_s
+        self._settle()
         return False
 
     def due(self, now: float) -> list[K]:
@@ -257,23 +262,27 @@ class Deferrals(Generic[K]):
 
         A clock that was set back delays nothing for longer than one interval.
         """
+        if not self._due_at:
+            return []
         due = [key for key, at in self._due_at.items() if not now < at <= now + self._every_s]
         for key in due:
             del self._due_at[key]
+        self._settle()
         return due
 
     def drop(self, key: K) -> None:
         """Forgets the postponed work of a key. Spent uses stay spent."""
-        self._due_at.pop(key, None)
+        if self._due_at.pop(key, None) is not None:
+            self._settle()
 
     def keep(self, keeps: Callable[[K], bool]) -> None:
         """Forgets every name for which `keeps` is False."""
         self._allowances = {key: left for key, left in self._allowances.items() if keeps(key)}
         self._due_at = {key: at for key, at in self._due_at.items() if keeps(key)}
+        self._settle()
 
-    @property
-    def next_deadline(self) -> float | None:
-        return min(self._due_at.values(), default=None)
+    def _settle(self) -> None:
+        self.next_deadline = min(self._due_at.values(), default=None)
 
 
 class Budget:
@@ -301,9 +310,10 @@ class Budget:
         return self._left > 0
 
     def spend(self, cost: float, now: float) -> bool:
-        """Pays `cost`; returns False if that empties the bucket."""
-        self.open(now)
-        self._left = max(-self._debt_max, self._left - cost)
+        """Pays `cost`; returns False if that empties the bucket. Grows as `open` does."""
+        left = min(self._burst, self._left + max(0.0, now - self._at) * self._per_s)
+        self._at = max(self._at, now) if self._signed else now
+        self._left = max(-self._debt_max, left - cost)
         return self._left > 0
 
     def would_open(self, at: float) -> bool:
@@ -375,7 +385,9 @@ class LinkGuard:
     """
 
     def __init__(self) -> None:
-        self._budgets: dict[str, Budget] = {}  # of neighbours that brought something bad
+        self.charged: set[str] = set()
+        """Neighbours that brought something bad: of no other is a link ever `closed`."""
+        self._budgets: dict[str, Budget] = {}
         self._authors: dict[tuple[str, bytes], Budget] = {}  # of neighbours, and certified authors
         self._in_debt: dict[str, set[bytes]] = {}  # authors in debt, by neighbour
 
@@ -399,6 +411,7 @@ class LinkGuard:
         """Charges the link, or the author, for the refusals of one wire."""
         for effect in effects:
             if isinstance(effect, Count) and effect.name == "refused":
+                self.charged.add(peer)
                 cost = TRANSITION_COST if effect.label in TRANSITIONS else 1.0
                 if effect.of and effect.label in TRANSITIONS:
                     if not _spend(self._authors, (peer, effect.of), cost, now):
@@ -409,6 +422,7 @@ class LinkGuard:
     def keep(self, peers: Iterable[str]) -> None:
         """Forgets former neighbours, and the accounts of authors at them."""
         kept = set(peers)
+        self.charged &= kept
         self._budgets = {peer: budget for peer, budget in self._budgets.items() if peer in kept}
         self._authors = {pair: budget for pair, budget in self._authors.items() if pair[0] in kept}
         self._in_debt = {peer: authors for peer, authors in self._in_debt.items() if peer in kept}

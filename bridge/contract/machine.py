@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import field
 from enum import StrEnum
+from math import inf
 from typing import Protocol, TypeAlias
 
 from bridge.contract.loads import Beat, Loads, Worked
@@ -440,6 +441,15 @@ Effect: TypeAlias = (
     Send | Refuse | Delay | Withhold | Take | Watch | Deliver | DeliverShared | Forget | LeaveOnDisk | ReadPage | Count
     | Blame | Wanted | Doubted | Adopt | NotAdopted | KeysChanged | KeepMaterial | KeepArchive | Keep | Outlived
 )  # fmt: skip
+
+
+def earliest(*deadlines: float | None) -> float | None:
+    """Returns the earliest of some deadlines, in UNIX seconds; None if there is none, or only infinite ones."""
+    found = inf
+    for at in deadlines:
+        if at is not None and at < found:
+            found = at
+    return None if found == inf else found
 
 
 class Machine(Protocol):

@@ -69,16 +69,15 @@ class PublisherGuard:
         `across`: another replica brought it, not the publisher itself; by planes, a replica of its own region may do
         so.
         """
+        costs = _costs(wire, effects)
         if across:
-            self._charge(wire, effects, now)
+            if costs[0] or costs[1]:  # else it is a repetition, or a key alone, which another budget limits
+                self._charge(wire, costs[:2], now)
             return []
-        delay_s = self._delay_s(wire, effects, now)
+        delay_s = self._delay_s(wire, effects, costs, now)
         return [Count("publisher_delayed"), Delay(delay_s)] if delay_s > 0 else []
 
-    def _charge(self, wire: Wire, effects: Sequence[Effect], now: float) -> None:
-        batches, sealed_bytes, _ = _costs(wire, effects)
-        if not (batches or sealed_bytes):
-            return
+    def _charge(self, wire: Wire, costs: tuple[int, ...], now: float) -> None:
         publisher, sealed_s = _named(wire)
         self._since.setdefault(publisher, now)
         whose = self._whose(publisher, sealed_s)
@@ -89,18 +88,21 @@ class PublisherGuard:
             came = tuple([Budget(ARRIVAL_FACTOR * r, ARRIVAL_FACTOR * r * BURST_S, now) for r in rates])
             sealed = tuple([Budget(rate, rate * BURST_S, sealed_s, signed=True) for rate in rates])
             account = self._accounts[whose] = _Account(came, sealed)
-        costs = (batches, sealed_bytes)
-        left = [budget.spend(cost, now) for budget, cost in zip(account.came, costs, strict=True)]
-        left += [budget.spend(cost, sealed_s) for budget, cost in zip(account.sealed, costs, strict=True)]
-        (self._in_debt.discard if all(left) else self._in_debt.add)(whose)
+        has_left = True
+        for budget, cost in zip(account.came, costs, strict=True):
+            has_left &= budget.spend(cost, now)
+        for budget, cost in zip(account.sealed, costs, strict=True):
+            has_left &= budget.spend(cost, sealed_s)
+        (self._in_debt.discard if has_left else self._in_debt.add)(whose)
 
     def _whose(self, publisher: bytes, sealed_s: float) -> _Whose:
         return publisher, sealed_s < self._since.get(publisher, 0.0), True
 
-    def _delay_s(self, wire: Wire, effects: Sequence[Effect], now: float) -> float:
+    def _delay_s(self, wire: Wire, effects: Sequence[Effect], costs: tuple[int, int, int], now: float) -> float:
         """Returns the seconds by which to delay the publisher's acknowledgement."""
-        costs = _costs(wire, effects)
-        if Count("expired") in effects:  # verified, passed on or not; only its publisher brings it here
+        if (
+            not costs[0] and Count("expired") in effects
+        ):  # verified, passed on or not; only its publisher brings it here
             costs = (1, *costs[1:])
         if not any(costs):
             return 0.0
@@ -113,7 +115,7 @@ class PublisherGuard:
             account = self._accounts[publisher, False, False] = _Account(came)
         for budget, cost in zip(account.came, costs, strict=True):
             budget.spend(cost, now)
-        return max(budget.owed_s for budget in account.came)
+        return max([budget.owed_s for budget in account.came if budget.left < 0], default=0.0)
 
     def adopt(self, budgets: MemberBudgets, publishers: Iterable[bytes]) -> None:
         """Forgets former members, and all accounts if the budgets changed."""

@@ -47,13 +47,13 @@ def refusal(effects: Iterable[Effect]) -> list[Effect]:
 
     Returns none if another version came into force: then some effects belong to wires that waited for it.
     """
-    effects = tuple(effects)
-    if any(isinstance(effect, Adopt) for effect in effects):
-        return []
+    reason: Reason | None = None
     for effect in effects:
-        if isinstance(effect, Count):
+        if isinstance(effect, Adopt):
+            return []
+        if isinstance(effect, Count) and reason is None:
             if effect.name == "refused":
-                return [Refuse(_BY_LABEL.get(effect.label, Reason.FORM))]
-            if effect.name in ("link_throttled", "publisher_throttled"):
-                return [Refuse(Reason.BUDGET)]
-    return []
+                reason = _BY_LABEL.get(effect.label, Reason.FORM)
+            elif effect.name in ("link_throttled", "publisher_throttled"):
+                reason = Reason.BUDGET
+    return [] if reason is None else [Refuse(reason)]

@@ -33,6 +33,7 @@ class WireTopic(NamedTuple):
     publisher: bytes = b""
 
 
+@lru_cache(maxsize=1024)
 def batch_topic(number: int) -> str:
     """Returns the wire topic of batches of the scope with this number."""
     return f"{BATCH_ROOT}{number}"

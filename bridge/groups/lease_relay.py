@@ -6,7 +6,7 @@ leases. Not here: the server of a group, unknown to a replica if the group's nam
 
 from __future__ import annotations
 
-from bridge.contract import Count, Deferrals, Effect, Received, Send, Wire
+from bridge.contract import Count, Deferrals, Effect, Received, Send, Wire, earliest
 from bridge.document import Overlay
 from bridge.groups.leases import GROUPS_TOPIC, Lease, LeaseTable
 from bridge.topology import Routes
@@ -82,8 +82,7 @@ class LeaseRelay:
 
     @property
     def next_deadline(self) -> float | None:
-        deadlines = self._comebacks.next_deadline, self._told.next_deadline
-        return min((at for at in deadlines if at is not None), default=None)
+        return earliest(self._comebacks.next_deadline, self._told.next_deadline)
 
     def adopt(self, overlay: Overlay) -> None:
         """Takes another version of the overlay, or other views or trees."""

@@ -50,6 +50,7 @@ class Measurer:
 
     def __init__(self, overlay: Overlay, name: str, identity: Identity) -> None:
         self._overlay, self._name, self._identity = overlay, name, identity
+        self.is_on = overlay.policy.organising is not None
         self._region = overlay.certificate(name).region
         self.up: set[str] = set()  # replicas to which a link stands
         self._clients: set[str] = set()  # other members with a link
@@ -78,7 +79,7 @@ class Measurer:
         """Takes another version of the overlay, or other views or trees of it, and forgets all that are no longer
         members.
         """
-        self._overlay = overlay
+        self._overlay, self.is_on = overlay, overlay.policy.organising is not None
         peers = peers_of(overlay, self._name) if self._name in overlay.members else frozenset[str]()
         for table, kept in (
             (self._rtts, peers), (self._probes, peers), (self._said, overlay.members), (self._filters, overlay.members),
@@ -131,9 +132,7 @@ class Measurer:
                 self._rtts.setdefault(event.peer, deque(maxlen=RTTS)).append(now - sent_at)
 
     def passed_on(self, event: Received, effects: Iterable[Effect]) -> None:
-        """Takes note of a verified publication, seen for the first time, and of its effects."""
-        if self._overlay.policy.organising is None:
-            return
+        """Takes note of a verified publication, seen for the first time, and of its effects. Asked if we measure."""
         self._forwarded += 1
         receivers = {effect.peer for effect in effects if isinstance(effect, Send)}
         wanted = any(peer in self._overlay.members and not self._is_replica(peer) for peer in receivers)

@@ -100,8 +100,9 @@ class OverlayKeeper:
 
     def __init__(self, overlay: Overlay, name: str, identity: Identity | None = None) -> None:
         """Takes the `identity` of a replica, which endorses views; None for other members."""
-        self.overlay = overlay
         self._name = name
+        self._moved = False
+        self._enforce(overlay)
         self._endorser = Endorser(name, identity)
         self.swaps = SwapEndorser(name, identity)
         self._now = 0.0  # the time of the last event
@@ -110,20 +111,19 @@ class OverlayKeeper:
         self._latest = OfferedVersion.of(overlay)
         self._document = canonical(overlay)
         self._place = place_of(overlay, name)  # fixed while we run
-        self._served: tuple[Overlay, bool] | None = None  # remembers if an overlay lists us: asked with each event
-        self._moved = False
         self._peers: dict[str, _Peer] = {}  # neighbours whose link is up ...
         self._away: dict[str, _Peer] = {}  # ... or was: to reconnect refills no allowance and restores no trust
         self._pending: tuple[str, float] | None = None  # the asked neighbour, and the end of our wait
         self._equivocated = False
+        self._due: float | None = None  # the deadline as it was worked out last ...
+        self._is_due_known = False  # ... if nothing happened since
 
-    @property
-    def removed(self) -> bool:
-        """True if the overlay in force lists us nowhere or in another place; then we seal and pass on nothing."""
-        served = self._served
-        if served is None or served[0] is not self.overlay:
-            served = self._served = self.overlay, serves(self.overlay, self._name)
-        return self._moved or not served[1]
+    def _enforce(self, overlay: Overlay) -> None:
+        """Puts an overlay in force. `removed`: True if it lists us nowhere or in another place; then we seal and pass
+        on nothing.
+        """
+        self.overlay, self._is_due_known = overlay, False
+        self.removed = self._moved or not serves(overlay, self._name)
 
     @property
     def versions(self) -> dict[str, int]:
@@ -147,6 +147,7 @@ class OverlayKeeper:
     # --------------------------------------------------------------------------------------------- events
 
     def link_up(self, peer: str, now: float) -> list[Effect]:
+        self._is_due_known = False
         known = self._peers.get(peer) or self._away.pop(peer, None)
         documents, news = (DOCUMENT_BURST, DOCUMENT_EVERY_S, now), (NEWS_BURST, NEWS_EVERY_S, now)
         self._peers[peer] = known or _Peer(Allowance(*documents), Allowance(*news), Allowance(*news))
@@ -155,6 +156,7 @@ class OverlayKeeper:
         return [self._offer(peer), *self._endorser.link_up(peer, self.overlay), *self._tell_swaps(now)]
 
     def link_down(self, peer: str, now: float) -> list[Effect]:
+        self._is_due_known = False
         if peer in self._peers:
             self._away[peer] = self._peers.pop(peer)
         if self._pending is not None and self._pending[0] == peer:
@@ -163,6 +165,7 @@ class OverlayKeeper:
 
     def received(self, event: Received, now: float) -> list[Effect]:
         """Takes a wire on `OVERLAY_TOPIC`. An invalid wire is dropped, counted and charged to the link."""
+        self._is_due_known = False
         peer = self._peers.get(event.peer)
         if peer is None:
             return []
@@ -187,6 +190,7 @@ class OverlayKeeper:
         """Takes another overlay file that the shell found. Raises OverlayError, in one line, if the version cannot be
         adopted.
         """
+        self._is_due_known = False
         parsed = _parse(document)
         overlay = Overlay.load(parsed, int(now * 1000), self.overlay.owner)
         version = OfferedVersion.of(overlay)
@@ -217,6 +221,7 @@ class OverlayKeeper:
 
     def endorsed(self, event: Received, now: float) -> list[Effect]:
         """Takes an endorsement: a wire on `VIEWS_TOPIC`. Passes on a valid endorsement that is new."""
+        self._is_due_known = False
         try:
             endorsement = Endorsement.decode(event.wire.payload)
             latest = self.overlay.latest.get(endorsement.region)
@@ -235,6 +240,7 @@ class OverlayKeeper:
         """Takes a wire on `SWAPS_TOPIC`: swaps and endorsements, or the question for all of them. Passes on valid
         news.
         """
+        self._is_due_known = False
         peer = self._peers.get(event.peer)
         if peer is None:
             return []
@@ -265,6 +271,7 @@ class OverlayKeeper:
 
     def offer_swap(self, swap: SignedSwap, now: float) -> list[Effect]:
         """Takes a swap that we signed as the organiser; the swap is kept before anybody hears of it."""
+        self._is_due_known = False
         return self._hear(SwapNews((swap,)), "", now)
 
     def _hear(self, news: SwapNews, teller: str, now: float) -> list[Effect]:
@@ -282,10 +289,12 @@ class OverlayKeeper:
         return effects + told_swaps(news_since(before, overlay), self._peers.keys() - {teller})
 
     def rotate(self, identity: Identity, now: float) -> None:
+        self._is_due_known = False
         self._endorser.rotate(identity, self.overlay, now)
         self.swaps.rotate(identity)
 
     def tick(self, now: float) -> list[Effect]:
+        self._is_due_known = False
         self._now = now
         if not self._begun:
             self._begun = True
@@ -305,6 +314,12 @@ class OverlayKeeper:
 
     @property
     def next_deadline(self) -> float | None:
+        """The next time at which `tick` is wanted, worked out once after each event of the keeper."""
+        if not self._is_due_known:
+            self._due, self._is_due_known = self._deadline(), True
+        return self._due
+
+    def _deadline(self) -> float | None:
         apart = [peer for peer in self._peers.values() if peer.offered not in (None, self._latest)]
         deadlines = [peer.told_at + OFFER_AGAIN_S for peer in apart if self._is_behind(peer)]
         deadlines += [peer.swaps_at for peer in self._peers.values() if peer.swaps_at < float("inf")]
@@ -396,7 +411,7 @@ class OverlayKeeper:
         outcome = self._outcome(overlay)
         self._latest, self._document, self._pending, self._equivocated = version, canonical(overlay), None, False
         self._moved = moved(overlay, self._name, self._place)
-        self.overlay = narrowed(self.overlay, overlay) if outcome is Adoption.RESTART else overlay
+        self._enforce(narrowed(self.overlay, overlay) if outcome is Adoption.RESTART else overlay)
         self._endorser.adopt(self.overlay, now)
         self.swaps.adopt(self.overlay, now)
         effects: list[Effect] = [Adopt(overlay, self._document, outcome), Count("overlays_adopted", 1, outcome.value)]
@@ -413,9 +428,10 @@ class OverlayKeeper:
         machines follow if views or trees changed. `keep`: the file must hold the change before any neighbour hears of
         it.
         """
-        before, self.overlay = self.overlay, overlay
+        before = self.overlay
         if overlay is before:
             return []
+        self._enforce(overlay)
         if OfferedVersion.of(overlay) == self._latest:
             self._document = canonical(overlay)
         same_views = all(overlay.open_views(region) == before.open_views(region) for region in overlay.latest)

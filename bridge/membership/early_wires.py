@@ -47,10 +47,12 @@ class EarlyWires:
         self.withheld_max = 0
         self._kept: FairBytes[bytes, Early] = FairBytes(EARLY_BYTES, EARLY_OVERHEAD_BYTES)
         self._due: dict[bytes, None] = {}  # names of the kept wires that are to be judged
-        self._due_at: float | None = None
+        self.next_deadline: float | None = None
+        """The time at which wires are due for judgement; None if none are."""
         self._links: Counter[str] = Counter()  # withheld acknowledgements, by neighbour
         self._last = 0  # number; negative, since the reader's overflow counts upwards
-        self._taken: list[int] = []
+        self.taken: list[int] = []
+        """The numbers of withheld wires that may be acknowledged."""
         self._instead: dict[int, int] = {}  # the overflow's number to our number of a withheld wire
 
     def __len__(self) -> int:
@@ -73,8 +75,12 @@ class EarlyWires:
         """Returns the effects of a wire from a neighbour that may be ahead, without blame for a right that is unknown
         here. `keeps`: the wire waits instead of being refused. `before`: the wire's entry, if it waited until now.
         """
-        at = next((i for i, e in enumerate(effects) if isinstance(e, Count) and _is_of_rights(e)), None)
-        if at is None or not _carries(event.wire):
+        for at, effect in enumerate(effects):  # noqa: B007  the place is needed below
+            if isinstance(effect, Count) and _is_of_rights(effect):
+                break
+        else:
+            return effects
+        if not _carries(event.wire):
             return effects
         rest = [e for e in effects[at + 1 :] if not (isinstance(e, Blame) and e.member == event.peer)]
         kept = self._keep(event, before) if keeps else effects[at : at + 1]
@@ -94,7 +100,7 @@ class EarlyWires:
     def release(self, peer: str | None, now: float) -> None:
         """Makes the waiting wires of one neighbour, or of all if `peer` is None, due for judgement."""
         self._due.update((name, None) for name, early in self._kept.items() if peer in (None, early.event.peer))
-        self._due_at = now if self._due else None
+        self.next_deadline = now if self._due else None
 
     def due(self) -> list[Early]:
         """Takes out at most `JUDGED_AT_ONCE` wires that are due, in the order of arrival. The caller passes the effects
@@ -104,7 +110,7 @@ class EarlyWires:
         found = [early for early in taken if early is not None]
         for early in found:
             del self._due[early.name]
-        self._due_at = self._due_at if self._due else None
+        self.next_deadline = self.next_deadline if self._due else None
         return found
 
     def judged(self, early: Early, effects: Sequence[Effect]) -> list[Effect]:
@@ -123,19 +129,16 @@ class EarlyWires:
 
     def acknowledged(self, effects: Iterable[Effect]) -> list[Effect]:
         """Adds the waiting wires that may be acknowledged to a reader's effects at the end of an event."""
+        if not (self.taken or self._instead):
+            return list(effects)
         told = [self._ours(effect) if isinstance(effect, Take) else effect for effect in effects]
-        if self._taken:
-            told.append(Take(tuple(self._taken)))
-            self._taken.clear()
+        if self.taken:
+            told.append(Take(tuple(self.taken)))
+            self.taken.clear()
         return told
 
     def _ours(self, take: Take) -> Take:
         return Take(tuple(self._instead.pop(number, number) for number in take.numbers))
-
-    @property
-    def next_deadline(self) -> float | None:
-        """The time at which wires are due for judgement; None if none are."""
-        return self._due_at
 
     def _number(self, peer: str) -> int:
         if self._links[peer] >= self.withheld_max:
@@ -148,7 +151,7 @@ class EarlyWires:
         """Lets a withheld wire be acknowledged."""
         if early.number:
             self._links[early.event.peer] -= 1
-            self._taken.append(early.number)
+            self.taken.append(early.number)
             early.number = 0
 
 

@@ -26,6 +26,7 @@ from bridge.contract import (
     Received,
     Rotated,
     Tick,
+    earliest,
 )
 from bridge.document import Overlay, OverlayError
 from bridge.membership.adopting import OVERLAY_TOPIC, OverlayKeeper
@@ -72,6 +73,13 @@ class Node:
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         """Returns the effects of an event in the order in which they must happen. Refuses a stranger's event."""
+        if isinstance(event, Received) and event.peer in self._peers:
+            peer = event.peer
+            if peer in self._links.charged and self._links.closed(peer, event.wire.properties, now):
+                return [Count("link_throttled", 1, peer)]
+            effects = self._received(event, now)
+            self._links.charge(peer, effects, now)
+            return effects
         match event:
             case Offered(document):
                 try:
@@ -83,12 +91,6 @@ class Node:
             ):
                 counted = Count("refused", 1, "stranger")
                 return [counted] if peer in self._left else [counted, Blame(peer, False, "not a neighbour of ours")]
-            case Received(peer, wire):
-                if self._links.closed(peer, wire.properties, now):
-                    return [Count("link_throttled", 1, peer)]
-                effects = self._received(event, now)
-                self._links.charge(peer, effects, now)
-                return effects
         effects = [] if self.keeper.removed else self._event(event, now)
         match event:
             case LinkUp(peer) if peer not in self.overlay.hosted:
@@ -104,7 +106,7 @@ class Node:
 
     def _received(self, event: Received, now: float) -> list[Effect]:
         topic = event.wire.topic
-        if event.peer in self.overlay.hosted and topic.startswith(f"{CONTROL_ROOT}/"):
+        if event.peer in self.keeper.overlay.hosted and topic.startswith(f"{CONTROL_ROOT}/"):
             # A stock broker says nothing of its own; any client that may publish there could speak in its name.
             return [Count("refused", 1, "topic"), Blame(event.peer, False, "a hosted broker only carries")]
         if topic == OVERLAY_TOPIC:
@@ -118,7 +120,9 @@ class Node:
             return self._adopted(self.keeper.endorsed(event, now), now)
         if topic == SWAPS_TOPIC:
             return self._adopted(self.keeper.swapped(event, now), now)
-        return [] if self.keeper.removed else self._judged(event, now)
+        if self.keeper.removed:
+            return []
+        return self._judged(event, now) if self.keeper.may_be_ahead(event.peer, now) else self._event(event, now)
 
     def _judged(self, event: Received, now: float, before: Early | None = None) -> list[Effect]:
         """Returns the effects of our machines for a wire. A wire that would be refused for want of a right waits if
@@ -160,8 +164,7 @@ class Node:
     @property
     def next_deadline(self) -> float | None:
         own = [] if self.keeper.removed else [*self._deadlines(), self._early.next_deadline]
-        deadlines = [self.keeper.next_deadline, *own]
-        return min((d for d in deadlines if d is not None and d < float("inf")), default=None)
+        return earliest(self.keeper.next_deadline, *own)
 
     def _adopted(self, effects: list[Effect], now: float) -> list[Effect]:
         """Makes the machines follow the version that the keeper put in force. Members that left are no longer

@@ -66,7 +66,7 @@ class Cuts:
         self._row_of: dict[int, int] = {}  # by part: the number of the row on disk
         self._parts: dict[int, dict[int, _Told]] = {}  # by row, and by part that is not gone
         self._former: dict[int, list[_Told]] = {}  # by row: those that a former life left
-        self._changed: dict[int, None] = {}  # rows whose parts are to be written
+        self.changed: dict[int, None] = {}  # rows whose parts are to be written
 
     def forget_peer(self, peer: str) -> None:
         """Forgets a replica's refusals: on a new link it may take larger packets."""
@@ -152,7 +152,7 @@ class Cuts:
             self._row_of[entry.sequence] = row
             numbers = numbers_of(entry.publication, entry.sequence)
             self._parts.setdefault(row, {})[entry.sequence] = (entry.chain, _is_plain(entry), numbers)
-            self._changed[row] = None
+            self.changed[row] = None
 
     def divide(self, divided: Sequence[tuple[Entry, Sequence[Part]]]) -> None:
         """Replaces these entries by their parts, which go to all replicas."""
@@ -184,7 +184,7 @@ class Cuts:
             if row is None:
                 found.append(sequence)
                 continue
-            self._changed[row] = None
+            self.changed[row] = None
             self._parts[row].pop(sequence, None)
             if not self._parts[row]:
                 del self._parts[row]
@@ -195,7 +195,7 @@ class Cuts:
 
     def changes(self) -> list[Keep]:
         """Returns the rows changed since the last call."""
-        changed, self._changed = self._changed, {}
+        changed, self.changed = self.changed, {}
         rows = tuple((ROW + number(row, _NUMBER), _told(self._parts.get(row))) for row in changed)
         return [Keep(rows)] if rows else []
 
@@ -207,7 +207,7 @@ class Cuts:
 
     def all_read(self) -> None:
         """Drops rows of a former process whose batches were not on disk: everything left there is in memory now."""
-        self._changed.update(dict.fromkeys(self._former))
+        self.changed.update(dict.fromkeys(self._former))
         self._former.clear()
 
 

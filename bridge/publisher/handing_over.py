@@ -82,7 +82,8 @@ def newest_of(stragglers: Iterable[Entry], members: Collection[str], now: float)
 
 def has_enough(entry: Entry, view: RegionView) -> bool:
     """Returns True if n - f replicas of the view acknowledged the entry."""
-    return len(view.members_among(entry.acked)) >= len(view.members) - view.faults
+    enough = len(view.members) - view.faults
+    return len(entry.acked) >= enough and len(view.members_among(entry.acked)) >= enough
 
 
 def sealed_ago_s(entry: Entry, now: float) -> float:

@@ -83,7 +83,8 @@ class OutboxIntake:
         self._unstored_bytes = 0
         self._last_stored: OrderedDict[str, int] = OrderedDict()
         first = shelf.first(0)
-        self._left = None if first is None else first[0]  # nothing with a lower sequence is left; None: nothing is
+        self.left_from = None if first is None else first[0]
+        """The first number that may be left on disk; None if nothing is."""
         self._left_is_old = self._unreadable = self._asked = False
         self._look_at: float | None = None
         self._ahead = RunAhead()
@@ -179,15 +180,17 @@ class OutboxIntake:
         """Returns True if entries of its scope are or may be left on disk, or if it would run too far ahead of left
         entries.
         """
-        if self._scopes.is_behind(self._left):
+        if self._scopes.is_behind(self.left_from):
             return True
-        if self._left is None:
+        if self.left_from is None:
             self._ahead.clear()
             return False
-        return not self._ahead.may_go(sequence) or (previous >= max(1, self._left) and self._shelf.is_left(previous))
+        return not self._ahead.may_go(sequence) or (
+            previous >= max(1, self.left_from) and self._shelf.is_left(previous)
+        )
 
     def _leave(self, sequence: int, publication: Publication) -> None:
-        self._left = sequence if self._left is None else min(self._left, sequence)
+        self.left_from = sequence if self.left_from is None else min(self.left_from, sequence)
         if publication.retain:
             # An older one of ours on that topic, sealed anew meanwhile, would come after this one.
             self._publisher.overtaken(publication.topic, publication.time_ms)
@@ -198,14 +201,14 @@ class OutboxIntake:
 
     def wanted(self, now: float) -> list[Effect]:
         """Requests a page of left entries if they may go on now; called after every event."""
-        if self._left is None or self._asked:
+        if self.left_from is None or self._asked:
             return []
         if self._look_at is None or now >= self._look_at:
             self._look(now)
         if self._unreadable or not (self._left_is_old or self._publisher.wants_late):
             return []
         self._asked = True
-        return [ReadPage(self._left)]
+        return [ReadPage(self.left_from)]
 
     def page(self, event: OutboxPage, now: float) -> list[Effect]:
         """Takes a page of left entries."""
@@ -214,7 +217,7 @@ class OutboxIntake:
         if event.unreadable:
             return []
         # What was left while the page was read stands behind it.
-        self._left = event.following
+        self.left_from = event.following
         self._look(now)
         return self._publisher.take(event.entries, now, late=True) if event.entries else []
 
@@ -223,11 +226,13 @@ class OutboxIntake:
         not be read.
         """
         self._unreadable = self._left_is_old = False
-        self._look_at = None if self._left is None else now + LOOK_EVERY_S
-        if self._max_age_s is not None and self._left is not None:
-            first = self._shelf.first(self._left)
+        self._look_at = None if self.left_from is None else now + LOOK_EVERY_S
+        if self._max_age_s is not None and self.left_from is not None:
+            first = self._shelf.first(self.left_from)
             self._left_is_old = first is not None and first[1] / 1000 + self._max_age_s < now
 
     @property
     def next_deadline(self) -> float | None:
-        return self._look_at if self._left is not None and (self._unreadable or self._max_age_s is not None) else None
+        return (
+            self._look_at if self.left_from is not None and (self._unreadable or self._max_age_s is not None) else None
+        )

@@ -26,24 +26,25 @@ class SigningKey:
     def __init__(self, identity: Identity, takes: Callable[[Identity], None]) -> None:
         self.identity = identity
         self._takes = takes
-        self._next: Identity | None = None
+        self.successor: Identity | None = None
+        """The key that takes over; None as a rule."""
         self._from = 0.0  # when the next one was heard of
 
     def rotate(self, identity: Identity, now: float) -> None:
         """Takes a listed next key."""
-        self._next, self._from = identity, now
+        self.successor, self._from = identity, now
 
     def settle(self, overlay: Overlay, now: float) -> None:
         """Switches to the next key if it is time, by the version in force."""
-        if self._next is None:
+        if self.successor is None:
             return
         former = overlay.by_party.get(self.identity.party_id)
         counts = former is not None and now * 1000 <= former.not_after_ms
         if not counts or not 0 <= now - self._from < NEXT_KEY_SETTLE_S:
-            self.identity, self._next = self._next, None
+            self.identity, self.successor = self.successor, None
             self._takes(self.identity)
 
     @property
     def next_deadline(self) -> float | None:
         """The latest time of the switch to the next key."""
-        return None if self._next is None else self._from + NEXT_KEY_SETTLE_S
+        return None if self.successor is None else self._from + NEXT_KEY_SETTLE_S

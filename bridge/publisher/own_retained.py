@@ -85,7 +85,7 @@ class OwnRetained:
         self._expected: OrderedDict[str, str] = OrderedDict()  # owners by topic
         self._bytes = 0
         self.retold: Deferrals[str] = Deferrals(RETELL_BURST, RETELL_EVERY_S)  # by replica of our region
-        self._changed: dict[str, None] = {}  # topics whose rows are to be written
+        self.changed: dict[str, None] = {}  # topics whose rows are to be written
 
     def expect(self, topic: str, owner: str, client: str = "") -> None:
         """Notes the owner and the client of a retained publication on its way: outbox entries name neither."""
@@ -103,7 +103,7 @@ class OwnRetained:
         self._drop(publication.topic)
         owner = self._expected.pop(publication.topic, publication.owner)
         self._add(KeptRetained(sequence, publication, protected, owner=owner))
-        self._changed[publication.topic] = None
+        self.changed[publication.topic] = None
         return self._shrink()
 
     def _add(self, kept: KeptRetained) -> None:
@@ -127,7 +127,7 @@ class OwnRetained:
             kept.seal = FORMER
             sealer.ask_review(now + LOOK_AGAIN_S)
         kept.wire, kept.key = entry.wire, entry.key
-        self._changed[entry.publication.topic] = None
+        self.changed[entry.publication.topic] = None
         self._bytes += kept.size - before
         self._weights.put(kept.publication.topic, kept.size + ENTRY_BYTES)
         return self._shrink()
@@ -189,13 +189,13 @@ class OwnRetained:
             self._weights.drop(topic)
             del self._kept[topic]
             self._bytes -= known.size
-            self._changed[topic] = None
+            self.changed[topic] = None
 
     # ------------------------------------------------------------------------------------------- over restarts
 
     def changes(self) -> list[Effect]:
         """Returns the rows changed since the last call."""
-        changed, self._changed = self._changed, {}
+        changed, self.changed = self.changed, {}
         rows = tuple((ROW + topic.encode(), _row(self._kept.get(topic))) for topic in changed)
         return [Keep(rows)] if rows else []
 

@@ -27,13 +27,17 @@ class OwnRows:
         scopes: FormerScopes,
         sealed: SealedBefore,
     ) -> None:
-        self._entries, self._retained, self._cuts, self._sealed = entries, retained, cuts, sealed
-        self._others = predecessors, cuts, scopes, sealed
+        self._entries, self._cuts, self._sealed = entries, cuts, sealed
+        self._others, self._scopes = (predecessors, cuts, scopes, sealed), scopes
+        self._noting = retained, predecessors, cuts, sealed
 
     def changes(self) -> list[Effect]:
         """Returns the rows changed since the last call."""
-        kept = self._retained, *self._others
-        return [effect for each in kept for effect in each.changes()]
+        found: list[Effect] = list(self._scopes.changes())
+        for each in self._noting:
+            if each.changed:  # asked after every event; as a rule nothing did
+                found += each.changes()
+        return found
 
     def restore(self, rows: Iterable[tuple[bytes, bytes]]) -> None:
         """Restores the rows of a former process, except retained publications."""

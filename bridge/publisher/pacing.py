@@ -26,7 +26,8 @@ class Pacing:
         self._life, self._keys_paid = life, life.keys_made
         self._values = budgets
         self._budgets: tuple[Budget, ...] = ()
-        self._held: dict[int, None] = {}
+        self.held: dict[int, None] = {}
+        """The numbers of waiting entries."""
         self._estimated = 0  # bytes of what is being sealed
         self._opens_at: float | None = None
 
@@ -39,8 +40,9 @@ class Pacing:
         """Returns True if an entry may be sealed now."""
         if not self._budgets:
             self._budgets = tuple([Budget(value, value * BURST_S, now, float("inf")) for value in self._values.values])
-        self._budgets[2].spend(self._life.keys_made - self._keys_paid, now)
-        self._keys_paid = self._life.keys_made
+        if self._life.keys_made != self._keys_paid:
+            self._budgets[2].spend(self._life.keys_made - self._keys_paid, now)
+            self._keys_paid = self._life.keys_made
         if all(map(Budget.open, self._budgets, (now, now, now))):
             self._opens_at = None
             return True
@@ -50,7 +52,7 @@ class Pacing:
     def admitted(self, entries: Sequence[Entry], now: float) -> Sequence[Entry]:
         """Returns the leading entries that are to be sealed now; the others wait."""
         if not entries or not self.is_open(now):
-            self._held.update(dict.fromkeys(entry.sequence for entry in entries))
+            self.held.update(dict.fromkeys(entry.sequence for entry in entries))
             return []
         batches, sealed_bytes, keys = self._budgets
         taken = 0
@@ -61,24 +63,25 @@ class Pacing:
             sealed_bytes.spend(entry.size, now)
             self._estimated += entry.size
             taken += 1
-        self._held.update(dict.fromkeys(entry.sequence for entry in entries[taken:]))
+        if taken < len(entries):
+            self.held.update(dict.fromkeys(entry.sequence for entry in entries[taken:]))
         return entries[:taken]
 
     def sealed(self, entries: Iterable[Entry], now: float) -> None:
         """Charges the bytes by which sealing made the entries larger than estimated."""
-        grown = sum(len(piece) for entry in entries for piece in entry.pieces) - self._estimated
+        grown = sum([len(piece) for entry in entries for piece in entry.pieces]) - self._estimated
         self._estimated = 0
         if grown:
             self._budgets[1].spend(grown, now)
 
     def released(self, entries: Mapping[int, Entry], now: float) -> list[tuple[int, str]]:
         """Returns numbers and chains of waiting entries that still exist, if they may go now."""
-        if not self._held or not self.is_open(now):
+        if not self.held or not self.is_open(now):
             return []
-        held, self._held = self._held, {}
+        held, self.held = self.held, {}
         return [(sequence, entries[sequence].chain) for sequence in held if sequence in entries]
 
     @property
     def next_deadline(self) -> float | None:
         """The time at which waiting entries go on; None if nothing waits."""
-        return 0.0 if self._opens_at is None and self._held else self._opens_at
+        return 0.0 if self._opens_at is None and self.held else self._opens_at

@@ -25,7 +25,7 @@ class Predecessors:
 
     def __init__(self) -> None:
         self._before: OrderedDict[bytes, int] = OrderedDict()  # number, chain -> the one before it that is there
-        self._changed: dict[bytes, bytes | None] = {}  # rows to be written
+        self.changed: dict[bytes, bytes | None] = {}  # rows to be written
         self._last: dict[str, int] = {}  # of chains into which something came from others: what came last
 
     def of(self, entry: Entry) -> int:
@@ -68,13 +68,13 @@ class Predecessors:
 
     def _put(self, key: bytes, before: int) -> None:
         self._before[key] = before
-        self._changed[key] = number(before, 8)
+        self.changed[key] = number(before, 8)
         while len(self._before) > DROPPED_MAX:
             self._forget_row(self._before.popitem(last=False)[0])
 
     def _forget_row(self, key: bytes) -> None:
-        if self._changed.pop(key, None) is None:  # else it was never written
-            self._changed[key] = None
+        if self.changed.pop(key, None) is None:  # else it was never written
+            self.changed[key] = None
 
     # ------------------------------------------------------------------------------------ what came from elsewhere
 
@@ -111,7 +111,7 @@ class Predecessors:
 
     def changes(self) -> list[Keep]:
         """Returns the rows changed since the last call."""
-        changed, self._changed = self._changed, {}
+        changed, self.changed = self.changed, {}
         rows = tuple((ROW + key, row) for key, row in changed.items())
         return [Keep(rows)] if rows else []
 

@@ -14,7 +14,19 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from operator import attrgetter
 
-from bridge.contract import Acked, Count, Effect, Forget, OutboxEntry, Publication, Received, Send, Wire, count_of
+from bridge.contract import (
+    Acked,
+    Count,
+    Effect,
+    Forget,
+    OutboxEntry,
+    Publication,
+    Received,
+    Send,
+    Wire,
+    count_of,
+    earliest,
+)
 from bridge.contract.machine import NotTaken
 from bridge.contract.refusing import Reason
 from bridge.document import Overlay, RegionView, ScopeSecret
@@ -154,9 +166,11 @@ class Publisher:
     def _drop_qos0(self) -> list[Effect]:
         """Drops the oldest QoS 0 entries beyond the bounds of memory."""
         gone = self._fleeting.excess()
+        if not gone:
+            return []
         dropped = sum(count_of(self._entries[sequence].publication) for sequence in gone)
         self._forget(gone)
-        return [Count("qos0_dropped", dropped)] if dropped else []
+        return [Count("qos0_dropped", dropped)]
 
     def link_up(self, peer: str, now: float) -> list[Effect]:
         """A replica of the home region is reachable: it gets all that it has not acknowledged, in order. One that is
@@ -267,10 +281,9 @@ class Publisher:
         straggler = None if first is None else self._entries[first].born + STRAGGLER_S
         review = min(self.sealer.review_at or 0.0, self._waiting.give_up_at)
         old_at, again_at = self._ages.first_at(self._entries), self.refusals.next_deadline
-        others = self._stand_ins.next_deadline(self._lanes), self.retained.retold.next_deadline
-        own = self._pacing.next_deadline, self._repairable.next_deadline
-        deadlines = (straggler, review, old_at, again_at, *others, *own)
-        return min((at for at in deadlines if at is not None and at < float("inf")), default=None)
+        silent_at = self._stand_ins.next_deadline(self._lanes) if self._stand_ins.is_used else None
+        own = self._pacing.next_deadline, self._repairable.next_deadline, self.retained.retold.next_deadline
+        return earliest(straggler, review, old_at, again_at, silent_at, *own)
 
     def keys_changed(self, now: float) -> list[Effect]:
         """Continues after new or replaced epoch keys."""
@@ -343,6 +356,8 @@ class Publisher:
 
     def _forget(self, sequences: Iterable[int]) -> list[Effect]:
         gone = tuple(sequences)
+        if not gone:
+            return []
         for sequence in gone:
             self._residents.remove(self._entries.pop(sequence))
             self._young.pop(sequence, None)
@@ -355,6 +370,8 @@ class Publisher:
 
     def _drop(self, sequences: Sequence[int]) -> list[Effect]:
         """Forgets entries that were not sent."""
+        if not sequences:
+            return []
         self.predecessors.drop(self._entries[sequence] for sequence in sequences)
         return self._forget(sequences)
 
@@ -364,6 +381,8 @@ class Publisher:
 
     def _drop_aged(self, message: list[int], age: list[int], now: float) -> list[Effect]:
         """Drops entries that are too old; a void replaces an entry that was sealed, since its follower may name it."""
+        if not (message or age):
+            return []
         lost = sum(not self._entries[s].is_void and self._entries[s].standing is not Standing.SETTLED for s in age)
         effects = self._drop(sorted(voided(self._entries, [*message, *age], self._residents, self._lanes, now)))
         counts = (("message", len(message)), ("age", lost))
@@ -401,15 +420,15 @@ class Publisher:
     def _pump(self, now: float) -> list[Effect]:
         """Fills every open window, in order; seals entries that are sent for the first time."""
         effects = self._review(now) if self.sealer.review_due(now) or now >= self._waiting.give_up_at else []
-        if paced := self._pacing.released(self._entries, now):
+        if self._pacing.held and (paced := self._pacing.released(self._entries, now)):
             self._lanes.requeue(paced, lambda peer, s: peer not in self._entries[s].acked)
         sendable: list[tuple[str, int]] = []
         lanes = deque(self._lanes.waiting)  # none, after most acknowledgements
         stands = bool(lanes) and not self._pacing.is_open(now)
         while lanes:
             peer, lane = lanes.popleft()
-            may = partial(self._may_go, stands or self._residents.leads(peer))
-            taken = lane.take(now, may, self._residents.lacked_by(peer))
+            sealed_only = stands or self._residents.leads(peer)
+            taken = lane.take(now, self._is_sealed, self._residents.lacked_by(peer)) if sealed_only else lane.take(now)
             if not taken:
                 continue
             sealed, waits = self._sealed(taken, now)
@@ -422,18 +441,27 @@ class Publisher:
                 lanes.append((peer, lane))
         for peer, sequence in sendable:
             entry = self._entries[sequence]
-            wire = entry.wire_for(self.view.place_of(peer), len(self.view.members))
+            wire = entry.wire_for(peer, self.view)
             effects += self._sends(peer, wire, entry.key, entry.publication, sequence, now)
-        return effects + self._stand_ins.sends(self._entries, self._lanes, now)
+        if self._stand_ins.is_used:
+            effects += self._stand_ins.sends(self._entries, self._lanes, now)
+        return effects
 
-    def _may_go(self, leads: bool, sequence: int) -> bool:
-        """Returns True if a replica may get an entry now; a replica that leads gets sealed entries only."""
-        entry = self._entries.get(sequence) if leads else None
+    def _is_sealed(self, sequence: int) -> bool:
+        """Returns True if an entry is sealed or gone: a replica that leads gets no other."""
+        entry = self._entries.get(sequence)
         return entry is None or entry.wire is not None
 
     def _sealed(self, taken: Sequence[int], now: float) -> tuple[set[int], list[Effect]]:
         """Seals entries that a lane took, and returns the sealed ones."""
-        unsealed = [s for s in taken if s in self._entries and self._entries[s].wire is None]
+        there = [self._entries[s] for s in taken if s in self._entries]
+        unsealed = [entry.sequence for entry in there if entry.wire is None]
+        effects = self._seal(unsealed, now) if unsealed else []
+        left = [entry for entry in there if entry.sequence in self._entries]
+        return {entry.sequence for entry in left if entry.wire is not None}, effects
+
+    def _seal(self, unsealed: Sequence[int], now: float) -> list[Effect]:
+        """Seals those of these entries that are not too old, and that nothing hinders."""
         effects = self._drop_expired(unsealed, now)
         able, waits = self._waiting.set_aside([s for s in unsealed if s in self._entries], self.sealer, now)
         ready = self._pacing.admitted([self._entries[s] for s in able], now)
@@ -442,12 +470,11 @@ class Publisher:
         unsealable, counted = self.sealer.seal(ready, now)
         self._pacing.sealed(ready, now)
         effects += [*waits, *self._drop(unsealable), *counted]
-        for entry in (each for each in ready if each.sequence in self._entries):
+        for entry in [each for each in ready if each.sequence in self._entries]:
             self._residents.move(entry, Standing.SEALED)
             if entry.publication.retain and entry.wire is not None:
                 effects += self.retained.sealed(entry, self.sealer, now)
-        there = (self._entries[s] for s in taken if s in self._entries)
-        return {entry.sequence for entry in there if entry.wire is not None}, effects
+        return effects
 
     def _sends(self, peer: str, wire: Wire, key: LiveKey | None, of: Publication, ticket: int, at: float) -> list[Send]:
         return sends(peer, self.view, wire, key, of, ticket, at, hosted=peer in self._hosted)

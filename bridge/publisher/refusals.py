@@ -61,4 +61,4 @@ class Refusals:
 
     @property
     def next_deadline(self) -> float | None:
-        return min((found.again_at for found in self._rounds.values()), default=None)
+        return min([found.again_at for found in self._rounds.values()], default=None) if self._rounds else None

@@ -54,7 +54,8 @@ class Repairable:
 
     @property
     def next_deadline(self) -> float | None:
-        return next((until for until, _ in self._kept.values()), None)
+        first = next(iter(self._kept.values()), None)
+        return None if first is None else first[0]
 
     def asked(self, event: Received, request: PullRequest, entry: Entry | None, now: float) -> list[Effect]:
         """Answers a replica of the home region that lacks pieces of an entry."""

@@ -113,8 +113,8 @@ class Residents:
 
     @property
     def _unsettled(self) -> tuple[int, int]:
-        kinds = (Standing.FRESH, Standing.SEALED)
-        return sum(self._count[kind] for kind in kinds), sum(self._bytes[kind] for kind in kinds)
+        count, held, fresh, sealed = self._count, self._bytes, Standing.FRESH, Standing.SEALED
+        return count[fresh] + count[sealed], held[fresh] + held[sealed]
 
     def room(self, is_draining: bool) -> tuple[int, int]:
         """Returns the number of entries, and of bytes, that may come; 0 or less: none. While nothing drains, half

@@ -23,7 +23,7 @@ class SealedBefore:
     def __init__(self) -> None:
         self._runs: dict[int, None] = {}
         self._former: set[int] = set()  # those of them that a former life wrote
-        self._changed: dict[bytes, bytes | None] = {}
+        self.changed: dict[bytes, bytes | None] = {}
 
     def sealed(self, sequence: int) -> None:
         """Notes that a QoS 2 entry is sealed."""
@@ -31,7 +31,7 @@ class SealedBefore:
         if run in self._runs:
             return
         self._runs[run] = None
-        self._changed[_name(run)] = b""
+        self.changed[_name(run)] = b""
         if len(self._runs) > RUNS_MAX:
             self._forget(min(self._runs))
 
@@ -49,13 +49,13 @@ class SealedBefore:
     def _forget(self, run: int) -> None:
         self._former.discard(run)
         if self._runs.pop(run, self) is None:
-            self._changed[_name(run)] = None
+            self.changed[_name(run)] = None
 
     # ------------------------------------------------------------------------------------------- over restarts
 
     def changes(self) -> list[Keep]:
         """Returns the rows changed since the last call."""
-        changed, self._changed = self._changed, {}
+        changed, self.changed = self.changed, {}
         return [Keep(tuple(changed.items()))] if changed else []
 
     def restore(self, rows: Iterable[tuple[bytes, bytes]]) -> None:

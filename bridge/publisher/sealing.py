@@ -26,7 +26,7 @@ from bridge.contract import (
     size_of,
     unpacked,
 )
-from bridge.document import Overlay, Protection, Scope, ScopeSecret, batch_topic, retained_topic
+from bridge.document import Overlay, Protection, RegionView, Scope, ScopeSecret, batch_topic, retained_topic
 from bridge.document.trees import NUMBERS
 from bridge.predicates import Attributes
 from bridge.publisher.data_keys import DataKeys, LiveKey
@@ -44,7 +44,7 @@ from keys.envelope import (
     MessageHeader,
     Mode,
     content_digest,
-    sign_header,
+    signed_frame,
     to_property,
 )
 from keys.epochs import Calendar, ScopeKeys
@@ -115,12 +115,12 @@ class Entry:
         """Bytes that it is counted for while it is in memory."""
         return len(self.publication.payload) + len(self.publication.topic)
 
-    def wire_for(self, place: int, count: int) -> Wire:
-        """Returns the wire for the replica at `place` of the home region, which has `count` replicas."""
+    def wire_for(self, peer: str, view: RegionView) -> Wire:
+        """Returns the wire for a replica in the home region's view."""
         assert self.wire is not None
         if self.header is None or self.header.mode not in (Mode.ONE, Mode.BLOCKS):
             return self.wire
-        return self.with_pieces(content.carried(self.header, place, count))
+        return self.with_pieces(content.carried(self.header, view.place_of(peer), len(view.members)))
 
     def with_pieces(self, parts: Iterable[int]) -> Wire:
         """Returns the publication with these of its pieces."""
@@ -367,7 +367,7 @@ class Sealer:
         for entry in entries:
             try:
                 header, pieces = self._seal_one(entry, now)
-                signed = sign_header(self._identity, header, entry.topic).encode()
+                signed = signed_frame(self._identity, header, entry.topic)
             except KeysError:
                 # Kept, it would stop the outbox now and after every restart.
                 unsealable.append(entry.sequence)

@@ -31,19 +31,19 @@ class StandIns:
     def adopt(self, overlay: Overlay) -> None:
         """Adopts another version of the overlay, or other views."""
         self._planes, self._members = Planes(overlay), overlay.views[self._home].members
-        self._is_used = any(scope.by_planes for scope in overlay.policy.scopes)
+        self.is_used = any(scope.by_planes for scope in overlay.policy.scopes)
         self._marks.clear()
 
     def next_deadline(self, lanes: Lanes) -> float | None:
         """Returns the time at which a replica without answers counts as silent."""
-        if not self._is_used:
+        if not self.is_used:
             return None
         oldest = (next(iter(lane.in_flight.values()), None) for peer, lane in lanes if peer not in self._marks)
         return min((at + SLOW_S for at in oldest if at is not None), default=None)
 
     def sends(self, entries: dict[int, Entry], lanes: Lanes, now: float) -> list[Send]:
         """Returns further copies of entries that silent replicas have not acknowledged, each once."""
-        if not self._is_used or not entries:
+        if not self.is_used or not entries:
             return []
         at = {peer: next(iter(lane.in_flight.values()), now) for peer, lane in lanes}
         silent = [peer for peer in self._members if now - at.get(peer, 0.0) >= SLOW_S]

@@ -71,39 +71,42 @@ class Lane:
 
     def append(self, sequence: int, chain: str, late: bool) -> None:
         if late or chain in self._late_chains:
+            if not self.late:
+                self._ahead.clear()
             self.late.append((sequence, chain))
             self._late_chains[chain] = self._late_chains.get(chain, 0) + 1
         else:
             self.new.append((sequence, chain))
 
-    def take(self, now: float, may: Callable[[int], bool], lacked: int = 0) -> list[int]:
+    def take(self, now: float, may: Callable[[int], bool] | None = None, lacked: int = 0) -> list[int]:
         """Moves entries into flight as far as the windows have room, one of each queue in turn. A queue stands still
-        while its first entry may not go. If both stand still, sendable entries come first: `lacked` counts the
-        sendable entries that the replica lacks. Otherwise two leading lanes, each behind an entry unsealed in the
-        other, would wait for ever.
+        while its first entry may not go; without `may` all may. If both stand still, sendable entries come first:
+        `lacked` counts the sendable entries that the replica lacks. Otherwise two leading lanes, each behind an entry
+        unsealed in the other, would wait for ever.
         """
         taken = self._take(now, may)
-        if taken or lacked <= len(self.in_flight) or not self._stands(may):
+        if taken or may is None or lacked <= len(self.in_flight) or not self._stands(may):
             return taken
         self._bring_forward(may)
         return self._take(now, may)
 
-    def _take(self, now: float, may: Callable[[int], bool]) -> list[int]:
+    def _take(self, now: float, may: Callable[[int], bool] | None) -> list[int]:
         taken: list[int] = []
         late_stands = new_stands = False
         while len(self.in_flight) < WINDOW_MAX:
             late = bool(self.late) and not late_stands and len(self._late_in_flight) < self.late_window
-            new = bool(self.new) and not new_stands and not self._runs_ahead()
+            new = bool(self.new) and not new_stands and not (self.late and self._runs_ahead())
             if not (late or new):
                 break
             is_new = new and (self._new_is_next or not late)
             sequence = self.new[0][0] if is_new else self.late[0][0]
-            if not may(sequence):
+            if may is not None and not may(sequence):
                 late_stands, new_stands = late_stands or not is_new, new_stands or is_new
                 continue
             if is_new:
                 self.new.popleft()
-                self._ahead.went(sequence)
+                if self.late:
+                    self._ahead.went(sequence)
             else:
                 self._pop_late()
             self._new_is_next = not is_new
@@ -112,9 +115,7 @@ class Lane:
         return taken
 
     def _runs_ahead(self) -> bool:
-        """Returns True if too many new entries went while others were late."""
-        if not self.late:
-            self._ahead.clear()
+        """Returns True if too many new entries went while others were late. Asked while some are."""
         return not self._ahead.may_go(self.new[0][0])
 
     def _pop_late(self) -> None:
@@ -129,7 +130,7 @@ class Lane:
     def _stands(self, may: Callable[[int], bool]) -> bool:
         """Returns True if entries wait, and the first of neither queue may go."""
         late = bool(self.late) and may(self.late[0][0])
-        new = bool(self.new) and may(self.new[0][0]) and not self._runs_ahead()
+        new = bool(self.new) and may(self.new[0][0]) and not (self.late and self._runs_ahead())
         return len(self) > 0 and not (late or new)
 
     def _bring_forward(self, may: Callable[[int], bool]) -> None:
@@ -140,8 +141,8 @@ class Lane:
         self._replace(late, deque(sorted(self.new, key=lambda waiting: not may(waiting[0]))))
 
     def acknowledged(self, sequence: int, now: float) -> None:
-        sent_at = self.in_flight.get(sequence, now)
-        self.put_back(sequence)
+        sent_at = self.in_flight.pop(sequence, now)
+        self._late_in_flight.discard(sequence)
         took_s = now - sent_at
         if took_s < 0:  # the clock was set back
             self._quickest_s = float("inf")
@@ -178,6 +179,8 @@ class Lane:
         self._replace(late, deque(waiting for waiting in self.new if sequences(waiting[0])))
 
     def _replace(self, late: deque[tuple[int, str]], new: deque[tuple[int, str]]) -> None:
+        if not self.late:
+            self._ahead.clear()
         self.late, self.new = late, new
         self._late_chains = {}
         for _, chain in late:
@@ -226,7 +229,7 @@ class Lanes:
         lane = self._lanes.get(peer)
         if lane is None:
             return True
-        if lane.answers_former(sequence):
+        if lane.outdated and lane.answers_former(sequence):
             return False
         lane.acknowledged(sequence, now)
         return True

@@ -12,8 +12,8 @@ from __future__ import annotations
 import heapq
 from collections.abc import Mapping, Sequence
 
-from bridge.contract import Blame, Count, Effect, FairTable, Received, Withhold
-from bridge.document import Overlay, ScopeSecret
+from bridge.contract import Blame, Count, Effect, FairTable, Received, Withhold, earliest
+from bridge.document import Overlay, ScopeSecret, batch_topic
 from bridge.reader.ahead_scopes import AheadScopes
 from bridge.reader.awaiting_keys import Keyless
 from bridge.reader.handing_out import HandingOut
@@ -34,7 +34,7 @@ from bridge.reader.opening import OpeningKeys
 from bridge.reader.overflow import InHand, Overflow
 from bridge.reader.replays import NOT_TAKEN
 from bridge.reader.skipped import Skipped
-from bridge.reader.streams import Held, Stream, StreamId, name_of, scope_stream
+from bridge.reader.streams import Held, Stream, StreamId, name_of
 from bridge.reader.subscriptions import Subscriptions
 from bridge.reader.waiting import REPAIR_S, Waiting
 from bridge.wire import PROPERTY_PART, Admitted
@@ -96,6 +96,8 @@ class Collector:
 
     def changes(self, now: float) -> list[Effect]:
         """Returns the rows to store since the last call, and the wires to acknowledge after that."""
+        if not (self.kept.changed or self.kept.streams or self._overflow.to_take):
+            return []  # asked after every event
         return self.kept.changes(now) + self._overflow.taken()
 
     def received(self, event: Received, now: float) -> list[Effect]:
@@ -117,7 +119,7 @@ class Collector:
                     self.skipped.heard(name_of(event.wire.topic, admitted), event.peer, low)
                 news = self._publication(event, admitted, pieces, now)
                 effects += news if low is None else news + self._bridged(name_of(event.wire.topic, admitted), now)
-                if not any(type(each) is Withhold or each in NOT_TAKEN for each in news):
+                if _is_let_in(news):
                     self._keep_waiting(event, admitted, now)
         except KeysError as error:
             # What the wire brought before its fault (a verified key may have opened something) stays valid.
@@ -187,8 +189,8 @@ class Collector:
 
     @property
     def next_deadline(self) -> float | None:
-        ends = (each.next_deadline for each in (self._waiting, self._intake, self._joining))
-        return min((at for at in (*ends, self._sweep_at or None) if at is not None), default=None)
+        waits, asks = self._waiting.next_deadline, self._intake.next_deadline
+        return earliest(waits, asks, self._joining.next_deadline, self._sweep_at or None)
 
     # --------------------------------------------------------------------------------------- publications
 
@@ -205,7 +207,7 @@ class Collector:
         if not away.let_in and not self._intake.vouched(event.peer, admitted, event.wire.topic):
             return [Count("vouchers_awaited")]
         author = self._lineages.author(header.publisher, header.sequence)
-        stream = self._streams.get(scope_stream(author, number)) or Stream()
+        stream = self._streams.get((author, batch_topic(number))) or Stream()
         waiting = stream.held.get(header.sequence)
         if stream.delivered(header.sequence) or (waiting is not None and not waiting.gains(admitted)):
             return [Count("duplicates_dropped")]
@@ -462,3 +464,9 @@ class Collector:
         stream.head.mark(header.sequence)  # live, it comes no more; without room for that `_joining` knows it
         self.kept.stream(held.scope_stream, stream)
         return self._handing_out.open(held, late)
+
+
+def _is_let_in(news: Sequence[Effect]) -> bool:
+    """Returns True unless the wire with these effects was not taken, or stays in hand."""
+    not_in = [each for each in news if type(each) is Withhold or (type(each) is Count and each.name in NOT_TAKEN)]
+    return not not_in

@@ -46,7 +46,9 @@ class Head:
         return _joined(found)
 
     def has_seen(self, number: int) -> bool:
-        return not self.unseen(number, number)
+        if number > self.number:  # the usual case, of what comes next
+            return bool(self._marks.lows) and number in self._marks
+        return number not in self._missed and number not in self._open
 
     def is_full_for(self, previous: int) -> bool:
         """Returns True if taking a successor of `previous` now would forget a missed number."""
@@ -58,8 +60,9 @@ class Head:
 
     def take(self, first: int, last: int, previous: int) -> None:
         """Marks [first, last], the successors of `previous` in their chain, as seen. Call `make_room` before."""
-        self._missed.remove(first, last)
-        self._open.remove(first, last)
+        if first <= self.number:  # else neither has it
+            self._missed.remove(first, last)
+            self._open.remove(first, last)
         if previous < self.number:  # what lies between belongs to nobody in this chain: no loss, if it does not come
             for low, high in self._missed.within(previous + 1, first - 1) if previous else ():
                 self._missed.remove(low, high)
@@ -72,9 +75,10 @@ class Head:
         for low, high in self._marks.without(max(self.number, previous) + 1, first - 1):
             self._open.add(low, high)
         self.number = last
-        if self._marks:
+        if self._marks.lows:
             self._marks.remove_up_to(last)
-        self._shrink()
+        if self._open.lows:
+            self._shrink()
 
     def _shrink(self) -> None:
         while len(self._open) > OPEN_MAX or (self._open and len(self._open) + len(self._missed) > GAPS_MAX):

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Generic
 
-from bridge.contract import Blame, Count, Effect
+from bridge.contract import Blame, Count, Effect, earliest
 from bridge.document import Overlay
 from bridge.reader.assembling import Assembling
 from bridge.reader.kept import KeptReader
@@ -118,8 +118,7 @@ class Intake(Generic[Opened]):
 
     @property
     def next_deadline(self) -> float | None:
-        deadlines = (self.keys.next_deadline, self.assembling.next_deadline)
-        return min((at for at in deadlines if at is not None), default=None)
+        return earliest(self.keys.next_deadline, self.assembling.next_deadline)
 
 
 def misfit(peer: str) -> list[Effect]:

@@ -52,23 +52,24 @@ class KeptReader:
     """
 
     def __init__(self) -> None:
-        self._changed: dict[bytes, bytes | None] = {}
-        self._streams: dict[StreamId, Stream] = {}
+        self.changed: dict[bytes, bytes | None] = {}
+        self.streams: dict[StreamId, Stream] = {}
+        """Streams whose rows changed, like those in `changed`; `changes` is asked if there are any."""
         self._waiting: dict[Name, dict[bytes, None]] = {}
         self._alive_at = 0.0
 
     def put(self, key: bytes, value: bytes) -> None:
-        self._changed[key] = value
+        self.changed[key] = value
 
     def drop(self, key: bytes) -> None:
-        self._changed[key] = None
+        self.changed[key] = None
 
     def stream(self, stream_id: StreamId, stream: Stream) -> None:
         """Notes a stream in which a publication was delivered."""
-        self._streams[stream_id] = stream
+        self.streams[stream_id] = stream
 
     def stream_gone(self, stream_id: StreamId) -> None:
-        self._streams.pop(stream_id, None)
+        self.streams.pop(stream_id, None)
         self.drop(stream_key(stream_id))
 
     def waits(self, name: Name, peer: str, wire: Wire, arrived: float) -> None:
@@ -89,15 +90,15 @@ class KeptReader:
 
     def changes(self, now: float) -> list[Effect]:
         """Returns the rows to store now; an empty list if nothing changed."""
-        for stream_id, stream in self._streams.items():
-            self._changed[stream_key(stream_id)] = stream_row(stream)
-        self._streams.clear()
-        if not self._changed:
+        for stream_id, stream in self.streams.items():
+            self.changed[stream_key(stream_id)] = stream_row(stream)
+        self.streams.clear()
+        if not self.changed:
             return []
         if now - self._alive_at >= ALIVE_EVERY_S:
             self._alive_at = now
-            self._changed[ALIVE] = number(int(now * 1000), 8)
-        changed, self._changed = self._changed, {}
+            self.changed[ALIVE] = number(int(now * 1000), 8)
+        changed, self.changed = self.changed, {}
         return [Keep(tuple(changed.items()))]
 
 

@@ -415,6 +415,8 @@ class KeyRing(Generic[Opened]):
 
     @property
     def next_deadline(self) -> float | None:
+        if not (self._audits or self._searches):
+            return None
         firsts = [*list(self._audits.values())[:1], *self._searches.values()]
         return min(firsts, default=None)
 

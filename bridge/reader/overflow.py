@@ -53,7 +53,8 @@ class Overflow:
         self._links: dict[str, Counter[bytes]] = {}  # by replica: of whom how many copies are withheld
         self._bytes: Counter[bytes] = Counter()
         self._last = 0
-        self._taken: list[int] = []
+        self.to_take: list[int] = []
+        """The numbers of withheld copies that may be acknowledged."""
 
     def __len__(self) -> int:
         """Returns the number of publishers with publications in hand."""
@@ -92,7 +93,7 @@ class Overflow:
         """
         publisher = entry.held.name[0]
         if peer in entry.numbers:
-            self._taken.append(entry.numbers[peer])
+            self.to_take.append(entry.numbers[peer])
         elif not self._has_window(peer, publisher):
             return 0
         else:
@@ -124,7 +125,7 @@ class Overflow:
         if not entries:
             del self._in_hand[publisher], self._bytes[publisher]
         for peer, number in entry.numbers.items():
-            self._taken.append(number)
+            self.to_take.append(number)
             link = self._links[peer]
             link[publisher] -= 1
             if not link[publisher]:
@@ -134,7 +135,7 @@ class Overflow:
 
     def taken(self) -> list[Effect]:
         """Returns the effect that acknowledges withheld copies, if there are any."""
-        if not self._taken:
+        if not self.to_take:
             return []
-        taken, self._taken = tuple(self._taken), []
+        taken, self.to_take = tuple(self.to_take), []
         return [Take(taken)]

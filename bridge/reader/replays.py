@@ -17,7 +17,7 @@ import hashlib
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 
-from bridge.contract import Count, claim_of
+from bridge.contract import claim_of
 from bridge.document import Overlay, is_retained_topic
 from bridge.reader.freshness import Away
 from bridge.reader.lineages import Lineages
@@ -28,8 +28,8 @@ from keys.envelope import MessageHeader
 VOUCHED_MAX = 16_384  # publications of dead epochs, of each replica that brought them the last ones
 
 
-NOT_TAKEN = (Count("duplicates_dropped"), Count("vouchers_awaited"), Count("replays_dropped"))
-"""Effects for a wire that is not let in: such a wire is not kept over a restart for its waiting publication."""
+NOT_TAKEN = frozenset(("duplicates_dropped", "vouchers_awaited", "replays_dropped"))
+"""Figures of a wire that is not let in: such a wire is not kept over a restart for its waiting publication."""
 RECALLED_S = 30.0  # what says that it is older, and came, is not verified again; younger forgeries are charged
 
 NEVER_AWAY = Away()

@@ -36,21 +36,19 @@ class Held:
     """
     is_over: bool = False
     """True if the deadline passed before arrival: no content any more, but a place in the chain of the scope."""
+    scope_stream: StreamId = field(init=False)
+    """The stream of the scope."""
+    name: tuple[bytes, str, int] = field(init=False)
+    """The name, see `name_of`."""
+
+    def __post_init__(self) -> None:
+        self.scope_stream = self.author, batch_topic(self.admitted.scope.stream)
+        self.name = name_of(self.topic, self.admitted)
 
     @property
     def stream_id(self) -> StreamId:
         """The stream in which the publication waits for its turn."""
         return (self.author, self.topic) if self.replayed else self.scope_stream
-
-    @property
-    def scope_stream(self) -> StreamId:
-        """The stream of the scope."""
-        return scope_stream(self.author, self.admitted.scope.stream)
-
-    @property
-    def name(self) -> tuple[bytes, str, int]:
-        """The name, see `name_of`."""
-        return name_of(self.topic, self.admitted)
 
     @property
     def size(self) -> int:

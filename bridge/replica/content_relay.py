@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from bridge.contract import Count, Deferrals, Effect, FairBytes, Received, Send, UserProperties, Wire
+from bridge.contract import Count, Deferrals, Effect, FairBytes, Received, Send, UserProperties, Wire, earliest
 from bridge.document import Scope
 from bridge.replica.passing import Passing, PassingOn
 from bridge.replica.plane_routing import PlaneRouting
@@ -93,8 +93,11 @@ class Carrying:
                     passing.owed[peer] = parts
                 else:
                     effects += self._passing.carry(peer, passing, held)
-        self._retain(passing, now)
-        return effects + self._passing.for_others(passing, vector) + self._settle(passing, now)
+        if passing.header.retain:
+            self._retain(passing, now)
+        if vector:
+            effects += self._passing.for_others(passing, vector)
+        return effects + self._settle(passing, now)
 
     def over(
         self,
@@ -204,7 +207,8 @@ class Carrying:
             self._keep(whole, passing.admitted, now)
 
     def _expire(self, now: float) -> None:
-        while (oldest := next(self._recent.items(), None)) is not None and oldest[1].since < now - RECENT_S:
+        since = now - RECENT_S
+        while (oldest := next(self._recent.items(), None)) is not None and oldest[1].since < since:
             self._recent.pop(oldest[0])
 
     # ---------------------------------------------------------------------------------- asking for content
@@ -302,8 +306,7 @@ class Carrying:
 
     @property
     def next_deadline(self) -> float | None:
-        deadlines = self._pulls.next_deadline, self._comebacks.next_deadline
-        return min((at for at in deadlines if at is not None), default=None)
+        return earliest(self._pulls.next_deadline, self._comebacks.next_deadline)
 
     # -------------------------------------------------------------------------------------------- answering
 

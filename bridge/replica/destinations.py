@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
 
 from bridge.contract import PeerLoad, UserProperties
 from bridge.document import Overlay, Scope
@@ -20,6 +21,20 @@ from bridge.topology import Routes
 from bridge.wire import PROPERTY_ROUTE, PROPERTY_SKIP, Admitted, RoutingTable, ShownList, read_skip, read_vector
 from keys.envelope import MessageHeader
 from keys.identity import Certificate
+
+_Ways: TypeAlias = list[tuple[str, Sequence[str]]]
+"""Members, each with the peers on its way."""
+
+
+class _KnownWays(NamedTuple):
+    """The ways that were found at `from_s` and stay until `until_s`, if no link and no statement changes; all peers on
+    them. Nobody changes the lists.
+    """
+
+    from_s: float
+    until_s: float
+    ways: _Ways
+    peers: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +52,22 @@ class Destinations:
     def __init__(self, routes: Routes, routing: RoutingTable) -> None:
         self._routes, self._routing = routes, routing
         self._filtering = Filtering()
-        self._silent: SilentHosts[_Word] = SilentHosts()
+        self.silent: SilentHosts[_Word] = SilentHosts()
+        """The replicas before ours for which others speak."""
         self.planes = PlaneRouting(routes, routing.wanting)
+        self._ways_known: dict[tuple[str, int, str, int], _KnownWays] = {}
+        """By publisher's name and region, scope and tree. Certified publishers only, so bounded by members x scopes."""
 
     def adopt(self, overlay: Overlay) -> None:
         """Takes another version of the overlay, and forgets former members."""
+        self.changed()
         self.planes.adopt()
-        self._silent.forget()
+        self.silent.forget()
         self._filtering.keep(overlay.members, overlay.by_party)
+
+    def changed(self) -> None:
+        """Forgets the ways: a link came or went, or a member stated something."""
+        self._ways_known.clear()
 
     def loaded(self, loads: Iterable[PeerLoad], now: float) -> list[str]:
         """Takes the loads of our links. Returns peers whose link stands still from now on."""
@@ -54,12 +77,20 @@ class Destinations:
 
     def wanting(self, publisher: Certificate, scope: Scope, tree: int, now: float) -> list[str]:
         """Returns peers to send to: replicas of next regions, and gateways here, to which a statement leads."""
-        return _peers_on(self._ways(publisher, scope, tree, now))
+        return list(self._known_ways(publisher, scope, tree, now).peers)
 
-    def _ways(self, publisher: Certificate, scope: Scope, tree: int, now: float) -> list[tuple[str, Sequence[str]]]:
+    def _known_ways(self, publisher: Certificate, scope: Scope, tree: int, now: float) -> _KnownWays:
+        asked = publisher.name, publisher.region, scope.filter, tree
+        known = self._ways_known.get(asked)
+        if known is None or not known.from_s <= now < known.until_s:
+            ways, until_s = self._ways(publisher, scope, tree, now), self._routing.stays_until(scope, now)
+            known = self._ways_known[asked] = _KnownWays(now, until_s, ways, _peers_on(ways))
+        return known
+
+    def _ways(self, publisher: Certificate, scope: Scope, tree: int, now: float) -> _Ways:
         """Returns the members that want a scope, each with the peers on its way."""
         arrival = self._routes.towards(publisher.region, tree)
-        ways: list[tuple[str, Sequence[str]]] = []
+        ways: _Ways = []
         for member in self._routing.wanting(scope, now):
             direction = self._routes.towards(self._routes.region_of(member), tree)
             if direction is None:
@@ -77,13 +108,13 @@ class Destinations:
         A retained publication goes to all members that want its scope, so that none keeps a former value.
         """
         header, scope = admitted.header, admitted.scope
-        ways = self._ways(admitted.publisher, scope, admitted.tree, now)
-        everybody = peers = _peers_on(ways)
+        known = self._known_ways(admitted.publisher, scope, admitted.tree, now)
+        everybody = peers = known.peers
         if not scope.shown:
             return everybody
         if shown is not None and not header.retain:
             uninterested = self._routing.left_out(scope, shown)
-            peers = _peers_on([way for way in ways if way[0] not in uninterested])
+            peers = _peers_on([way for way in known.ways if way[0] not in uninterested])
         left_out = [peer for peer in everybody if peer not in peers]
         self._filtering.passes(scope.filter, header, {peer: (peer,) for peer in peers}, left_out)
         return peers
@@ -134,7 +165,7 @@ class Destinations:
 
         Returns peers that may learn more now, each with the publication to say it beside. Raises BadFrame.
         """
-        self._silent.brought(peer)
+        self.silent.brought(peer)
         header, scope, topology = admitted.header, admitted.scope, self._routes.topology
         low = read_skip(properties, header)
         before = topology.last_before(admitted.publisher.region, self._routes.region, admitted.tree)
@@ -156,10 +187,10 @@ class Destinations:
         """
         believed: list[int] = []
         for plane, host in named:
-            if peer == host or not self.planes.is_up(host) or self._silent.is_silent(host, now):
+            if peer == host or not self.planes.is_up(host) or self.silent.is_silent(host, now):
                 believed.append(plane)
             else:
-                self._silent.said(host, admitted.header.publisher, _Word(admitted, low, plane), now)
+                self.silent.said(host, admitted.header.publisher, _Word(admitted, low, plane), now)
         return self._believed(admitted, low, believed, now) if believed else []
 
     def _believed(
@@ -173,13 +204,8 @@ class Destinations:
         """Believes words on planes whose replica was silent for long enough. Yields peers as `heard` returns them: each
         may be told before the next word counts.
         """
-        for word in self._silent.due(now):
+        for word in self.silent.due(now):
             yield from self._believed(word.admitted, word.low, [word.plane], now)
-
-    @property
-    def next_deadline(self) -> float | None:
-        """The time at which a replica before ours was silent for long enough; None if nobody spoke for one."""
-        return self._silent.next_deadline
 
 
 def _named(header: MessageHeader, told: Iterable[tuple[str, int]]) -> list[tuple[str, PublicationName]]:

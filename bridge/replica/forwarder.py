@@ -25,6 +25,7 @@ from bridge.contract import (
     Send,
     UserProperties,
     Wire,
+    earliest,
 )
 from bridge.document import Overlay, Scope
 from bridge.replica.ahead_publications import AheadPublications
@@ -38,6 +39,7 @@ from bridge.topology import Routes
 from bridge.wire import (
     PROPERTY_PART,
     PROPERTY_SHOWN,
+    PROPERTY_SKIP,
     PULL_TOPIC,
     RENEW_AFTER_S,
     SUBSCRIBE_TOPIC,
@@ -53,7 +55,7 @@ from bridge.wire import (
     read_vector,
     refused,
 )
-from keys.envelope import PROPERTY_HEADER, Mode, from_property
+from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, Mode, from_property
 from keys.errors import BadFrame, KeysError, NotFresh, Superseded, UnknownView
 
 NEWCOMER_BURST = 8  # restarts of a subscriber that are served at once all that is retained ...
@@ -67,16 +69,18 @@ class Forwarder:
 
     def __init__(self, overlay: Overlay, name: str, seeds: Callable[[int], bytes | None]) -> None:
         self._overlay = overlay
-        self._routes = Routes(overlay, name)
+        self.routes = Routes(overlay, name)
+        """Our place in the overlay, and the connected peers."""
         self._admission = Admission(overlay, replica=True)
-        self._routing = RoutingTable(overlay)
-        self._keys = Resplitter(self._routes, self._admission, seeds, self._key_came, self._may_get, self._over)
-        self._destinations = Destinations(self._routes, self._routing)
+        self.routing = RoutingTable(overlay)
+        """The table of members' statements."""
+        self._keys = Resplitter(self.routes, self._admission, seeds, self._key_came, self._may_get, self._over)
+        self._destinations = Destinations(self.routes, self.routing)
         self._wanting = self._destinations.wanting
         self._content = Carrying(
-            self._routes,
+            self.routes,
             self._admission,
-            self._routing,
+            self.routing,
             self._destinations.planes,
             self._publication_wires,
             self._keep,
@@ -85,22 +89,12 @@ class Forwarder:
         self._retained: Retained[HeldKey] = Retained()
         self._passed = Passed(self._retained, self._content)
         self._owing = Owing()
-        self._relay = StatementRelay(self._routes, self._routing)
+        self._relay = StatementRelay(self.routes, self.routing)
         self._ahead = AheadPublications()
         self._sweep_at: float | None = None
         self._young_until = inf
         self._newcomers: Deferrals[tuple[str, str]] = Deferrals(NEWCOMER_BURST, NEWCOMER_EVERY_S)  # (member, scope)
         self._retells: Deferrals[str] = Deferrals(RETELLS_BURST, RETELLS_EVERY_S)  # by replica
-
-    @property
-    def routes(self) -> Routes:
-        """Our place in the overlay, and the connected peers."""
-        return self._routes
-
-    @property
-    def routing(self) -> RoutingTable:
-        """The table of members' statements."""
-        return self._routing
 
     # ---------------------------------------------------------------------------------------------- links
 
@@ -110,12 +104,13 @@ class Forwarder:
         It may have forgotten everything. Retained publications come with the next newcomer's statement, from the
         publisher's region on.
         """
-        self._routes.up.add(peer)
+        self.routes.up.add(peer)
+        self._destinations.changed()
         self._young_until = min(self._young_until, now + YOUNG_S)
         self._relay.begin(now)
         self._keys.link_up(peer, now)
         late = self._late_over(peer, now)
-        if not self._routes.is_replica(peer):
+        if not self.routes.is_replica(peer):
             return [*self._keys_for(peer, now), *late]
         return [*self._statements_for(peer, now), *self._keys_for(peer, now), *self._content.link_up(peer, now), *late]
 
@@ -127,18 +122,18 @@ class Forwarder:
         """Returns all statements for a replica whose link came up; postpones them if it comes up too often."""
         if not self._retells.take(peer, now):
             return []
-        theirs = self._routes.region_of(peer)
+        theirs = self.routes.region_of(peer)
         return [
             Send(peer, Wire(SUBSCRIBE_TOPIC, statement.encode()))
-            for statement in self._routing.live(now)
-            if not self._routes.leads_back(statement.member, theirs)
+            for statement in self.routing.live(now)
+            if not self.routes.leads_back(statement.member, theirs)
         ]
 
     def _tell_later(self, now: float) -> list[Effect]:
         """Returns postponed wires: statements for replicas whose links came up too often, and retained publications for
         members that subscribed too often.
         """
-        up = [peer for peer in self._retells.due(now) if peer in self._routes.up]
+        up = [peer for peer in self._retells.due(now) if peer in self.routes.up]
         effects = [effect for peer in up for effect in self._statements_for(peer, now)]
         for member, wire_filter in self._newcomers.due(now):
             effects += self._serve_newcomer(member, wire_filter, now)
@@ -160,7 +155,8 @@ class Forwarder:
         return effects
 
     def link_down(self, peer: str, now: float) -> list[Effect]:
-        self._routes.up.discard(peer)
+        self.routes.up.discard(peer)
+        self._destinations.changed()
         self._keys.link_down(peer)
         self._content.link_down(peer, now)
         return []
@@ -168,13 +164,13 @@ class Forwarder:
     def adopt(self, overlay: Overlay, now: float) -> list[Effect]:
         """Takes another version of the overlay, or other views or trees of it."""
         self._overlay = overlay
-        self._routes.adopt(overlay)
+        self.routes.adopt(overlay)
         self._admission.adopt(overlay, now)
-        self._routing.adopt(overlay)
+        self.routing.adopt(overlay)
         self._passed.keep(overlay.by_party)
         self._newcomers.keep(lambda wanted: wanted[0] in overlay.members)
         self._retells.keep(overlay.members.__contains__)
-        self._content.adopt(self._routes.added, now)
+        self._content.adopt(self.routes.added, now)
         self._destinations.adopt(overlay)
         self._relay.adopt(now)
         self._sweep_at = None
@@ -213,7 +209,7 @@ class Forwarder:
             lambda admitted, held: (
                 admitted.epoch < oldest
                 or admitted.header.publisher not in self._overlay.by_party
-                or not self._routes.topology.is_open(admitted.tree)
+                or not self.routes.topology.is_open(admitted.tree)
                 or (held is not None and self._keys.ended(held, now))
             )
         )
@@ -224,11 +220,11 @@ class Forwarder:
         """The next time at which something is to be erased, passed on, or asked for."""
         busy = self._keys.holds_secrets or len(self._retained)
         sweep_at = self._sweep_at if busy and self._sweep_at is not None else inf
-        asks_at = self._content.next_deadline
-        at = min(sweep_at, self._keys.next_deadline, inf if asks_at is None else asks_at, self._relay.next_deadline)
-        later = self._retells.next_deadline, self._newcomers.next_deadline, self._destinations.next_deadline
-        at = min(at, *(each for each in later if each is not None), inf)
-        return at if at < inf else None
+        silent = self._destinations.silent
+        silent_at = silent.next_deadline if silent.waiting else None
+        later = self._retells.next_deadline, self._newcomers.next_deadline, silent_at
+        content_at, compare_at = self._content.next_deadline, self._relay.next_deadline
+        return earliest(sweep_at, self._keys.next_deadline, content_at, compare_at, *later)
 
     def loaded(self, event: Loads, now: float) -> list[Effect]:
         """Takes the loads of our links: wires for a replica whose link stands still go another way, too."""
@@ -242,8 +238,10 @@ class Forwarder:
 
     def received(self, event: Received, now: float) -> list[Effect]:
         """Handles a wire from a peer. An invalid one is dropped, counted and charged to the link."""
-        swept = self._sweep(now)
-        return swept + self._received(event, now) if swept else self._received(event, now)
+        keys = self._keys
+        if keys.gathering or keys.untold.peers or self._sweep_at is None or now >= self._sweep_at:
+            return self._sweep(now) + self._received(event, now)
+        return self._received(event, now)
 
     def _received(self, event: Received, now: float) -> list[Effect]:
         taken: list[Effect] = []
@@ -259,10 +257,11 @@ class Forwarder:
                 return self._keys.take(event.peer, properties, now, event.wire.topic)
             if PROPERTY_HEADER not in properties:
                 raise BadFrame("publication without a signed header")
-            taken = self._keys.take(event.peer, properties, now)  # each copy has other shares: whatever becomes of it
+            if PROPERTY_KEY in properties:  # each copy has other shares: whatever becomes of it
+                taken = self._keys.take(event.peer, properties, now)
             return taken + self._publication(event, properties, now)
         except KeysError as error:
-            outlived = isinstance(error, Superseded) and not self._routes.is_replica(event.peer)
+            outlived = isinstance(error, Superseded) and not self.routes.is_replica(event.peer)
             proof = self._keys.generations.proof(event.peer, now) if outlived else None
             return [*taken, *refused(event.peer, error), *([Send(event.peer, proof)] if proof else [])]
 
@@ -274,9 +273,10 @@ class Forwarder:
         if event.peer == statement.member and statement.expires_ms <= (now + RENEW_AFTER_S) * 1000:
             # It would end before its author says the next one, who would take itself for subscribed meanwhile.
             raise NotFresh(f"{statement.member} states what ends so soon; its clock or ours is wrong")
-        goes_on = self._routing.goes_on(statement, now)
-        if not self._routing.accept(statement, now):
+        goes_on = self.routing.goes_on(statement, now)
+        if not self.routing.accept(statement, now):
             return []
+        self._destinations.changed()
         peers = self._relay.onwards(statement, event.peer)
         effects: list[Effect] = [Count("statements"), *(Send(peer, event.wire) for peer in peers)]
         if not statement.on:
@@ -302,8 +302,8 @@ class Forwarder:
         if now > self._young_until:
             return []
         since_ms: dict[str, int] = {}
-        for each in self._routing.live(now):
-            if self._routes.is_replica(peer) or each.member == peer:
+        for each in self.routing.live(now):
+            if self.routes.is_replica(peer) or each.member == peer:
                 since_ms[each.filter] = min(
                     since_ms.get(each.filter, each.version), 0 if each.goes_on else each.version
                 )
@@ -320,7 +320,7 @@ class Forwarder:
 
     def _serve_newcomer(self, member: str, wire_filter: str, now: float) -> list[Effect]:
         """Sends live key headers with our shares, and retained publications, in the direction of a newcomer."""
-        region, scope = self._routes.region_of(member), self._overlay.scope_named(wire_filter)
+        region, scope = self.routes.region_of(member), self._overlay.scope_named(wire_filter)
         if scope is None:  # gone with another version, while it waited
             return []
         ways = {tree.number: self._towards(member, scope, tree.number) for tree in self._overlay.trees.open}
@@ -334,13 +334,13 @@ class Forwarder:
             needed = self._needed(held, now) if scope.keys_on_topic else held.use.live(scope.refresh, now)
             same = needed and held.shares and held.header.scope == wire_filter
             tree = held.header.tree
-            if same and self._routes.lie_between(publisher, member, region, tree):
+            if same and self.routes.lie_between(publisher, member, region, tree):
                 concerned = [peer for peer in ways[tree] if self._keys.concerns(peer, held)]
                 effects += [self._keys.wire(peer, held, held.shares) for peer in concerned]
         for r in self._retained.values():
             same = r.admitted.scope.filter == scope.filter
             tree = r.admitted.tree
-            if same and self._routes.lie_between(r.admitted.publisher, member, region, tree):
+            if same and self.routes.lie_between(r.admitted.publisher, member, region, tree):
                 for peer in ways[tree]:
                     effects += self._publication_wires(peer, r.wire, r.admitted, r.key)
         return effects
@@ -349,10 +349,10 @@ class Forwarder:
         """Returns the connected peers on the way to a member that wants the scope; the member itself, if it is
         here.
         """
-        direction = self._routes.towards(self._routes.region_of(member), tree)
+        direction = self.routes.towards(self.routes.region_of(member), tree)
         if direction is None:
-            return [member] if member in self._routes.up else []
-        return self._routes.members_up(direction) if self._routes.topology.carries(direction, scope) else []
+            return [member] if member in self.routes.up else []
+        return self.routes.members_up(direction) if self.routes.topology.carries(direction, scope) else []
 
     # ---------------------------------------------------------------------------------------- publications
 
@@ -365,16 +365,17 @@ class Forwarder:
             return self._ahead.keep(event, error.author)
         header = admitted.header
         pieces = read(header, event.wire.payload, properties.get(PROPERTY_PART))
-        by_planes = admitted.scope.planes and not header.retain
-        check = self._routes.topology.check_plane_sender if by_planes else self._routes.topology.check_sender
-        vector = read_vector(properties) if by_planes else 0
-        check(event.peer, admitted.publisher, self._routes.region, admitted.tree)
+        goes_round = admitted.scope.planes and not header.retain
+        by_planes = goes_round and header.mode is Mode.PLAIN
+        check = self.routes.topology.check_plane_sender if goes_round else self.routes.topology.check_sender
+        vector = read_vector(properties) if goes_round else 0
+        check(event.peer, admitted.publisher, self.routes.region, admitted.tree)
         if pieces is None:
             why = "content does not match the signed header"
             return [Count("refused", 1, "content"), Blame(event.peer, False, why)]
         if header.deadline_ms and header.deadline_ms < now * 1000:
             return [Count("expired"), *self._is_over(event, properties, admitted, now)]
-        held = self._keys.get(data_key_name(admitted))
+        held = self._keys.get((header.publisher, admitted.scope.filter, header.key_id))
         self._check_life(admitted, event.wire.topic, held, now)
         signed: UserProperties = ((PROPERTY_HEADER, properties[PROPERTY_HEADER]),)
         shown: ShownList | None = None
@@ -383,9 +384,10 @@ class Forwarder:
             shown = read_list(from_property(told), header.attributes)
             signed += ((PROPERTY_SHOWN, told),)
         effects: list[Effect] = []
-        for peer, told_beside in self._destinations.heard(event.peer, admitted, properties, now):
-            effects += self._content.tell(peer, told_beside)
-        routed = self._destinations.by_planes(admitted, shown, vector, now)
+        if PROPERTY_SKIP in properties or self._destinations.silent.waiting:
+            for peer, told_beside in self._destinations.heard(event.peer, admitted, properties, now):
+                effects += self._content.tell(peer, told_beside)
+        routed = self._destinations.by_planes(admitted, shown, vector, now) if by_planes else None
         if self._passed.seen(admitted, event.wire.topic):
             if routed:
                 return [*effects, *self._content.more(name_of(header), routed), Count("duplicates_dropped")]
@@ -442,19 +444,22 @@ class Forwarder:
         The first under a key, and every retained one, carries key and shares, unless the key stands alone: then the
         key goes before the first.
         """
-        if said := self._destinations.beside(peer, admitted):
+        scope = admitted.scope
+        if (scope.shown or scope.planes) and (said := self._destinations.beside(peer, admitted)):
             wire = replace(wire, properties=(*wire.properties, *said))
         # Not whatever key rode along: its shares are for readers of its own scope only.
-        held = held or self._keys.get(data_key_name(admitted))
+        held = held or self._keys.get((admitted.header.publisher, scope.filter, admitted.header.key_id))
         if held is None:
             self._owing.peer(admitted, peer)
             return [Send(peer, wire)]
-        if admitted.scope.keys_on_topic:
+        if scope.keys_on_topic:
             if not self._keys.concerns(peer, held):
                 return [Send(peer, wire)]
             told = peer in held.announced or not held.shares
             held.announced.setdefault(peer, 0)
             return [Send(peer, wire)] if told else [self._keys.wire(peer, held, held.shares), Send(peer, wire)]
+        if held.announced.get(peer) and not wire.retain:  # the usual case
+            return [Send(peer, wire)]
         carried = self._keys.riding(peer, held, again=wire.retain)
         if carried:
             wire = Wire(wire.topic, wire.payload, 1, wire.retain, wire.properties + carried)
@@ -494,4 +499,4 @@ class Forwarder:
     def _may_get(self, peer: str, wire_filter: str, now: float) -> bool:
         """Returns True for a replica, which passes shares on, and for a reader that has the right now."""
         scope = self._overlay.scope_named(wire_filter)
-        return scope is not None and (self._routes.is_replica(peer) or self._routing.may_read(peer, scope, now))
+        return scope is not None and (self.routes.is_replica(peer) or self.routing.may_read(peer, scope, now))

@@ -41,19 +41,17 @@ class Passing:
     announced: bool = False  # to those that are owed something
     detours: int = 0  # the planes for which we passed on others' pieces
     unmakeable: bool = False  # the publisher lied: its blocks are not of one content
+    header: MessageHeader = field(init=False)
+    name: Name = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.header = header = self.admitted.header
+        self.name = header.publisher, header.sequence
 
     @property
     def said_bytes(self) -> int:
         """Bytes of header and list of attributes, which may be far longer than the content."""
-        return sum(len(text) for _, text in self.signed)
-
-    @property
-    def header(self) -> MessageHeader:
-        return self.admitted.header
-
-    @property
-    def name(self) -> Name:
-        return self.header.publisher, self.header.sequence
+        return sum([len(text) for _, text in self.signed])
 
 
 class PassingOn:

@@ -92,9 +92,10 @@ class Resplitter:
         self._over = over
         self._known_seeds: dict[int, bytes] = {}  # of live epochs: the provider reads a disk
         self._held: FairTable[DataKeyName, HeldKey] = FairTable(KEYS_HELD_MAX)
+        self.get = self._held.get
         self._new_keys: dict[tuple[bytes, str], Allowance] = {}  # by publisher and who brought them
-        self._gathering: dict[DataKeyName, float] = {}  # when to pass on new shares; oldest first, of keys in `_held`
-        self._untold = UntoldKeys()
+        self.gathering: dict[DataKeyName, float] = {}  # when to pass on new shares; oldest first, of keys in `_held`
+        self.untold = UntoldKeys()
         self._ahead, self._outdated = Ahead(), OutdatedKeys()
         self.generations = Generations(routes.overlay)
         """The lives of publishers, as their keys show them."""
@@ -105,23 +106,20 @@ class Resplitter:
     def __len__(self) -> int:
         return len(self._held)
 
-    def get(self, name: DataKeyName) -> HeldKey | None:
-        return self._held.get(name)
-
     # ------------------------------------------------------------------------------------------- changes
 
     def link_up(self, peer: str, now: float) -> None:
         """Marks every key to be sent again to the peer, with the next publication or share: it may have lost its
         memory.
         """
-        self._untold.link_up(peer, now)
+        self.untold.link_up(peer, now)
         for held in self._held.values():
             if peer in held.announced:
                 held.announced[peer] = 0
 
     def link_down(self, peer: str) -> None:
         """Stops sending to the peer."""
-        self._untold.link_down(peer)
+        self.untold.link_down(peer)
 
     def lost(self, peer: str, key: str, now: float) -> None:
         """Notes that a key header found no room at a peer: it goes with the next publication, or alone after a
@@ -131,12 +129,12 @@ class Resplitter:
         held = self._held.get((header.publisher, header.scope, header.key_id))
         if held is not None and peer in held.announced:
             held.announced[peer] = 0
-            self._untold.lost(peer, held.name, now)
+            self.untold.lost(peer, held.name, now)
 
     def adopt(self, overlay: Overlay, now: float) -> list[Effect]:
         """Takes another version of the overlay, or other views. `Routes` and `Admission` have taken it before."""
         self.generations.adopt(overlay)
-        self._untold.keep(overlay.members)
+        self.untold.keep(overlay.members)
         of_members = (pair for pair in self._new_keys if pair[0] in overlay.by_party and pair[1] in overlay.members)
         self._new_keys = {pair: self._new_keys[pair] for pair in of_members}
         for held in self._held.values():
@@ -153,9 +151,10 @@ class Resplitter:
 
     def erase_all(self) -> None:
         """Erases all keys, shares and seeds, since we are no replica any more."""
-        self._held, self._ahead, self._outdated = FairTable(KEYS_HELD_MAX), Ahead(), OutdatedKeys()
-        self._gathering.clear()
-        self._untold = UntoldKeys()
+        self._held.clear()
+        self._ahead, self._outdated = Ahead(), OutdatedKeys()
+        self.gathering.clear()
+        self.untold = UntoldKeys()
         self._known_seeds.clear()
 
     def erase_ended(self, now: float) -> None:
@@ -173,7 +172,7 @@ class Resplitter:
         ]
         for name in ended:
             self._held.pop(name)
-            self._gathering.pop(name, None)
+            self.gathering.pop(name, None)
         self._known_seeds = {epoch: seed for epoch, seed in self._known_seeds.items() if epoch >= oldest}
 
     def ended(self, held: HeldKey, now: float) -> bool:
@@ -194,7 +193,7 @@ class Resplitter:
     @property
     def holds_secrets(self) -> bool:
         """True if there is anything to erase one day."""
-        return bool(len(self._held) or self._known_seeds)
+        return bool(self._known_seeds or len(self._held))
 
     # --------------------------------------------------------------------------------------------- taking
 
@@ -289,9 +288,9 @@ class Resplitter:
         if len(held.shares) < fewest:
             return False
         if len(held.shares) == most or not any(held.announced.values()):
-            self._gathering.pop(held.name, None)
+            self.gathering.pop(held.name, None)
             return True
-        self._gathering.setdefault(held.name, now + GATHER_S)
+        self.gathering.setdefault(held.name, now + GATHER_S)
         return False
 
     def _pass_on(self, held: HeldKey, now: float) -> list[Effect]:
@@ -309,20 +308,22 @@ class Resplitter:
     def tick(self, now: float) -> list[Effect]:
         """Returns shares of entries that waited for others long enough, and keys that found no room some time ago."""
         effects: list[Effect] = []
-        while self._gathering and next(iter(self._gathering.values())) <= now:
-            name = next(iter(self._gathering))
-            del self._gathering[name]
+        while self.gathering and next(iter(self.gathering.values())) <= now:
+            name = next(iter(self.gathering))
+            del self.gathering[name]
             held = self._held.get(name)
             effects += self._pass_on(held, now) if held is not None else []
-        for peer in self._untold.due(now):
-            lacking = {h.name: h for h in map(self._held.get, self._untold.of(peer)) if h and self._lacks(peer, h, now)}
-            effects += [self._news(peer, lacking[name]) for name in self._untold.next_of(peer, lacking, now)]
+        for peer in self.untold.due(now) if self.untold.peers else ():
+            lacking = {h.name: h for h in map(self._held.get, self.untold.of(peer)) if h and self._lacks(peer, h, now)}
+            effects += [self._news(peer, lacking[name]) for name in self.untold.next_of(peer, lacking, now)]
         return effects
 
     @property
     def next_deadline(self) -> float:
         """The next time at which something waits no longer; infinite if nothing waits."""
-        return min(next(iter(self._gathering.values()), inf), self._untold.next_deadline)
+        if not (self.gathering or self.untold.peers):
+            return inf
+        return min(next(iter(self.gathering.values()), inf), self.untold.next_deadline)
 
     def _hold(
         self, header: KeyHeader, sender: str, now: float, kept_until: float, *, of_itself: bool
@@ -341,7 +342,7 @@ class Resplitter:
             held = HeldKey(header, Use(now), kept_until=kept_until)
             gone = self._held.put(name, header.publisher + sender.encode(), held)
             if gone is not None:
-                self._gathering.pop(gone[0], None)
+                self.gathering.pop(gone[0], None)
             self._came(held)
         return held, is_new
 

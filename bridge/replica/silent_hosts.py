@@ -34,33 +34,34 @@ class SilentHosts(Generic[W]):
     """The replicas before ours for which others speak, each with the words that wait."""
 
     def __init__(self) -> None:
-        self._waiting: dict[str, _Waiting[W]] = {}
+        self.waiting: dict[str, _Waiting[W]] = {}
+        """By name of the replica; empty as a rule."""
 
     def __len__(self) -> int:
         """Returns the number of words that wait."""
-        return sum(len(waiting.words) for waiting in self._waiting.values())
+        return sum(len(waiting.words) for waiting in self.waiting.values())
 
     def brought(self, host: str) -> None:
         """Notes that a replica brought a publication: words of others for its plane count no more."""
-        self._waiting.pop(host, None)
+        self.waiting.pop(host, None)
 
     def is_silent(self, host: str, now: float) -> bool:
         """Returns True if others spoke for a replica for `SILENT_S`, and it brought nothing meanwhile."""
-        waiting = self._waiting.get(host)
+        waiting = self.waiting.get(host)
         return waiting is not None and now >= waiting.since + SILENT_S
 
     def said(self, host: str, publisher: bytes, word: W, now: float) -> None:
         """Keeps the word of another replica that serves the host's plane, about a gap of a publisher."""
-        waiting = self._waiting.get(host)
+        waiting = self.waiting.get(host)
         if waiting is None:
-            waiting = self._waiting[host] = _Waiting(now)
+            waiting = self.waiting[host] = _Waiting(now)
         waiting.count += 1
         waiting.words.put(waiting.count, publisher, word)
 
     def due(self, now: float) -> list[W]:
         """Takes the words for replicas that are silent now, in the order in which they came."""
         found: list[W] = []
-        for host, waiting in self._waiting.items():
+        for host, waiting in self.waiting.items():
             if len(waiting.words) and self.is_silent(host, now):
                 found += waiting.words.values()
                 waiting.words = FairTable(WORDS_MAX)
@@ -68,9 +69,9 @@ class SilentHosts(Generic[W]):
 
     def forget(self) -> None:
         """Forgets all words: places and planes may differ in another version of the overlay."""
-        self._waiting.clear()
+        self.waiting.clear()
 
     @property
     def next_deadline(self) -> float | None:
         """The time at which the next replica is silent; None if no word waits."""
-        return min((each.since + SILENT_S for each in self._waiting.values() if len(each.words)), default=None)
+        return min((each.since + SILENT_S for each in self.waiting.values() if len(each.words)), default=None)

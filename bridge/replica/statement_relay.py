@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from hashlib import sha256
-from math import inf
 from zlib import crc32
 
 from bridge.contract import Allowance, Effect, Received, Send, Wire
@@ -37,7 +36,8 @@ class StatementRelay:
 
     def __init__(self, routes: Routes, routing: RoutingTable) -> None:
         self._routes, self._routing = routes, routing
-        self._compare_at: float | None = None
+        self.next_deadline: float | None = None
+        """When to compare next; None if no scope goes by planes."""
         self._answers: dict[str, Allowance] = {}
 
     # ------------------------------------------------------------------------------------------ passing on
@@ -71,22 +71,18 @@ class StatementRelay:
 
     # ------------------------------------------------------------------------------------------ comparing
 
-    @property
-    def next_deadline(self) -> float:
-        return inf if self._compare_at is None else self._compare_at
-
     def begin(self, now: float) -> None:
         """Starts comparing if some scope goes by planes: a link came up, or the overlay changed."""
         if not any(scope.by_planes for scope in self._routes.overlay.policy.scopes):
-            self._compare_at = None
-        elif self._compare_at is None:
-            self._compare_at = now + COMPARE_S
+            self.next_deadline = None
+        elif self.next_deadline is None:
+            self.next_deadline = now + COMPARE_S
 
     def tick(self, now: float) -> list[Effect]:
         """Sends our digests when due."""
-        if self._compare_at is None or now < self._compare_at:
+        if self.next_deadline is None or now < self.next_deadline:
             return []
-        self._compare_at = now + COMPARE_S
+        self.next_deadline = now + COMPARE_S
         digest = b"".join(each.to_bytes(DIGEST_BYTES) for each in self._digests(now))
         return [Send(peer, Wire(COMPARE_TOPIC, digest)) for peer in self._neighbours()]
 

@@ -29,50 +29,50 @@ class UntoldKeys:
     """The keys to send each peer again, the oldest loss first."""
 
     def __init__(self) -> None:
-        self._peers: dict[str, _Peer] = {}
+        self.peers: dict[str, _Peer] = {}
 
     def lost(self, peer: str, name: DataKeyName, now: float) -> None:
         """Notes that the key found no room at the peer."""
-        untold = self._peers.setdefault(peer, _Peer(now + RETELL_S))
+        untold = self.peers.setdefault(peer, _Peer(now + RETELL_S))
         untold.keys[name] = None
         if untold.many > 1:
             untold.at, untold.many = now + RETELL_S, 1
 
     def link_up(self, peer: str, now: float) -> None:
         """Plans the peer's keys for a while later; it may have lost more."""
-        if peer in self._peers:
-            self._peers[peer].at, self._peers[peer].many = now + RETELL_S, 1
+        if peer in self.peers:
+            self.peers[peer].at, self.peers[peer].many = now + RETELL_S, 1
 
     def link_down(self, peer: str) -> None:
         """Stops sending to the peer until its link is up."""
-        if peer in self._peers:
-            self._peers[peer].at = inf
+        if peer in self.peers:
+            self.peers[peer].at = inf
 
     def keep(self, members: Collection[str]) -> None:
         """Forgets all other peers."""
-        self._peers = {peer: untold for peer, untold in self._peers.items() if peer in members}
+        self.peers = {peer: untold for peer, untold in self.peers.items() if peer in members}
 
     def due(self, now: float) -> list[str]:
         """Returns the peers to send keys now."""
-        return [peer for peer, untold in self._peers.items() if untold.at <= now]
+        return [peer for peer, untold in self.peers.items() if untold.at <= now]
 
     def of(self, peer: str) -> Collection[DataKeyName]:
         """Returns the lost keys that a peer was not sent since."""
-        return self._peers[peer].keys.keys()
+        return self.peers[peer].keys.keys()
 
     def next_of(self, peer: str, lacking: Collection[DataKeyName], now: float) -> list[DataKeyName]:
         """Returns the keys to send the peer now. `lacking`: the keys of `of(peer)` that it still lacks; the rest is
         forgotten.
         """
-        untold = self._peers[peer]
+        untold = self.peers[peer]
         told = list(islice(lacking, untold.many))
         untold.keys = dict.fromkeys(islice(lacking, untold.many, None))
         untold.at, untold.many = now + GOES_ON_S, 2 * untold.many
         if not untold.keys:
-            del self._peers[peer]
+            del self.peers[peer]
         return told
 
     @property
     def next_deadline(self) -> float:
         """The next time to send keys; infinite if none are to be sent."""
-        return min((untold.at for untold in self._peers.values()), default=inf)
+        return min((untold.at for untold in self.peers.values()), default=inf)

@@ -20,6 +20,7 @@ class Routes:
         self.name = name
         self.region = overlay.certificate(name).region
         self.topology, self.planes = Topology(overlay), Planes(overlay)
+        self._replicas = _replicas(overlay)
         self.up: set[str] = set()
         self.added: frozenset[str] = frozenset()
         """Replicas that became neighbours with the last change: their links are still to come."""
@@ -28,6 +29,7 @@ class Routes:
         """Takes another version of the overlay, or other views or trees of it."""
         before = self._beside()
         self.overlay, self.topology, self.planes = overlay, Topology(overlay), Planes(overlay)
+        self._replicas = _replicas(overlay)
         self.added = self._beside() - before
         self.up.intersection_update(overlay.members)
 
@@ -36,7 +38,7 @@ class Routes:
         return frozenset(name for region in regions for name in self.overlay.replicas(region))
 
     def is_replica(self, peer: str) -> bool:
-        return self.overlay.certificate(peer).role is Role.REPLICA
+        return peer in self._replicas
 
     def region_of(self, peer: str) -> int:
         return self.overlay.certificate(peer).region
@@ -62,3 +64,8 @@ class Routes:
     def lie_between(self, publisher: Certificate, member: str, region: int, tree: int) -> bool:
         """Returns True if wires from `publisher` to `member` in `region` come through here."""
         return publisher.name != member and self.topology.is_on_the_way(self.region, publisher.region, region, tree)
+
+
+def _replicas(overlay: Overlay) -> frozenset[str]:
+    of_all = (member.certificate for member in overlay.members.values())
+    return frozenset(certificate.name for certificate in of_all if certificate.role is Role.REPLICA)

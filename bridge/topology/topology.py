@@ -25,6 +25,7 @@ class Topology:
     def __init__(self, overlay: Overlay) -> None:
         self._overlay = overlay
         self._open = {tree.number: tree for tree in overlay.trees.open}
+        self._senders: set[tuple[str, str, int, int, int]] = set()  # as `check_sender` is asked: those that fit
 
     # ------------------------------------------------------------------------------------------ regions
 
@@ -117,6 +118,9 @@ class Topology:
         """Raises NotAuthorised unless wires of `publisher` may come to `here` from `peer`: from the publisher itself in
         its home region, else from a replica of the region before.
         """
+        asked = peer, publisher.name, publisher.region, here, tree
+        if asked in self._senders:
+            return
         before = self.last_before(publisher.region, here, tree)
         if before is None:
             fits = peer == publisher.name and publisher.region == here
@@ -125,6 +129,7 @@ class Topology:
             fits = certificate.role is Role.REPLICA and certificate.region == before
         if not fits:
             raise NotAuthorised(f"{peer} is not on the way from {publisher.name} to us")
+        self._senders.add(asked)
 
 
 def peers_of(overlay: Overlay, name: str) -> frozenset[str]:

@@ -122,7 +122,7 @@ class Admission:
         self._came_last_ms = 0.0
         self._blocks_max = _blocks_max(overlay)
         self._span = _NO_SPAN  # the epoch asked for last, and its milliseconds
-        self._live = (-1, -1.0)  # the epoch that was found live last, and when
+        self._live = _NEVER  # the epoch that was found live last, and from when until when it is
         self._known_from_ms, self._back_s = 0, KEPT_S
 
     def goes_back(self, known_from_ms: int, session_s: float) -> None:
@@ -149,7 +149,7 @@ class Admission:
         self._blocks_max = _blocks_max(overlay)
         self._calendar = overlay.policy.calendar
         self._admitted.clear()
-        self._span, self._live = _NO_SPAN, (-1, -1.0)
+        self._span, self._live = _NO_SPAN, _NEVER
         self._keys.clear()
         self._rights.clear()
 
@@ -182,6 +182,11 @@ class Admission:
         """
         known = self._admitted.get((told, wire_topic))
         if known is not None:
+            of, begins_s, ends_s = self._live
+            if known.live and of == known.epoch and begins_s <= now < ends_s:
+                is_recent = -AHEAD_S <= now - known.header.time_ms / 1000 <= AGE_S
+                if is_recent and now * 1000 <= known.publisher.not_after_ms:
+                    return known  # the usual case: nothing that is checked below can have ended
             try:
                 live = self._check_end(known.publisher, now) and self._check_time(known.header, known.epoch, now)
             except KeysError as error:
@@ -381,10 +386,12 @@ class Admission:
         """Returns True if the epoch can be now. At a replica, raises NotAuthorised for a future one, Expired for a dead
         one.
         """
-        if self._live == (epoch, now):
+        of, begins_s, ends_s = self._live
+        if of == epoch and begins_s <= now < ends_s:
             return True
-        if self._calendar.live(epoch, now):
-            self._live = epoch, now
+        begins_s, ends_s = self._calendar.live_span(epoch)
+        if begins_s <= now < ends_s:
+            self._live = epoch, begins_s, ends_s
             return True
         if not self._replica:
             return False
@@ -472,6 +479,7 @@ def _blocks_max(overlay: Overlay) -> int:
 
 
 _NO_SPAN = (0, 0, 0)
+_NEVER = (-1, 0.0, 0.0)
 
 
 def _ended(certificate: Certificate) -> Expired:

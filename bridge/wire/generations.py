@@ -88,8 +88,11 @@ class Generations:
 
         The later life is one under this key of the member's, or under its present one.
         """
-        lives = self._latest.get(member, {})
-        for signer in (party, self._overlay.certificate(member).party_id):
+        lives = self._latest.get(member)
+        if lives is None:
+            return
+        is_known_only = len(lives) == 1 and party in lives  # the usual case: one key, whichever is the present one
+        for signer in (party,) if is_known_only else (party, self._overlay.certificate(member).party_id):
             life = lives.get(signer)
             if life is not None and generation < life.generation <= sealed_ms:
                 self._outlives[member] = life

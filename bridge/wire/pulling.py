@@ -116,15 +116,13 @@ class Pulls:
 
     def __init__(self) -> None:
         self._pulls: FairTable[Name, Pull] = FairTable(PULLS_MAX)
+        self.get = self._pulls.get
         self._wakeups: list[tuple[float, Name]] = []  # a heap; those that no pull confirms are stale
         self._unanswered: Counter[str] = Counter()  # requests since a neighbour last answered
         self._late_s = self._spread_s = 0.0  # by how much content comes after its header, where it does, and its spread
 
     def __len__(self) -> int:
         return len(self._pulls)
-
-    def get(self, name: Name) -> Pull | None:
-        return self._pulls.get(name)
 
     def begin(self, name: Name, time_ms: int, owner: bytes, now: float, wait_s: float, above: int = 0) -> Pull:
         """Starts asking for a publication from `now + wait_s` on, or later where content usually is; at once if 0.

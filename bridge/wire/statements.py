@@ -228,6 +228,15 @@ class RoutingTable:
                     found.append(member)
         return found
 
+    def stays_until(self, scope: Scope, now: float) -> float:
+        """Returns the time until which `wanting` returns the present answer, if nobody states anything and the overlay
+        stays.
+        """
+        filters = (scope.filter, *self._formers.get(scope.filter, ()))
+        ends = [k.ends_ms / 1000 for each in filters for k in self._statements.get(each, {}).values()]
+        calendar = self._overlay.policy.calendar
+        return min([calendar.end_s(calendar.at(now)), *(at for at in ends if at > now)])
+
     def _is_outranked(self, newer: _Known, known: _Known) -> bool:
         """Returns True if the member's present key signed the statement on former tokens, and a former key the newer
         one.

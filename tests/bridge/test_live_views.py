@@ -602,7 +602,7 @@ def test_a_newcomer_hears_all_statements_whatever_one_neighbour_withholds_or_rep
     newcomer.handle(Received("r2c", old), NOW)
     scope = newcomer.overlay.scope_named("plant/#")
     assert scope is not None
-    assert newcomer.forwarder._routing.wanting(scope, NOW) == ["far"]
+    assert newcomer.forwarder.routing.wanting(scope, NOW) == ["far"]
 
 
 def test_nobody_but_the_newcomers_own_neighbours_has_links_with_it_and_it_forwards_nothing_before_its_view_counts():

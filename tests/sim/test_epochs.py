@@ -45,6 +45,7 @@ def inside(machine: Machine) -> Machine:
 def keys_changed(machine: Machine, now: float) -> Sequence[Effect]:
     node = inside(machine)
     assert isinstance(node, GatewayNode)
+    node.woken()
     return node.collector.keys_changed(now) + node.publisher.keys_changed(now)
 
 
@@ -56,6 +57,7 @@ def adopting(world: World, overlay: Overlay) -> Callable[[Machine, float], Seque
         if isinstance(node, ReplicaNode):
             return node.forwarder.adopt(overlay, now)
         assert isinstance(node, GatewayNode)
+        node.woken()
         effects = node.collector.adopt(overlay, secrets, now) + node.interest.adopt(overlay, secrets, now)
         return effects + node.publisher.adopt(overlay, secrets, now)
 

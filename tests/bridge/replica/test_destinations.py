@@ -105,7 +105,7 @@ def test_by_planes_who_serves_a_plane_for_a_silent_replica_is_believed_after_a_w
     for sequence in (8, 9):
         assert replica.by_planes(admitted(sequence, BY_PLANES), ATTIC, 0, NOW) == [reader]
         assert replica.heard("r2a", admitted(sequence, BY_PLANES), {PROPERTY_SKIP: str(sequence - 4)}, NOW) == []
-    assert replica.next_deadline == NOW + SILENT_S
+    assert replica.silent.next_deadline == NOW + SILENT_S
     assert list(replica.tick(NOW + SILENT_S - 0.01)) == []
     assert list(replica.tick(NOW + SILENT_S)) == [(reader, (b"p" * 16, 8)), (reader, (b"p" * 16, 9))]
     assert replica.beside(reader, admitted(8, BY_PLANES)) == ((PROPERTY_SKIP, "4"),)
