@@ -1,18 +1,24 @@
-"""Data keys of a publisher: one at a time for each scope, and the time of the next one (A9, docs/protocol.md §2.4).
+"""Data keys of a publisher: one at a time for each scope, the time of the next one, and their announcement to replicas
+(A9, docs/protocol.md §2.4).
 
 A data key serves as many messages, bytes and seconds as its scope's `Refresh` says, under one epoch key; the first
-limit reached ends it. The key rides on publications, or is sent once, alone (`Scope.keys_on_topic`). `name` gives the
-epoch key under which a scope seals at a moment, if there is one. `sealing` decides on time and receivers,
-`keys.fetching` obtains epoch keys.
+limit reached ends it. `name` gives the epoch key under which a scope seals at a moment, if there is one. `sealing`
+decides on time and receivers, `keys.fetching` obtains epoch keys.
+
+A key rides on publications, or is sent once, alone, on its own topic (`Scope.keys_on_topic`). A late subscriber at a
+replica gets the live keys from the replica; a stock broker gives only later messages, so there every publication
+carries its key. `sends` returns the messages of one publication for one replica.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import ceil
 
-from bridge.contract import UserProperties, Wire
+from bridge.contract import Publication, Send, UserProperties, Wire
 from bridge.document import Overlay, Refresh, Scope
+from bridge.document.region_view import RegionView
 from bridge.topology import Topology
 from bridge.wire import OwnLife, key_topic
 from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, DataKey, KeyHeader, KeyName, Mode, make_key, to_property
@@ -160,3 +166,39 @@ class DataKeys:
     def adopt(self, overlay: Overlay) -> None:
         self._overlay, self._topology = overlay, Topology(overlay)
         self.clear()
+
+
+def sends(
+    peer: str,
+    view: RegionView,
+    wire: Wire,
+    key: LiveKey | None,
+    publication: Publication,
+    ticket: int,
+    now: float,
+    *,
+    hosted: bool,
+) -> list[Send]:
+    """Returns the messages of one publication for the member `peer` of the home region's `view`."""
+    if hosted and publication.expiry_s is not None:
+        ends_s = publication.time_ms / 1000 + publication.expiry_s
+        wire = replace(wire, expiry_s=max(1, ceil(ends_s - now)))
+    if key is None:
+        return [Send(peer, wire, ticket)]
+    if key.alone and not hosted:
+        before = [] if key.told(peer) else [key_alone(peer, view, key)]
+        return [*before, Send(peer, wire, ticket)]
+    if hosted or wire.retain or key.announcement_due(peer, now):
+        carried = key.carried(_place(peer, view))
+        wire = replace(wire, properties=wire.properties + carried)
+    return [Send(peer, wire, ticket)]
+
+
+def key_alone(peer: str, view: RegionView, key: LiveKey) -> Send:
+    """Returns a key on its own topic, with the share of that replica."""
+    key.tell(peer)
+    return Send(peer, key.wire(_place(peer, view)))
+
+
+def _place(peer: str, view: RegionView) -> Place:
+    return Place(view.region, view.number, view.place_of(peer))

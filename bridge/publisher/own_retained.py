@@ -24,9 +24,9 @@ from bridge.base import NameWeights
 from bridge.contract import Count, Deferrals, Deliver, Effect, Keep, Numbered, Publication, Wire, packed, unpacked
 from bridge.document import RegionView
 from bridge.publisher.data_keys import LiveKey
-from bridge.publisher.handing_over import AWAY_S, has_enough
-from bridge.publisher.resealing import is_lacked, is_on_its_way
-from bridge.publisher.sealing import Entry, Sealer
+from bridge.publisher.entry import Entry, has_enough
+from bridge.publisher.resealing import AWAY_S, is_lacked, is_on_its_way
+from bridge.publisher.sealing import Sealer
 from keys.errors import KeysError
 from keys.frames import Reader, number, sized
 

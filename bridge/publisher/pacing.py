@@ -1,18 +1,23 @@
-"""Pacing of a gateway to the member's publishing budget, so that no replica has to enforce it (docs/protocol.md §5.7).
+"""Waits before sealing: for the member's publishing budget (docs/protocol.md §5.7), for a key, or for the right.
 
-Batches and bytes are paid when sealed, data keys when made. Entries beyond the budget are not sealed yet: they wait in
-order, in the outbox like all unsent entries. Replicas allow a larger burst (`publisher_guard.BURST_S`) than this
-module uses, so that entries delayed on a link are no excess there. `windows` limits the flow to each replica,
-`sealing` knows other reasons to wait.
+`Pacing` keeps to the budget, so that no replica has to enforce it. Batches and bytes are paid when sealed, data keys
+when made. Entries beyond the budget wait in order, in the outbox like all unsent entries. Replicas allow a larger burst
+(`publisher_guard.BURST_S`) than this module uses, so that entries delayed on a link are no excess there.
+
+`Hindered` holds entries without a key or a right; `sealing` and `placing` give these reasons. A waiting entry delays no
+other one. Each is checked again at a review. An entry that waited a day for the right is given up; `cutting` has the
+row on disk. `windows` limits the flow to each replica.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from bridge.contract import Budget
+from bridge.contract import Budget, Count, Effect, count_of
 from bridge.document import MemberBudgets
-from bridge.publisher.sealing import Entry
+from bridge.publisher.entry import Entry, Standing
+from bridge.publisher.residents import Residents
+from bridge.publisher.sealing import Sealer
 from bridge.wire import OwnLife
 
 BURST_S = 1.0
@@ -85,3 +90,51 @@ class Pacing:
     def next_deadline(self) -> float | None:
         """The time at which waiting entries go on; None if nothing waits."""
         return 0.0 if self._opens_at is None and self.held else self._opens_at
+
+
+class Hindered:
+    """The waiting entries of one gateway. `entries` holds all entries in memory; `most_s` is the longest wait for the
+    right.
+    """
+
+    def __init__(self, entries: Mapping[int, Entry], residents: Residents, most_s: float) -> None:
+        self._entries, self._residents, self._most_s = entries, residents, most_s
+        self._waits: dict[int, bool] = {}  # -> whether for want of the right
+        self.give_up_at = float("inf")
+        """The time at which the first entry without the right is given up."""
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._waits)
+
+    def forget(self, sequence: int) -> None:
+        """Removes an entry, if it waits."""
+        self._waits.pop(sequence, None)
+
+    def set_aside(self, sequences: Sequence[int], sealer: Sealer, now: float) -> tuple[list[int], list[Effect]]:
+        """Returns entries that can be sealed now; the others wait for a review, counted once."""
+        ready, effects = [], list[Effect]()
+        for sequence in sequences:
+            entry = self._entries[sequence]
+            why = sealer.hindrance(entry, now)
+            if why is None:
+                self._waits.pop(sequence, None)
+                self._residents.move(entry, Standing.FRESH)
+                ready.append(sequence)
+                continue
+            unauthorised = why == "not_authorised"
+            if self._waits.get(sequence) is not unauthorised:
+                effects.append(Count(why, count_of(entry.publication)))
+            self._waits[sequence] = unauthorised
+            self._residents.move(entry, Standing.WAITING)
+            if unauthorised:
+                self.give_up_at = min(self.give_up_at, entry.born + self._most_s)
+        return ready, effects
+
+    def given_up(self, now: float) -> tuple[list[int], list[Effect]]:
+        """Returns entries that waited too long for the right to publish, and counts their publications."""
+        old = [s for s, unauthorised in self._waits.items() if unauthorised]
+        gone = [s for s in old if now - self._entries[s].born >= self._most_s]
+        rest = [self._entries[s].born + self._most_s for s in old if now - self._entries[s].born < self._most_s]
+        self.give_up_at = min(rest, default=float("inf"))
+        lost = sum(count_of(self._entries[s].publication) for s in gone)
+        return gone, [Count("not_authorised_dropped", lost)] if lost else []

@@ -16,8 +16,8 @@ from typing import TypeAlias
 
 from bridge.contract import Numbered, Publication, unpacked
 from bridge.document import RegionView, Scope, ScopeSecret
-from bridge.publisher.handing_over import has_enough
-from bridge.publisher.sealing import Entry, Sealer
+from bridge.publisher.entry import Entry, has_enough
+from bridge.publisher.sealing import Sealer
 from keys.envelope import Mode
 
 Part: TypeAlias = tuple[ScopeSecret, Sequence[Numbered]]

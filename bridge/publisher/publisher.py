@@ -30,27 +30,17 @@ from bridge.contract import (
 from bridge.contract.machine import NotTaken
 from bridge.contract.refusing import Reason
 from bridge.document import Overlay, RegionView, ScopeSecret
-from bridge.publisher.ages import Ages
-from bridge.publisher.announcing import key_alone, sends
-from bridge.publisher.cutting import Cuts
-from bridge.publisher.data_keys import LiveKey
-from bridge.publisher.fleeting import Fleeting
+from bridge.publisher.cutting import Cuts, OwnRows, Predecessors
+from bridge.publisher.data_keys import LiveKey, key_alone, sends
+from bridge.publisher.entry import Entry, Standing, has_enough
 from bridge.publisher.former_scopes import FormerScopes
-from bridge.publisher.handing_over import hand_over, has_enough
-from bridge.publisher.hindered import Hindered
 from bridge.publisher.own_retained import OwnRetained, snapshots
-from bridge.publisher.own_rows import OwnRows
-from bridge.publisher.pacing import Pacing
+from bridge.publisher.pacing import Hindered, Pacing
 from bridge.publisher.placing import home_of, homeless, parts_of
-from bridge.publisher.predecessors import Predecessors
-from bridge.publisher.refusals import Refusals
-from bridge.publisher.repairing import Repairable, check_ours
-from bridge.publisher.resealing import outdated, unseal
-from bridge.publisher.residents import Residents, Standing, first_lacking
-from bridge.publisher.sealing import Entry, Sealer
-from bridge.publisher.standing_in import StandIns
-from bridge.publisher.voids import voided
-from bridge.publisher.windows import Lanes
+from bridge.publisher.resealing import hand_over, outdated, unseal, voided
+from bridge.publisher.residents import Ages, Fleeting, Repairable, Residents, check_ours, first_lacking
+from bridge.publisher.sealing import Sealer
+from bridge.publisher.windows import Lanes, Refusals, StandIns
 from bridge.wire import OwnLife, PullRequest
 from keys.envelope import Mode
 from keys.epochs import ScopeKeys

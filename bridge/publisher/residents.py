@@ -1,17 +1,28 @@
-"""Outbox entries in memory: their number by kind, and the room for more.
+"""Outbox entries in memory: their number by kind, the room for more, and how long each may stay.
 
 The outbox may hold a million entries; memory holds some thousand. *Fresh* entries are still to be sealed, *sealed*
 ones to be acknowledged by n - f replicas, *waiting* ones cannot be sealed now, *settled* ones are kept for stragglers
 only. Each kind has its own bound, so that a scope without a key, or an absent replica, takes no room from active
 entries. `publisher` and `windows` decide on sending; the shell reads entries from disk when there is room.
+
+Three tables beside it bound what stays. `Ages` finds entries that are too old, by the message's expiry or the outbox's
+own bound. `Fleeting` bounds QoS 0 entries, which are in memory only: without an uplink the oldest goes first.
+`Repairable` keeps entries that every replica acknowledged: in modes `one` and `blocks` no replica has all of the
+content, and for `REPAIR_S` others may lack pieces that a bad replica was to carry.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from enum import IntEnum
-from typing import Protocol
+from collections.abc import Iterable, Mapping
+from itertools import takewhile
+
+from bridge.contract import Count, Effect, Received, Send
+from bridge.publisher.entry import Entry, Standing
+from bridge.wire import Answers, PullRequest
+from bridge.wire import pieces as content
+from keys.envelope import Mode
+from keys.errors import NotAuthorised
 
 RESIDENT_MAX = 8_192  # fresh and sealed entries; the shell leaves more on disk
 RESIDENT_BYTES_MAX = 32 << 20  # of their topics and payloads; sealed, they are held twice
@@ -22,30 +33,10 @@ are sealed anew, and replicas believe a new sealing of what they have seen only 
 (`budgets.RESEALED_MAX`)."""
 WAITING_MAX = 16_384  # more of them hold up what is left on disk behind them, and nothing else
 WAITING_BYTES_MAX = 32 << 20
-
-
-class Standing(IntEnum):
-    """Standing of an outbox entry: still to be sealed, waiting, sealed, or kept for stragglers only. The values are
-    places in lists: each entry is moved some five times, and an enumeration's hash is a call.
-    """
-
-    FRESH = 0
-    WAITING = 1
-    SEALED = 2
-    SETTLED = 3
-
-
-class Resident(Protocol):
-    """An entry as this module needs it: its sequence, its counted bytes, and its standing."""
-
-    @property
-    def sequence(self) -> int: ...
-    @property
-    def size(self) -> int: ...
-    @property
-    def acked(self) -> set[str]: ...
-
-    standing: Standing
+QOS0_ENTRIES_MAX = 10_000  # they are in memory only; without an uplink the oldest go first ...
+QOS0_BYTES_MAX = 64 << 20  # ... as they do when they are larger together
+REPAIR_S = 10.0  # for so long others may ask for pieces of what every replica acknowledged ...
+REPAIR_BYTES_MAX = 64 << 20  # ... unless it is more than this
 
 
 class Residents:
@@ -56,7 +47,7 @@ class Residents:
         self._settled: dict[int, None] = {}  # the longest settled first
         self._lead: Counter[str] = Counter()  # by replica: what it acknowledged and too few others did
 
-    def add(self, entry: Resident) -> None:
+    def add(self, entry: Entry) -> None:
         self._count[entry.standing] += 1
         self._bytes[entry.standing] += entry.size
         if entry.standing is Standing.SETTLED:
@@ -64,27 +55,27 @@ class Residents:
         if entry.standing is Standing.SEALED:
             self._lead.update(entry.acked)
 
-    def remove(self, entry: Resident) -> None:
+    def remove(self, entry: Entry) -> None:
         self._count[entry.standing] -= 1
         self._bytes[entry.standing] -= entry.size
         self._settled.pop(entry.sequence, None)
         if entry.standing is Standing.SEALED:
             self._lead.subtract(entry.acked)
 
-    def move(self, entry: Resident, standing: Standing) -> None:
+    def move(self, entry: Entry, standing: Standing) -> None:
         """Moves an entry to another standing."""
         if entry.standing is not standing:
             self.remove(entry)
             entry.standing = standing
             self.add(entry)
 
-    def acknowledged(self, entry: Resident, peer: str) -> None:
+    def acknowledged(self, entry: Entry, peer: str) -> None:
         """Notes that a replica has the entry. Names are those of the home region's replicas, so there are few."""
         if peer not in entry.acked:
             entry.acked.add(peer)
             self._lead[peer] += entry.standing is Standing.SEALED
 
-    def need_not(self, entry: Resident, peers: Iterable[str]) -> None:
+    def need_not(self, entry: Entry, peers: Iterable[str]) -> None:
         """Counts the entry as acknowledged by these replicas."""
         for peer in peers:
             self.acknowledged(entry, peer)
@@ -138,7 +129,7 @@ class Residents:
         return fits and not self.waiting_full
 
 
-def first_lacking(entries: Iterable[Resident]) -> int:
+def first_lacking(entries: Iterable[Entry]) -> int:
     """Returns the first sequence that is not settled; if all are, the one after them, where the disk goes on."""
     last = 0
     lacking: list[int] = []
@@ -147,3 +138,128 @@ def first_lacking(entries: Iterable[Resident]) -> int:
         if entry.standing is not Standing.SETTLED:
             lacking.append(entry.sequence)
     return min(lacking, default=last + 1)
+
+
+class Ages:
+    """The age limits of one outbox. An entry published longer than `max_age_s` ago is dropped instead of sent; None:
+    no bound.
+    """
+
+    def __init__(self, max_age_s: float | None) -> None:
+        self._max_age_s = max_age_s
+
+    def expired(self, entries: Iterable[Entry], now: float) -> tuple[list[int], list[int]]:
+        """Returns the sequences of entries past their message's expiry, and of other entries past the outbox's
+        bound.
+        """
+        message, age = [], []
+        for entry in entries:
+            published = entry.publication.time_ms / 1000
+            expiry_s = entry.publication.expiry_s
+            if expiry_s is not None and now > published + expiry_s:
+                message.append(entry.sequence)
+            elif self._max_age_s is not None and now > entry.since_s + self._max_age_s:
+                age.append(entry.sequence)
+        return message, age
+
+    def too_long(self, entries: Mapping[int, Entry], now: float) -> list[int]:
+        """Returns the leading entries, in order of arrival, that were in memory for longer than the outbox's bound."""
+        most_s = self._max_age_s
+        if most_s is None:
+            return []
+        return [entry.sequence for entry in takewhile(lambda one: now > one.since_s + most_s, entries.values())]
+
+    def first_at(self, entries: Mapping[int, Entry]) -> float | None:
+        """Returns the time at which `too_long` finds its next entry."""
+        first = next(iter(entries.values()), None)
+        if first is None or self._max_age_s is None:
+            return None
+        return first.since_s + self._max_age_s + 0.001
+
+
+class Fleeting:
+    """Numbers of QoS 0 entries with their bytes; oldest first."""
+
+    def __init__(self) -> None:
+        self._sizes: dict[int, int] = {}
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._sizes)
+
+    def add(self, sequence: int, size: int) -> None:
+        self._sizes[sequence] = size
+        self._bytes += size
+
+    def remove(self, sequence: int) -> None:
+        """Removes an entry, if it is here."""
+        self._bytes -= self._sizes.pop(sequence, 0)
+
+    def excess(self) -> list[int]:
+        """Removes the oldest entries beyond the bounds, and returns their numbers."""
+        gone: list[int] = []
+        while len(self._sizes) > QOS0_ENTRIES_MAX or self._bytes > QOS0_BYTES_MAX:
+            gone.append(next(iter(self._sizes)))
+            self.remove(gone[-1])
+        return gone
+
+
+class Repairable:
+    """Entries acknowledged by all replicas: the time at which each may go, ascending, and bytes."""
+
+    def __init__(self) -> None:
+        self._kept: dict[int, tuple[float, int]] = {}
+        self._bytes = 0
+        self.answers = Answers()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def keep(self, entry: Entry, now: float) -> list[int] | None:
+        """Keeps an entry for a while. Returns the sequences that go early for it; None if it need not be kept."""
+        if entry.header is None or entry.header.mode not in (Mode.ONE, Mode.BLOCKS):
+            return None
+        if entry.sequence in self._kept:
+            return []
+        size = sum(map(len, entry.pieces))
+        self._kept[entry.sequence] = now + REPAIR_S, size
+        self._bytes += size
+        gone, left = [], self._bytes
+        for sequence, (_, size) in self._kept.items():
+            if left <= REPAIR_BYTES_MAX:
+                break
+            gone.append(sequence)
+            left -= size
+        return gone
+
+    def forget(self, sequence: int) -> None:
+        self._bytes -= self._kept.pop(sequence, (0.0, 0))[1]
+
+    def due(self, now: float) -> list[int]:
+        """Returns the sequences that may go."""
+        return [sequence for sequence, (until, _) in self._kept.items() if until <= now]
+
+    @property
+    def next_deadline(self) -> float | None:
+        first = next(iter(self._kept.values()), None)
+        return None if first is None else first[0]
+
+    def asked(self, event: Received, request: PullRequest, entry: Entry | None, now: float) -> list[Effect]:
+        """Answers a replica of the home region that lacks pieces of an entry."""
+        if entry is None or entry.wire is None or entry.header is None:
+            return []
+        if not content.has_parts(entry.header, request.parts, request.time_ms):
+            return [Count("pulls_refused")]
+        fits = request.parts and request.parts[-1] < len(entry.pieces)
+        parts = content.enough(entry.header, request.parts if fits else range(len(entry.pieces)))
+        pieces = {index: entry.pieces[index] for index in parts}
+        given = self.answers.give(event.peer, request.name, entry.header.time_ms, pieces, now)
+        if given is None:
+            return [Count("pulls_refused")]
+        return [Send(event.peer, entry.with_pieces(given)), Count("pulls_answered")]
+
+
+def check_ours(ours: bool) -> None:
+    """Raises NotAuthorised."""
+    if not ours:
+        raise NotAuthorised("a gateway has publications of its own only")

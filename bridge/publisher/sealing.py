@@ -8,8 +8,8 @@ waits. `publisher` has the entries, `data_keys` the data keys.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from bridge.base import matches, specificity
@@ -20,18 +20,16 @@ from bridge.contract import (
     Effect,
     Numbered,
     Publication,
-    UserProperties,
-    Wire,
     packed,
     size_of,
     unpacked,
 )
-from bridge.document import Overlay, Protection, RegionView, Scope, ScopeSecret, batch_topic, retained_topic
+from bridge.document import Overlay, Protection, Scope, ScopeSecret, batch_topic, retained_topic
 from bridge.document.trees import NUMBERS
 from bridge.predicates import Attributes
 from bridge.publisher.data_keys import DataKeys, LiveKey
-from bridge.publisher.own_rights import OwnRights
-from bridge.publisher.residents import Standing
+from bridge.publisher.entry import Entry
+from bridge.publisher.former_scopes import OwnRights
 from bridge.publisher.sealed_before import SealedBefore
 from bridge.wire import PROPERTY_SHOWN, OwnLife, shown_list
 from bridge.wire import pieces as content
@@ -58,74 +56,6 @@ TOPICS_MAX = 65_536  # topics whose scope is remembered
 BESIDE_MAX = 1 << 16  # more than any packet has beside its content: who takes that much more need not be looked at
 PACKET_OVERHEAD_BYTES = 1024  # signed header, shares, seal and MQTT beside content, topic and key header
 CLOCK_STEP_S = 60.0
-
-
-@dataclass(slots=True)
-class Entry:
-    """An outbox entry; `wire` is None until it is sealed, under `name`, for a `tree` and, if a key is used, for the
-    views `hops`. The wire has all of the content that travels as copies; of `pieces`, into which other content is cut,
-    it has none."""
-
-    sequence: int
-    publication: Publication
-    secret: ScopeSecret
-    topic: str
-    previous: int
-    born: float
-    wire: Wire | None = None
-    header: MessageHeader | None = None
-    signed: UserProperties = ()
-    pieces: tuple[bytes, ...] = field(default=(), repr=False)
-    name: KeyName | None = None
-    hops: tuple[Hop, ...] = ()
-    tree: int = 0
-    protection: Protection = Protection.KEYED
-    sealed_ms: int = 0
-    may_be_had: bool = False
-    """True if a former process may have sealed the entry."""
-    key: LiveKey | None = None
-    acked: set[str] = field(default_factory=set)
-    too_large_for: set[str] = field(default_factory=set)
-    standing: Standing = Standing.FRESH
-    shown: bytes | None = None
-    had_enough: bool = False
-    """n - f replicas had a former sealing, and may take another one, behind much else, for a repetition."""
-    is_void: bool = False
-    """True if the entry replaces a dropped one."""
-    is_snapshot: bool = False
-    """True for a snapshot of a retained publication: it follows nothing, and nothing follows it."""
-
-    @property
-    def was_sealed(self) -> bool:
-        """True if replicas and readers may have the entry."""
-        return self.may_be_had or self.sealed_ms > 0
-
-    @property
-    def since_s(self) -> float:
-        """The start of its age: time of publication; for a snapshot, the time at which it was due."""
-        return self.born if self.is_snapshot else self.publication.time_ms / 1000
-
-    @property
-    def chain(self) -> str:
-        """The chain: entries of one chain are ordered by number."""
-        return self.secret.clear_filter
-
-    @property
-    def size(self) -> int:
-        """Bytes that it is counted for while it is in memory."""
-        return len(self.publication.payload) + len(self.publication.topic)
-
-    def wire_for(self, peer: str, view: RegionView) -> Wire:
-        """Returns the wire for a replica in the home region's view."""
-        assert self.wire is not None
-        if self.header is None or self.header.mode not in (Mode.ONE, Mode.BLOCKS):
-            return self.wire
-        return self.with_pieces(content.carried(self.header, view.place_of(peer), len(view.members)))
-
-    def with_pieces(self, parts: Iterable[int]) -> Wire:
-        """Returns the publication with these of its pieces."""
-        assert self.header is not None
-        return content.wire(self.topic, self.header, self.signed, {index: self.pieces[index] for index in parts})
 
 
 class Protected(Protocol):

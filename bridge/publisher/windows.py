@@ -4,16 +4,30 @@ Each replica has a lane of its own, so that an absent or slow one delays no othe
 turns: *late* entries (read from disk, or lacked by a returning replica) and *new* ones, so that a backlog delays each
 new publication by one place and stops none. Late entries in flight still stand before new ones, so they have a window
 of their own, which shrinks when acknowledgements become slow; a replica that keeps up has the whole window. Within a
-scope there is one order: a new entry waits behind the scope's late ones. `publisher` and `sealing` define entries and
-the time of sealing.
+scope there is one order: a new entry waits behind the scope's late ones. `publisher` and `sealing` decide on the time
+of sealing.
+
+`Refusals` offers refused entries again: after a second, then twice as long with each round in which the replica took
+less than it refused, a minute at most. A refusal is no acknowledgement (docs/protocol.md §5.8): the entry stays, and
+counts as lacking there. Before the next offer the gateway seals old entries anew. `contract.refusing` gives reasons.
+
+`StandIns` serves the plane of a silent replica, in a scope with planes (paper item C8). Each replica of the region gets
+each publication and serves its own plane. A replica that has acknowledged nothing for `SLOW_S`, or whose link is down,
+may not serve its plane: then another one gets a further copy, whose vector names that plane. The copy does not count in
+the outbox, and a served subscriber hears of it at most twice. `replica.plane_routing` uses the vector.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from bridge.contract import Send
+from bridge.document import Overlay
+from bridge.publisher.entry import Entry
+from bridge.topology import Planes
+from bridge.wire import PROPERTY_ROUTE
 from keys.replay import BLOCK_NUMBERS, BLOCKS_MAX
 
 WINDOW_MAX = 256  # publications in flight to one replica
@@ -23,6 +37,11 @@ AHEAD_MAX = BLOCKS_MAX // 2
 """Blocks of numbers of new entries that may go while others are late: replicas tell so many blocks apart, and would
 drop late entries as too old behind more of them.
 """
+AGAIN_S = 1.0
+AGAIN_MAX_S = 60.0
+RESEAL_AFTER_S = 1800.0
+"""Seconds after which sealed bytes that too few replicas have are sealed anew: replicas refuse wires an hour old."""
+SLOW_S = 0.5
 
 
 class RunAhead:
@@ -269,3 +288,99 @@ class Lanes:
         for lane in self._lanes.values():
             if len(lane) > 2 * count + WINDOW_MAX:
                 lane.keep(sequences)
+
+
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """The entries that one replica refused, and the time of the next offer. `waits`: entry -> None, in order."""
+
+    again_at: float
+    waits: dict[int, None] = field(default_factory=dict)
+
+
+class Refusals:
+    """The refusals at one gateway, bounded for each replica by the entries in memory."""
+
+    def __init__(self) -> None:
+        self._rounds: dict[str, _Round] = {}
+        self._pauses: dict[str, float] = {}
+        self._refused: dict[str, int] = {}  # how much more than it took each refused since its last round began
+        self.reasons: dict[str, str] = {}
+        """The last reason of each replica that has refused and taken nothing since."""
+
+    def refused(self, peer: str, sequence: int, reason: str, now: float) -> None:
+        self.reasons[peer] = reason
+        if peer not in self._rounds:
+            if self._refused.pop(peer, 0) <= 0:
+                self._pauses.pop(peer, None)
+            self._pauses[peer] = min(2 * self._pauses.get(peer, AGAIN_S / 2), AGAIN_MAX_S)
+            self._rounds[peer] = _Round(now + self._pauses[peer])
+        self._refused[peer] = self._refused.get(peer, 0) + 1
+        self._rounds[peer].waits[sequence] = None
+
+    def acknowledged(self, peer: str) -> None:
+        """Counts an entry that a replica took. Once the replica took as many as it refused since a round began, the
+        next round counts as the first: a replica that takes one in a thousand would otherwise get all the others every
+        second.
+        """
+        self.reasons.pop(peer, None)
+        if peer in self._refused:
+            self._refused[peer] -= 1
+
+    def due(self, now: float) -> Iterator[tuple[str, int]]:
+        """Yields replicas and entries to offer again now."""
+        for peer in [peer for peer, found in self._rounds.items() if found.again_at <= now]:
+            for sequence in self._rounds.pop(peer).waits:
+                yield peer, sequence
+
+    @property
+    def next_deadline(self) -> float | None:
+        return min([found.again_at for found in self._rounds.values()], default=None) if self._rounds else None
+
+
+class StandIns:
+    """The stand-ins of one gateway in region `home`."""
+
+    def __init__(self, overlay: Overlay, home: int) -> None:
+        self._home = home
+        self._marks: dict[str, int] = {}  # by silent replica: up to which sequence others got what it may not serve
+        self.adopt(overlay)
+
+    def adopt(self, overlay: Overlay) -> None:
+        """Adopts another version of the overlay, or other views."""
+        self._planes, self._members = Planes(overlay), overlay.views[self._home].members
+        self.is_used = any(scope.by_planes for scope in overlay.policy.scopes)
+        self._marks.clear()
+
+    def next_deadline(self, lanes: Lanes) -> float | None:
+        """Returns the time at which a replica without answers counts as silent."""
+        if not self.is_used:
+            return None
+        oldest = (next(iter(lane.in_flight.values()), None) for peer, lane in lanes if peer not in self._marks)
+        return min((at + SLOW_S for at in oldest if at is not None), default=None)
+
+    def sends(self, entries: dict[int, Entry], lanes: Lanes, now: float) -> list[Send]:
+        """Returns further copies of entries that silent replicas have not acknowledged, each once."""
+        if not self.is_used or not entries:
+            return []
+        at = {peer: next(iter(lane.in_flight.values()), now) for peer, lane in lanes}
+        silent = [peer for peer in self._members if now - at.get(peer, 0.0) >= SLOW_S]
+        others = [peer for peer in self._members if peer not in silent]
+        for peer in [peer for peer in self._marks if peer not in silent]:
+            del self._marks[peer]
+        return [send for peer in silent if others for send in self._instead_of(peer, others[0], entries)]
+
+    def _instead_of(self, peer: str, other: str, entries: dict[int, Entry]) -> list[Send]:
+        mark, found = self._marks.get(peer, -1), list[Send]()
+        self._marks[peer] = max(mark, next(reversed(entries)))
+        for sequence in reversed(entries):  # what is new stands last
+            if sequence <= mark:
+                break
+            entry, scope = entries[sequence], entries[sequence].secret.scope
+            if entry.wire is None or peer in entry.acked or entry.publication.retain or not self._planes.open(scope):
+                continue
+            place = self._planes.place_of(scope, peer)
+            if place is not None:
+                route = (PROPERTY_ROUTE, str(1 << place[1]))
+                found.append(Send(other, replace(entry.wire, properties=(*entry.wire.properties, route))))
+        return found[::-1]

@@ -12,7 +12,7 @@
     o topic                      a retained publication of this gateway (`publisher.own_retained`)
     l party                      its predecessor's key, with the end of the predecessor's numbers (`lineages`)
     d sequence chain             a publication dropped unsent or gone from a chain, and its predecessor
-                                 (`publisher.predecessors`)
+                                 (`publisher.cutting`)
     p sequence                   an outbox row that is sent in parts, and its rest (`publisher.cutting`)
     c                            the scopes in which this gateway stored something (`publisher.former_scopes`)
     q run                        numbers of QoS 2 of which some were sealed (`publisher.sealed_before`)

@@ -1,7 +1,7 @@
 """Refusals in a PUBACK: a reason code, the reason, and the replica's clock.
 
 `vmq-refused` has the reason and `vmq-clock` the time, as in CONNACK, in user properties (docs/protocol.md §5.8). Not
-here: the causes (`bridge.contract.refusing`), the consequences (`bridge.publisher.refusals`).
+here: the causes (`bridge.contract.refusing`), the consequences (`bridge.publisher.windows`).
 """
 
 from __future__ import annotations

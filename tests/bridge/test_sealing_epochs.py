@@ -25,9 +25,9 @@ from bridge.document.overlay import Overlay
 from bridge.document.policy import Scope
 from bridge.document.scope_secret import ScopeSecret
 from bridge.node import GatewayNode
-from bridge.publisher.handing_over import AWAY_S, STRAGGLERS_MAX, YOUNG_MAX
 from bridge.publisher.own_retained import LOOK_AGAIN_S
 from bridge.publisher.publisher import UNAUTHORISED_S
+from bridge.publisher.resealing import AWAY_S, STRAGGLERS_MAX, YOUNG_MAX
 from bridge.publisher.windows import WINDOW_MAX
 from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, KeyHeader, Mode, SignedHeader, from_property
 from keys.epochs import Calendar, KeyName

@@ -10,7 +10,7 @@ import pytest
 from bridge.contract.machine import Acked, Committed, Effect, Forget, LinkDown, LinkUp, Publication, Tick
 from bridge.document.policy import Scope
 from bridge.node import GatewayNode
-from bridge.publisher.handing_over import AWAY_S, STRAGGLERS_MAX
+from bridge.publisher.resealing import AWAY_S, STRAGGLERS_MAX
 from keys.envelope import PROPERTY_KEY, KeyHeader, Mode, check_share, from_property, open_key
 from keys.epochs import Calendar
 from tests.bridge.helpers import NOW, gateway, sent, shares_in

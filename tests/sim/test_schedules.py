@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bridge.contract import Acked, Effect, Repeats
-from bridge.publisher.predecessors import Predecessors
+from bridge.publisher.cutting import Predecessors
 from bridge.publisher.publisher import Publisher
 from bridge.publisher.residents import Residents
 from bridge.publisher.windows import Lanes

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bridge.contract import Publication
-from bridge.publisher.ages import Ages
-from bridge.publisher.sealing import Entry
+from bridge.publisher.entry import Entry
+from bridge.publisher.residents import Ages
 from tests.sim.world import NOW, make_world
 
 SECRET = make_world({1: 3}, [], {"site": 1}).secrets[0]

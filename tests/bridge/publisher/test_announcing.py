@@ -9,8 +9,7 @@ import pytest
 
 from bridge.contract import Publication, Send, Wire
 from bridge.document import Scope
-from bridge.publisher.announcing import key_alone, sends
-from bridge.publisher.data_keys import ANNOUNCE_EVERY, DataKeys, LiveKey
+from bridge.publisher.data_keys import ANNOUNCE_EVERY, DataKeys, LiveKey, key_alone, sends
 from bridge.wire import OwnLife, key_topic
 from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES
 from keys.sharetree import Place

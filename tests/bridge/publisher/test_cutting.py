@@ -25,7 +25,7 @@ from bridge.contract.refusing import Reason
 from bridge.document.policy import Scope
 from bridge.node import GatewayNode, ReplicaNode
 from bridge.publisher.cutting import may_be_cut
-from bridge.publisher.sealing import Entry
+from bridge.publisher.entry import Entry
 from keys.envelope import Mode
 from tests.bridge.helpers import NOW, counted, delivered, replica, sent, subscribe_at, subscriber
 from tests.sim.world import World, make_world

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.publisher import fleeting
-from bridge.publisher.fleeting import Fleeting
+from bridge.publisher import residents as fleeting
+from bridge.publisher.residents import Fleeting
 
 
 @pytest.mark.parametrize(("name", "most"), [("QOS0_ENTRIES_MAX", 2), ("QOS0_BYTES_MAX", 20)])

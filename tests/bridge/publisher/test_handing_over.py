@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from bridge.document.region_view import RegionView
-from bridge.publisher.handing_over import AWAY_S, STRAGGLERS_MAX, YOUNG_MAX, hand_over, has_enough
-from bridge.publisher.residents import Residents, Standing
+from bridge.publisher.entry import Standing, has_enough
+from bridge.publisher.resealing import AWAY_S, STRAGGLERS_MAX, YOUNG_MAX, hand_over
+from bridge.publisher.residents import Residents
 from tests.bridge.helpers import NOW
 
 BEFORE = RegionView(1, 1, "home", ("a", "b", "c"))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from bridge.contract.batches import Numbered, packed
 from bridge.contract.machine import Count, Publication
-from bridge.publisher.hindered import Hindered
-from bridge.publisher.residents import Residents, Standing
-from bridge.publisher.sealing import Entry
+from bridge.publisher.entry import Entry, Standing
+from bridge.publisher.pacing import Hindered
+from bridge.publisher.residents import Residents
 from tests.bridge.helpers import NOW
 from tests.sim.world import make_world
 

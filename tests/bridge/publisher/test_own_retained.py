@@ -10,8 +10,8 @@ import pytest
 from bridge.contract import Count, Deliver, Keep, Publication, Wire
 from bridge.document import Scope, ScopeSecret
 from bridge.publisher import own_retained
+from bridge.publisher.entry import Entry
 from bridge.publisher.own_retained import RETELL_BURST, RETELL_EVERY_S, ROW, KeptRetained, OwnRetained
-from bridge.publisher.sealing import Entry
 from keys.epochs import KeyName
 
 NOW = 1000.0

@@ -7,7 +7,7 @@ from dataclasses import replace
 from bridge.contract.batches import Numbered, packed
 from bridge.contract.machine import Publication
 from bridge.document.policy import Scope
-from bridge.publisher.own_rights import OwnRights
+from bridge.publisher.former_scopes import OwnRights
 from tests.sim.world import NOW, World, make_world
 
 

@@ -12,9 +12,9 @@ from bridge.contract.machine import Acked, Keep, Received, Restored
 from bridge.document import ScopeSecret
 from bridge.document.policy import Scope
 from bridge.node import GatewayNode
+from bridge.publisher.entry import Entry
 from bridge.publisher.placing import nowhere, parts_of
 from bridge.publisher.publisher import UNAUTHORISED_S
-from bridge.publisher.sealing import Entry
 from keys.envelope import Mode
 from keys.epochs import KeyName, scope_key
 from tests.bridge.helpers import NOW, counted, delivered, gateway, sent, subscriber

@@ -6,9 +6,9 @@ import pytest
 
 from bridge.contract.machine import Publication
 from bridge.document import Scope, ScopeSecret
-from bridge.publisher import predecessors
-from bridge.publisher.predecessors import Predecessors
-from bridge.publisher.sealing import Entry
+from bridge.publisher import cutting as predecessors
+from bridge.publisher.cutting import Predecessors
+from bridge.publisher.entry import Entry
 
 
 def entry(sequence: int, previous: int, qos: int = 1) -> Entry:

@@ -24,7 +24,7 @@ from bridge.contract.machine import NotTaken
 from bridge.contract.refusing import Reason
 from bridge.document.policy import Refresh, Scope
 from bridge.node import GatewayNode, ReplicaNode
-from bridge.publisher.refusals import AGAIN_MAX_S, AGAIN_S, RESEAL_AFTER_S, Refusals
+from bridge.publisher.windows import AGAIN_MAX_S, AGAIN_S, RESEAL_AFTER_S, Refusals
 from bridge.wire.admission import AGE_S, AHEAD_S
 from keys.envelope import PROPERTY_HEADER, from_property, header_of
 from tests.bridge.helpers import NOW, counted, craft, forge_key, replica, sent, subscribe_at, suspected

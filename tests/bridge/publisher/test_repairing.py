@@ -6,9 +6,9 @@ import pytest
 
 from bridge.contract import Count, Publication, Received, Send, Wire
 from bridge.document import Scope, ScopeSecret
-from bridge.publisher import repairing
-from bridge.publisher.repairing import REPAIR_S, Repairable, check_ours
-from bridge.publisher.sealing import Entry
+from bridge.publisher import residents as repairing
+from bridge.publisher.entry import Entry
+from bridge.publisher.residents import REPAIR_S, Repairable, check_ours
 from bridge.wire import PullRequest
 from bridge.wire.pieces import PROPERTY_PART
 from bridge.wire.pulling import ANSWERS_MAX

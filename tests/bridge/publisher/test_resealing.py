@@ -10,12 +10,10 @@ import pytest
 
 from bridge.contract.machine import Publication, Wire
 from bridge.document.policy import Scope
-from bridge.publisher.handing_over import AWAY_S, STRAGGLERS_MAX
-from bridge.publisher.refusals import RESEAL_AFTER_S
-from bridge.publisher.resealing import BACK_AFTER_S, outdated, unseal
-from bridge.publisher.residents import Residents, Standing
-from bridge.publisher.sealing import Entry
-from bridge.publisher.windows import Lanes
+from bridge.publisher.entry import Entry, Standing
+from bridge.publisher.resealing import AWAY_S, BACK_AFTER_S, STRAGGLERS_MAX, outdated, unseal
+from bridge.publisher.residents import Residents
+from bridge.publisher.windows import RESEAL_AFTER_S, Lanes
 from keys.epochs import KeyName
 from tests.sim.world import NOW, make_world
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bridge.publisher.entry import Standing
 from bridge.publisher.residents import (
     LEAD_MAX,
     RESIDENT_BYTES_MAX,
@@ -16,7 +17,6 @@ from bridge.publisher.residents import (
     WAITING_BYTES_MAX,
     WAITING_MAX,
     Residents,
-    Standing,
     first_lacking,
 )
 

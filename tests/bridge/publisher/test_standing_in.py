@@ -6,9 +6,8 @@ from collections import deque
 
 from bridge.contract import Publication, Send, Wire
 from bridge.document import Scope
-from bridge.publisher.sealing import Entry
-from bridge.publisher.standing_in import SLOW_S, StandIns
-from bridge.publisher.windows import Lanes
+from bridge.publisher.entry import Entry
+from bridge.publisher.windows import SLOW_S, Lanes, StandIns
 from bridge.wire import PROPERTY_ROUTE
 from keys.envelope import Mode
 from tests.sim.world import NOW, make_world

@@ -7,9 +7,9 @@ import pytest
 from bridge.contract.batches import Numbered, packed, unpacked
 from bridge.contract.machine import Publication
 from bridge.document.policy import Scope
-from bridge.publisher.residents import Residents, Standing
-from bridge.publisher.sealing import Entry
-from bridge.publisher.voids import voided
+from bridge.publisher.entry import Entry, Standing
+from bridge.publisher.resealing import voided
+from bridge.publisher.residents import Residents
 from bridge.publisher.windows import Lanes
 from keys.records import DROPPED, Records
 from tests.sim.world import NOW, make_world

@@ -13,7 +13,7 @@ from bridge.document.overlay import Overlay
 from bridge.document.policy import Scope, ShownAttribute
 from bridge.membership.adopting import canonical
 from bridge.node import ReplicaNode
-from bridge.publisher import repairing
+from bridge.publisher import residents as repairing
 from bridge.replica import content_relay as carrying
 from bridge.replica import retained as keeping
 from bridge.wire import PROPERTY_SHOWN, pulling
