@@ -120,7 +120,7 @@ def _print(answer: dict[str, Any]) -> None:
 
 def _print_overlay(overlay: dict[str, Any]) -> None:
     rows = [
-        [region["name"], f"{len(region['up'])} of {len(region['members'])} connected", str(region["needed"]),
+        [region["name"], f"{len(region['up'])} of {len(region['members'])}", str(region["needed"]),
          ", ".join(sorted(region["away"]))]
         for region in overlay["regions"]
     ]  # fmt: skip
@@ -131,7 +131,7 @@ def _print_overlay(overlay: dict[str, Any]) -> None:
         for region in overlay.get("presence", ()) if region["name"] not in dialled
     ]  # fmt: skip
     if rows:
-        print_table("", ["region", "replicas", "needed", "away"], rows)
+        print_table("", ["region", "replicas connected", "needed", "away"], rows)
     for scope in overlay.get("rights", ()):
         may = " and ".join(right for right in ("publish", "read") if scope[right])
         print(f"{overlay['name']} may {may or 'neither publish nor read'} {scope['scope']}")
