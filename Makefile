@@ -89,6 +89,10 @@ bench-keys: venv   ## sharing, sealing, batches, signatures
 bench-broker: venv ## our broker beside Mosquitto, rumqttd, amqtt; MOSQUITTO=PATH takes another one; BENCH_ARGS="--fleet --runs 5": a fleet's rows (10 minutes)
 	$(BIN)/python -m tests.bench.broker $(BENCH_ARGS)
 
+.PHONY: bench-quick
+bench-quick: venv  ## ten rows beside another version, two minutes: BASE=DIRECTORY of a worktree of it
+	BASE=$(BASE) $(BIN)/python -m tests.bench.quick $(BENCH_ARGS)
+
 bench-forwarding: venv ## sealed across an overlay beside bridged Mosquittos, and where each process spends its time (50 minutes)
 	$(BIN)/python -m tests.bench.forwarding $(BENCH_ARGS)
 	$(if $(findstring --json,$(BENCH_ARGS)),,$(BIN)/python -m tests.bench.forwarding_profile)

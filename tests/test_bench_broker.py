@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench import peers
+from tests.bench import peers, quick
 from tests.bench.broker_table import table
 from tests.bench.peers import AMQTT, MOSQUITTO, OURS, PACKAGED, versions
 
@@ -71,3 +71,28 @@ def test_a_run_becomes_a_table_that_names_versions_and_load() -> None:
     assert found[4] == "| QoS 1 | 26,000 msg/s | mosquitto 2.1.2: 66,000 | 0.39 | ≥ 1, missed | 16.0, 7.9 |"
     assert found[5] == "|  | 26,000 msg/s | amqtt 0.12.1: 66,000 | 0.39 |  |  |"
     assert len(table(lines, is_short=True).splitlines()) == 5
+
+
+@pytest.mark.parametrize("given", [None, "", "/nowhere"])
+def test_the_quick_bench_without_another_version_ends_with_one_line(
+    given: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        quick.base_directory(given)
+    assert ended.value.code == 2
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 1
+    assert "git worktree add" in said[0]
+
+
+def test_a_row_of_the_quick_bench_imports_from_the_version_that_it_measures(tmp_path: Path) -> None:
+    for name in ("keys", "other"):
+        (tmp_path / name / "keys").mkdir(parents=True)
+        (tmp_path / name / "keys" / "__init__.py").write_text(f"FIGURE = {len(name)}.5\n")
+    row = quick.Row("figure", code="import keys; print(keys.FIGURE)")
+    assert quick.measured(row, tmp_path / "keys") == 4.5
+    assert quick.measured(row, tmp_path / "other") == 5.5
+
+
+def test_there_are_ten_rows() -> None:
+    assert len(quick.ROWS) == 10

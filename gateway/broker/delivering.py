@@ -91,10 +91,13 @@ class Delivering:
             client, qos = target.client, target.qos
             qos = min(qos, own_qos)
             if qos and client.plain is not None and not target.subscription_ids and not target.no_local:
-                connection = client.connection
-                if connection is not None and (data := client.session.send(message, qos)) is not None:
-                    connection.write(data)
-                    continue
+                connection, session = client.connection, client.session
+                if connection is not None:
+                    if (data := session.send(message, qos)) is not None:
+                        connection.write(data)
+                        continue
+                    if session.wait(message, qos):
+                        continue
             self._deliver_to(target, message, sender, self.now())
         return True
 

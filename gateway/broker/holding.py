@@ -46,21 +46,31 @@ class _Held:
     receiver. Not a task each: five hundred publishers that wait for one receiver are usual.
     """
 
-    __slots__ = ("done", "go", "is_brief", "obstacles", "passed")
+    __slots__ = ("done", "go", "is_brief", "obstacles", "passed", "sender")
 
-    def __init__(self, obstacles: Obstacles, go: Callable[[], Later | None], is_brief: bool) -> None:
-        self.obstacles, self.go, self.is_brief = obstacles, go, is_brief
+    def __init__(
+        self, obstacles: Obstacles, go: Callable[[], Later | None], is_brief: bool, sender: Client | None
+    ) -> None:
+        self.obstacles, self.go, self.is_brief, self.sender = obstacles, go, is_brief, sender
         self.passed = set[Client]()
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
+    @property
+    def publications(self) -> int:
+        """The number of publications, with followers on the publisher's connection."""
+        connection = None if self.sender is None else self.sender.connection
+        return 1 if connection is None else 1 + connection.held_publications
+
 
 class _Turn:
-    """One wait of a held publication, for one of some receivers; `woken`: by the first of them that has room."""
+    """One wait of a held publication, for one of some receivers; `woken`: by the first receiver with room. `room`: the
+    number of publications with a reserved place.
+    """
 
-    __slots__ = ("held", "since", "woken")
+    __slots__ = ("held", "room", "since", "woken")
 
     def __init__(self, held: _Held, since: float) -> None:
-        self.held, self.since = held, since
+        self.held, self.since, self.room = held, since, 0
         self.woken: _Behind | None = None
 
 
@@ -89,6 +99,7 @@ class _Behind:
         "acknowledged",
         "acknowledged_bytes",
         "client",
+        "is_letting_in",
         "let_through",
         "paced_at",
         "slow_at",
@@ -100,6 +111,7 @@ class _Behind:
         self.client = client
         self.waiting: deque[_Turn] = deque()
         self.let_through = 0  # woken, and not yet in its queue
+        self.is_letting_in = False  # one of them goes on now
         self.timer: asyncio.TimerHandle | None = None
         self.slow_at = math.inf
         self.paced_at, self.acknowledged, self.acknowledged_bytes = now, 0, 0
@@ -157,14 +169,23 @@ class Holding:
     def let_in(self, client: Client) -> None:
         """Lets as many publications go on as there is room for."""
         behind = self.behind[client]
-        limits = client.session.limits
-        room = max(1, limits.queue_messages // 2) - len(client.session.waiting) - behind.let_through
         if _is_heavy(client):
             return
+        room = self._room(behind)
         while room > 0 and behind.waiting:
-            room -= self._wake(behind, behind.waiting.popleft())
+            room -= self._wake(behind, behind.waiting.popleft(), room)
         if not behind.waiting and not behind.let_through and not _is_half_full(client):
             self.lift(client)
+
+    def _room(self, behind: _Behind) -> int:
+        """Returns the number of free places in the queue of a slow receiver."""
+        session = behind.client.session
+        return max(1, session.limits.queue_messages // 2) - len(session.waiting) - behind.let_through
+
+    def has_room(self, client: Client) -> bool:
+        """True if a slow receiver lets publications in, and the queue has a free place."""
+        behind = self.behind[client]
+        return behind.is_letting_in and not _is_heavy(client) and self._room(behind) > 0
 
     def lift(self, client: Client) -> None:
         """Ends all waits for this client: it has caught up, has gone, or is given up."""
@@ -179,15 +200,17 @@ class Holding:
             self._wake(behind, turn)
         behind.waiting.clear()
 
-    def _wake(self, behind: _Behind, turn: _Turn) -> bool:
+    def _wake(self, behind: _Behind, turn: _Turn, room: int = 1) -> int:
+        """Lets a publication and followers go on, within `room`. Returns the number of places taken."""
         if turn.woken is not None:
-            return False
+            return 0
         turn.woken = behind
-        behind.let_through += 1
+        turn.room = min(room, turn.held.publications)
+        behind.let_through += turn.room
         if not self._woken:  # not at once: bytes from the receiver's own queue are not written yet
             asyncio.get_running_loop().call_soon(self._go_on)
         self._woken.append(turn)
-        return True
+        return turn.room
 
     def _go_on(self) -> None:
         turns, self._woken = self._woken, []
@@ -195,14 +218,16 @@ class Holding:
         for turn in turns:
             behind = turn.woken
             assert behind is not None
-            behind.let_through -= 1
+            behind.let_through -= turn.room
             client = behind.client
             receivers.add(client)
             is_same = self.behind.get(client) is behind  # else it was given up, or is there anew: nobody waits twice
             if is_same and _is_heavy(client) and not turn.held.is_brief:  # what went before it was large
                 too_early.append((client, turn))
             else:
+                behind.is_letting_in = True
                 self._look(turn.held)
+                behind.is_letting_in = False
         for client, turn in reversed(too_early):
             if (again := self.behind.get(client)) is not None:
                 self._wait(again, turn, in_front=True)
@@ -260,18 +285,26 @@ class Holding:
         return []
 
     def hold(
-        self, obstacles: Obstacles, go: Callable[[], Later | None], is_brief: bool = False
+        self,
+        obstacles: Obstacles,
+        go: Callable[[], Later | None],
+        receivers: list[Client],
+        sender: Client | None = None,
+        is_brief: bool = False,
     ) -> asyncio.Future[None]:
-        """Calls `go` when no receiver is in the way; `obstacles` is asked again after each wait, since subscriptions
-        change. The future is done when `go` and its unfinished rest are.
+        """Calls `go` when no receiver is in the way, at first one of `receivers`; `obstacles` is asked again after each
+        wait, since subscriptions change. The future is done when `go` and its unfinished rest are. `sender`: `go`
+        passes publications that its connection holds behind this one, too.
         """
         self._traffic.held += 1
-        held = _Held(obstacles, go, is_brief)
-        self._look(held)
+        held = _Held(obstacles, go, is_brief, sender)
+        self._wait_for(held, receivers)
         return held.done
 
     def _look(self, held: _Held) -> None:
-        receivers = held.obstacles(held.passed)
+        self._wait_for(held, held.obstacles(held.passed))
+
+    def _wait_for(self, held: _Held, receivers: list[Client]) -> None:
         if not receivers:
             _finish(held)
             return
@@ -320,7 +353,7 @@ class Holding:
             return [one for one in there if now < self.behind[one].slow_at][:1]
 
         slow_at = self._now() + self.limits.hold_s
-        return self.hold(obstacles, go, is_brief)
+        return self.hold(obstacles, go, obstacles(set()), is_brief=is_brief)
 
 
 def _finish(held: _Held) -> None:

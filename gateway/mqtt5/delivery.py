@@ -185,20 +185,41 @@ class Delivery:
         if self.waiting or self.paused or self.state is not Connection.CONNECTED:
             return None
         size = message.held_bytes
-        in_flight_bytes = self._in_flight_bytes + size
-        if 2 * in_flight_bytes >= self.limits.queue_bytes:
+        if 2 * (self._in_flight_bytes + size) >= self.limits.queue_bytes:
             return None
         queued = Queued(message, qos, False, size)
         packet_id = self.outbound.begin(queued, qos)
         if not packet_id:
             return None
-        self._in_flight_bytes = in_flight_bytes
+        return self._depart(queued, packet_id)
+
+    def wait(self, message: Message, qos: int) -> bool:
+        """Queues a message on the hot path of `deliver`, under the conditions of `send` but one: other messages wait
+        already. Returns False, with no effect, if `deliver` must be called.
+        """
+        waiting, limits = self.waiting, self.limits
+        if not waiting or self.state is not Connection.CONNECTED or 2 * len(waiting) + 4 >= limits.queue_messages:
+            return False
+        size = message.held_bytes
+        if 2 * (self._waiting_bytes + self._in_flight_bytes + size) >= limits.queue_bytes:
+            return False
+        queued = Queued(message, qos, False, size)
+        waiting.append(queued)
+        self._waiting_bytes += size
+        if self.journal is not None:
+            self.journal.queued(queued, 0)
+        return True
+
+    def _depart(self, queued: Queued, packet_id: int) -> bytes:
+        """Returns the PUBLISH of a plain message with a new packet identifier."""
+        message = queued.message
+        self._in_flight_bytes += queued.size
         if self.journal is not None:
             self.journal.queued(queued, packet_id)
-        figures = self.figures
+        figures = self._figures or self.figures
         figures.delivered += 1
         figures.delivered_bytes += len(message.payload)
-        return message.numbered(self.version == Version.V5, qos, False, packet_id)
+        return message.numbered(self.version == Version.V5, queued.qos, queued.retain, packet_id)
 
     def restore_outbound(
         self, waiting: Iterable[Queued], in_flight: Mapping[int, Queued], released: Iterable[int]
@@ -307,8 +328,23 @@ class Delivery:
                 continue
             self.figures.repeated += 1
             send(data)
-        while self.waiting and self.outbound.may_start:
-            queued = self.waiting.popleft()
+        waiting, outbound = self.waiting, self.outbound
+        # Usual clients: messages need nothing but a packet identifier, and all of them may be sent.
+        is_usual = self.permits is None and not self._aliases_out.maximum
+        is_usual = is_usual and self._maximum_packet_size >= MAXIMUM_REMAINING_LENGTH + 5
+        while waiting:
+            queued = waiting[0]
+            if is_usual and queued.message.expires_at is None and not queued.subscription_ids:
+                packet_id = outbound.begin(queued, queued.qos)
+                if not packet_id:
+                    return
+                waiting.popleft()
+                self._waiting_bytes -= queued.size
+                send(self._depart(queued, packet_id))
+                continue
+            if not outbound.may_start:
+                return
+            waiting.popleft()
             self._waiting_bytes -= queued.size
             if queued.message.expired(now):
                 self.figures.dropped_expired += 1

@@ -270,20 +270,31 @@ class ServerSession(SessionExchange):
         """
         self._last_received = now
         actions: list[Action] = []
+        outbound, has_acknowledged = self.outbound, False
         try:
             for packet in packets:
                 if self.state is not Connection.CONNECTED:
                     TRANSITIONS[self.state, type(packet)](self, packet, now, actions)
                     continue
-                # The most frequent packet; the general path would do no more, at the cost of more calls.
+                # The most frequent packets; the general path would do no more, at the cost of more calls.
+                if type(packet) is PubAck and (queued := outbound.acknowledged(packet.packet_id)) is not None:
+                    self._in_flight_bytes -= queued.size
+                    self._finished(packet, queued, actions)
+                    has_acknowledged = True
+                    continue
                 if type(packet) is Publish and not packet.retain and packet.properties is NO_PROPERTIES:
                     qos = packet.qos
                     if not qos or (qos <= self._offer.maximum_qos and self.inbound.routed(packet)):
                         actions.append(packet)
                         continue
+                if has_acknowledged and self.waiting:  # messages that waited go before the answer to this packet
+                    has_acknowledged = False
+                    self._pump(now, actions.append)
                 _WHILE_CONNECTED[type(packet)](self, packet, now, actions)
         except MqttError as error:
             actions.append(self.close(error.reason, str(error)))
+        if has_acknowledged and self.waiting:  # once for the acknowledgements of a read
+            self._pump(now, actions.append)
         return actions
 
     def _on_publish(self, packet: Publish, now: float, actions: list[Action]) -> None:

@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import takewhile
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ from gateway.mqtt5.types import MqttError, ReasonCode
 from gateway.sockets.accepted import AcceptedTransport
 from gateway.sockets.failing import end_failed
 from gateway.sockets.flushing import BUSY, CLOSING, UNACKNOWLEDGED, UNREAD, Core, Flusher, Later, Waiting, end_writing
-from gateway.sockets.held_actions import HeldActions, ended, forgo
+from gateway.sockets.held_actions import HeldActions, ended, forgo, is_plain
 from gateway.sockets.write_room import Room
 
 if TYPE_CHECKING:
@@ -187,11 +188,15 @@ class MqttConnection(AcceptedTransport):
     def _fault(self, error: MqttError) -> Close:
         return self.client.session.close(error.reason, str(error))  # type: ignore[union-attr]
 
-    def _perform(self, actions: Iterable[Action]) -> None:
+    def _perform(self, actions: list[Action] | HeldActions) -> None:
         """Performs actions of the session in order, up to the first that waits. Held actions stay held then."""
         core, client = self._core, self.client
         assert client is not None
         is_slowed = client.pace is not None or client.undecided is not None or core.is_costly
+        if not is_slowed and type(actions) is list and actions and is_plain(actions[0]) and core.passes_runs(client):
+            actions, waits = self._after_run(client, actions)
+            if waits:
+                return
         ends, rest = perf_counter() + TURN_S, iter(actions)
         try:
             for number, action in enumerate(rest, 1):
@@ -220,6 +225,35 @@ class MqttConnection(AcceptedTransport):
         except Exception as error:  # noqa: BLE001 - it ends this connection
             forgo(client.session, (action, *rest))
             self._settled(error)
+
+    def _after_run(self, client: Client, actions: list[Action]) -> tuple[list[Action], bool]:
+        """Passes the leading plain publications in one go. Returns the other actions, and True if these wait."""
+        run = actions if len(actions) == 1 else list(takewhile(is_plain, actions))
+        try:
+            passed, later = self._core.pass_run(client, run)  # type: ignore[arg-type]
+        except Exception as error:  # noqa: BLE001 - it ends this connection
+            forgo(client.session, actions)
+            self._settled(error)
+            return [], True
+        if later is not None:
+            if passed + 1 < len(actions):
+                self._keep(actions[passed + 1 :])
+            self._wait_for(later, run[passed])  # type: ignore[arg-type]
+        return actions[passed:], later is not None
+
+    def next_held(self) -> Publish | None:
+        """Returns the first held publication behind an undecided publication, if plain."""
+        return None if self._held is None else self._held.next_plain()
+
+    def take_held(self) -> None:
+        """Takes out the publication of `next_held`."""
+        if self._held is not None:
+            self._held.take()
+
+    @property
+    def held_publications(self) -> int:
+        """The number of held publications."""
+        return 0 if self._held is None else self._held.publications
 
     def _comes_first(self, client: Client, number: int, ends: float) -> Later | None:
         """Returns the wait of the client's next publication, the `number`th of this turn: others' turn, if it is past

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeGuard
 
-from gateway.mqtt5.packets import Publish
+from gateway.mqtt5.packets import NO_PROPERTIES, Publish
 from gateway.mqtt5.session import Action, ServerSession
 from gateway.sockets.flushing import Waiting
 
@@ -21,16 +22,21 @@ Otherwise the client could not acknowledge its own messages, and two clients tha
 """
 
 
+def is_plain(action: Action) -> TypeGuard[Publish]:
+    """True for a publication of QoS 1 without retain flag and properties, as `Core.pass_run` takes."""
+    return type(action) is Publish and action.qos == 1 and not action.retain and action.properties is NO_PROPERTIES
+
+
 class HeldActions:
     """Queue of held actions of one connection; iteration takes them out. `payload_bytes`: of the publications among
-    them.
+    them, whose number is `publications`.
     """
 
-    __slots__ = ("_actions", "_answers", "payload_bytes")
+    __slots__ = ("_actions", "_answers", "payload_bytes", "publications")
 
     def __init__(self, actions: Iterable[Action] = ()) -> None:
         self._actions: deque[Action] = deque()
-        self._answers = self.payload_bytes = 0
+        self._answers = self.payload_bytes = self.publications = 0
         for action in actions:
             self.put(action)
 
@@ -40,9 +46,7 @@ class HeldActions:
     def __iter__(self) -> Iterator[Action]:
         """Takes one action after the other; the rest stays."""
         while self._actions:
-            action = self._actions.popleft()
-            self._count(action, -1)
-            yield action
+            yield self.take()
 
     def put(self, action: Action) -> None:
         self._actions.append(action)
@@ -52,6 +56,16 @@ class HeldActions:
         """Puts the action that was taken last back in front."""
         self._actions.appendleft(action)
         self._count(action, 1)
+
+    def next_plain(self) -> Publish | None:
+        """Returns the next action without removal, if the action is a plain publication."""
+        return action if self._actions and is_plain(action := self._actions[0]) else None
+
+    def take(self) -> Action:
+        """Takes out the next action."""
+        action = self._actions.popleft()
+        self._count(action, -1)
+        return action
 
     def take_answers(self) -> Sequence[bytes]:
         """Takes out all actions that are bytes to write."""
@@ -71,6 +85,7 @@ class HeldActions:
         kind = type(action)
         if kind is Publish:
             self.payload_bytes += by * len(action.payload)  # type: ignore[union-attr]
+            self.publications += by
         elif kind is bytes:
             self._answers += by
 

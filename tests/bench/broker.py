@@ -43,6 +43,7 @@ RUNS = 3
 SECONDS = 1.0
 #: Peers without goals of their own, beside which a fleet's rows stand too.
 BESIDE = (PACKAGED, RUMQTTD)
+ORDER = (MOSQUITTO, PACKAGED, RUMQTTD, AMQTT)
 FILTERS = 100_000
 ITSELF = "itself, 100 filters"
 
@@ -84,16 +85,14 @@ def _run(row: Row, name: str, seconds: float) -> Run:
         cpu_s, waited_s, began = broker.cpu_s(), broker.waited_s(), time.perf_counter()
         outcome = row.run(broker, Load(seconds, clients[0]))
         took_s = time.perf_counter() - began
-        cpu_s, waited_s = broker.cpu_s() - cpu_s, broker.waited_s() - waited_s
-    cpu_us = 1e6 * cpu_s / outcome.delivered if outcome.delivered else 0.0
-    had = cpu_s / took_s
-    return Run(outcome.figure, outcome.share, outcome.lost, had, had + waited_s / took_s, cpu_us)
+        had, waited = (broker.cpu_s() - cpu_s) / took_s, (broker.waited_s() - waited_s) / took_s
+    return Run(outcome.figure, outcome.share, outcome.lost, had, had + waited, outcome.cpu_us)
 
 
 def _peers(row: Row, beside: int) -> dict[str, Target]:
     """The peers of a row that were found; `beside`: runs of those without goals."""
     more = {name: NO_GOAL for name in BESIDE if beside and row.name in FLEET}
-    return {name: target for name, target in {**row.targets, **more}.items() if name in versions()}
+    return {name: target for name, target in {**more, **row.targets}.items() if name in versions()}
 
 
 def measured(row: Row, seconds: float, runs: int, beside: int) -> Iterator[Result]:
@@ -112,7 +111,7 @@ def measured(row: Row, seconds: float, runs: int, beside: int) -> Iterator[Resul
                 print(f"{row.work}: {name} was not measured: {error}", file=sys.stderr)
     middle = {name: sorted(some, key=lambda run: run.figure)[len(some) // 2] for name, some in found.items() if some}
     ours = middle[OURS]
-    for name in peers.keys() & middle.keys():
+    for name in sorted(peers.keys() & middle.keys(), key=ORDER.index):
         peer = middle[name]
         busy = "  ".join(f"{run.wanted:.0%} {run.had:.0%}" for run in (ours, peer))
         shares, lost, cpu_us = (ours.share, peer.share), (ours.lost, peer.lost), (ours.cpu_us, peer.cpu_us)
@@ -229,7 +228,10 @@ def _results(arguments: argparse.Namespace) -> Iterator[Result]:
             print(f"{row.work}: not measured: {error}", file=sys.stderr)
     for scale in scales():
         if not only or only & {figure.name for figure in scale.figures}:
-            yield from scaled(scale)
+            try:
+                yield from scaled(scale)
+            except (OSError, AssertionError) as error:
+                print(f"{scale.figures[0].work}: not measured: {error}", file=sys.stderr)
     if not arguments.fleet and (not only or "routing" in only):
         yield routed(arguments.runs)
     if not arguments.fleet and (not only or "predicates" in only):

@@ -31,13 +31,13 @@ class NativeError(Exception):
 @dataclass(frozen=True)
 class Outcome:
     """What one run printed. `figure`: the one asked for; `lost`: acknowledged or sent, and never delivered;
-    `delivered`: messages in all, as far as it counts them.
+    `cpu_us`: processor time of the broker for a delivered message, as far as it was asked for (`pid`).
     """
 
     figure: float
     share: float
     lost: int = 0
-    delivered: int = 0
+    cpu_us: float = 0.0
 
 
 @cache
@@ -74,6 +74,6 @@ def call(mode: str, figure: str, core: int, **settings: int) -> Outcome:
     if done.returncode:
         raise NativeError(f"the load generator ended with: {done.stderr.strip()}")
     said = json.loads(done.stdout)
-    return Outcome(
-        float(said[figure]), float(said["cpu_share"]), int(said.get("lost", 0)), int(said.get("delivered", 0))
-    )
+    broker_s, counted = said.get("broker_user_s", 0.0) + said.get("broker_system_s", 0.0), said.get("counted", 0)
+    cpu_us = 1e6 * broker_s / counted if counted else 0.0
+    return Outcome(float(said[figure]), float(said["cpu_share"]), int(said.get("lost", 0)), cpu_us)

@@ -70,6 +70,49 @@ async def test_five_hundred_publishers_with_one_message_each_lose_nothing_that_w
         assert broker.operation.observe().traffic.held > 0
 
 
+@on_loop
+async def test_publications_of_one_publisher_wait_together_and_go_in_order_within_the_room() -> None:
+    publications, window = 60, 12
+    async with serving(configured()) as broker:
+        sub = await Wire.connect(broker, "sub")
+        await sub.subscribe("ward/#", 1)
+        wires = [await Wire.connect(broker, f"p{place}") for place in range(4)]
+
+        async def publish(place: int, wire: Wire) -> None:
+            for number in range(publications):
+                if number >= window:
+                    await wire.expect(PubAck)
+                payload = f"{place} {number}".encode()
+                wire.send(Publish("ward/1", payload, 1, packet_id=number % window + 1))
+
+        async with asyncio.TaskGroup() as group:
+            for place, wire in enumerate(wires):
+                group.create_task(publish(place, wire))
+            taken: list[bytes] = []
+            while len(taken) < publications * len(wires):
+                taken += await take(sub, 1)
+                assert len(broker.lifecycle.clients["sub"].session.waiting) <= QUEUE // 2
+        for place in range(len(wires)):
+            own = [payload for payload in taken if payload.startswith(b"%d " % place)]
+            assert own == [b"%d %d" % (place, number) for number in range(publications)]
+        assert dropped(broker) == 0
+
+
+@on_loop
+async def test_publications_behind_one_that_waits_do_not_overflow_a_second_slow_receiver() -> None:
+    async with serving(configured()) as broker:
+        subs = [await Wire.connect(broker, f"sub{place}") for place in range(2)]
+        for place, sub in enumerate(subs):
+            await sub.subscribe(f"ward/{place}", 1)
+        pub = await Wire.connect(broker, "pub")
+        for number in range(4 * QUEUE):
+            pub.send(Publish(f"ward/{number % 2}", b"%d" % number, 1, packet_id=number + 1))
+        for turn in range(2 * QUEUE):
+            for place, sub in enumerate(subs):
+                assert await take(sub, 1) == [b"%d" % (2 * turn + place)]
+        assert dropped(broker) == 0
+
+
 @pytest.mark.parametrize("version", [Version.V311, Version.V5])
 @pytest.mark.parametrize("qos", [1, 2])
 @on_loop
