@@ -32,11 +32,13 @@ def pin(core: int) -> None:
             os.sched_setaffinity(0, {core})
 
 
-def open_client(port: int, client_id: str, clean: bool = True, is_back: bool = False) -> socket.socket:
+def open_client(
+    port: int, client_id: str, clean: bool = True, is_back: bool = False, patience_s: float = SILENCE_S
+) -> socket.socket:
     """A connected MQTT 3.1.1 client as a bare socket; not `clean`: its session outlives it. `is_back`: the broker must
     know its session.
     """
-    sock = socket.create_connection(("127.0.0.1", port), SILENCE_S)
+    sock = socket.create_connection(("127.0.0.1", port), patience_s)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.sendall(encode(Connect(client_id, V3, clean_start=clean), V3))
     answer = receive(sock, 4)
