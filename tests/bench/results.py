@@ -1,0 +1,118 @@
+"""Result files of benches, and the tables of `docs/measured.md` made from them.
+
+    python -m tests.bench.results keep NAME -- make bench-broker BENCH_ARGS="--json --goals"
+    python -m tests.bench.results page
+
+`keep` runs a bench and writes `results/NAME.jsonl`: first the command, day, load and speed of the machine, then the
+bench's own JSON lines. `page` writes the tables anew between the marks of the page, one table for each file. A row is
+shown if it has a goal, or if its file has none at all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = Path(__file__).parent / "results"
+PAGE = ROOT / "docs" / "measured.md"
+MARK = re.compile(r"(<!-- results: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+SPEED_S = 1.0
+FEW = 100.0
+Line = dict[str, Any]
+
+
+def speed() -> int:
+    """Returns Ed25519 verifications of this machine a second, on one core: a measure of its speed at this moment."""
+    private = Ed25519PrivateKey.generate()
+    public, signature = private.public_key(), private.sign(b"speed")
+    count, ends = 0, time.process_time() + SPEED_S
+    while time.process_time() < ends:
+        public.verify(signature, b"speed")
+        count += 1
+    return round(count / SPEED_S)
+
+
+def keep(name: str, command: Sequence[str]) -> Path:
+    """Runs a bench and writes its result file; returns the path. Raises CalledProcessError when the bench fails."""
+    day = datetime.datetime.now(datetime.UTC).date().isoformat()
+    head: Line = {"command": " ".join(command), "day": day, "load_before": _load(), "speed": speed()}
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
+    rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    head["load_after"] = _load()
+    for row in rows:
+        head.update({key: value for key, value in row.items() if "work" not in row and key in ("found", "versions")})
+    path = RESULTS / f"{name}.jsonl"
+    lines = [head, *(row for row in rows if "work" in row)]
+    path.write_text("".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines))
+    return path
+
+
+def table(path: Path) -> str:
+    """Returns the table of a result file in Markdown, below a line that says how it was measured."""
+    head, *rows = [json.loads(line) for line in path.read_text().splitlines()]
+    has_goals = any(row.get("goal") for row in rows)
+    text = [_said(head), "", "| work | ours | beside | ratio | goal |", "|---|---|---|---|---|"]
+    text += [_row(row) for row in rows if row.get("goal") or not has_goals]
+    return "\n".join(text) + "\n"
+
+
+def page(text: str) -> str:
+    """Returns the page with each of its tables made anew."""
+    return MARK.sub(lambda found: f"{found[1]}{table(RESULTS / f'{found[2]}.jsonl')}{found[3]}", text)
+
+
+def _said(head: Line) -> str:
+    load = " to ".join(f"{head[key]:.1f}" for key in ("load_before", "load_after") if head.get(key) is not None)
+    said = [f"`{head['command']}`", head["day"]]
+    said += [f"load {load}"] if load else []
+    said += [f"{head['speed']:,} Ed25519 verifications a second"] if head.get("speed") else []
+    said += [", ".join(f"{name} {version}" for name, version in head.get("found", {}).items())]
+    return "; ".join(each for each in said if each) + "."
+
+
+def _row(row: Line) -> str:
+    unit = row.get("unit", "").replace("us", "µs")
+    peer = f"{row['peer_name']} {row.get('peer_version', '')}".strip()
+    beside = f"{peer}: {_figure(row['peer'])}" if row.get("peer") is not None else peer
+    ratio = f"{row['ratio']:.2f}" if row.get("ratio") is not None else ""
+    judged = {True: ", met", False: ", **missed**"}.get(row.get("met", row.get("is_met")), "")
+    goal = f"{row['goal']}{judged}".replace(">=", "≥").replace("<=", "≤").replace(" x", "") if row.get("goal") else ""
+    return f"| {row['work']} | {_figure(row['ours'])} {unit} | {beside} | {ratio} | {goal} |".replace("  ", " ")
+
+
+def _figure(value: float) -> str:
+    return f"{value:,.0f}" if value >= FEW else f"{value:.3g}"
+
+
+def _load() -> float:
+    return round(os.getloadavg()[0], 2)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("action", choices=["keep", "page"])
+    parser.add_argument("name", nargs="?")
+    parser.add_argument("command", nargs=argparse.REMAINDER)
+    arguments = parser.parse_args()
+    if arguments.action == "keep":
+        if not arguments.name or not arguments.command:
+            parser.error("keep NAME -- COMMAND")
+        print(keep(arguments.name, arguments.command[arguments.command[0] == "--" :]))
+    PAGE.write_text(page(PAGE.read_text()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
